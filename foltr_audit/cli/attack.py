@@ -118,6 +118,7 @@ def _attack_trace(path: Path, protocol: AttackOptions, common: CommonOptions, gu
     )
     warn_of_unloadable(Attack)
     if guesses is not None:
+        # Without a truth nothing scores the guesses, so wrong facts would go unnoticed: show their check.
         for check in () if recorded.has_truth else recorded.facts.values():
             note(check.text)
             for contradiction in check.contradictions:

@@ -124,18 +124,18 @@ def _check_fresh(
     defenses = found.config["defenses"]
     subjects = subjects_of(found, defenses, all_attacks=not _every(method))
     names = {row["name"] for row in found.results if row["alternative"] in defenses}
-    warnings = [*_untried(limits, request.plan), *warnings_of(found, sorted(names))]
+    warnings = [*_untried_warnings(limits, request.plan), *warnings_of(found, sorted(names))]
     return CheckReport.of(limits, subjects, found.config, warnings)
 
 
-def _untried(limits: SystemLimits, plan: Plan) -> list[str]:
+def _untried_warnings(limits: SystemLimits, plan: Plan) -> list[str]:
     """Warnings about default attacks that --method left out."""
-    from foltr_audit.evidence.check.attack_choice import untried
+    from foltr_audit.evidence.check.attack_choice import untried_warnings
 
     protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
     if limits.max_attack_auc is None:
         return []
-    return [text for one, kind in protocols if one is not None for text in untried(one, kind)]
+    return [text for one, kind in protocols if one is not None for text in untried_warnings(one, kind)]
 
 
 def _request(

@@ -45,7 +45,7 @@ class CommonOptions(SharedOptions):
         return changes
 
     def learner_axis(self, protocol: str | None) -> list[Table]:
-        """One point per --learner; under a protocol plain fpdgd is the one that the protocol repeats."""
+        """One point for each --learner; with a protocol, plain fpdgd is the one that the protocol repeats."""
         from foltr_audit.core.spec.train import default_learner
 
         plain = default_learner(attacks=protocol is not None)
@@ -54,10 +54,10 @@ class CommonOptions(SharedOptions):
         ] or [{}]
 
     def defense_axis(self, table: Table) -> list[Table]:
-        """One point per chain: one per --eps, as the table's learner publishes it, or what --defense states.
+        """One point for each chain: those of --defense, or the learner's published one for each --eps.
 
         Raises:
-            UsageError: both are given, --sensitivity without --eps, or a value out of range.
+            UsageError: both options are given, --sensitivity is without --eps, or a value is out of range.
         """
         if self.eps and self.defense:
             raise UsageError("--eps and --defense: give one or the other; --eps means the published chain")
@@ -72,22 +72,20 @@ class CommonOptions(SharedOptions):
         return [{"defense": published_chain(learner, eps, self.sensitivity)} for eps in self.eps]
 
     def repetition_axis(self, table: Table) -> list[Table]:
-        """One point per repetition, with its fold.
+        """One point for each repetition, with its fold.
 
         Raises:
-            UsageError: --runs below 1, or a --fold that is no number or that the data do not have.
+            UsageError: --runs is below 1, or --fold is not a fold of the data.
         """
         if self.runs is not None and self.runs < 1:
             raise UsageError(f"--runs: {self.runs}; expected at least 1")
         folds = folds_of(self.fold, table.get("data", {}).get("source"))
-        runs = self.runs or max(1, len(folds))
         if self.runs is None and not folds:
             return [{}]
-        points: list[Table] = [{"repetition": run} for run in range(runs)]
-        for run, point in enumerate(points):
-            if folds:
-                point["data.fold"] = folds[run % len(folds)]
-        return points
+        return [
+            {"repetition": run, **({"data.fold": folds[run % len(folds)]} if folds else {})}
+            for run in range(self.runs or len(folds))
+        ]
 
     def plan(
         self,
@@ -97,22 +95,24 @@ class CommonOptions(SharedOptions):
         same: bool = False,
         tables: Sequence[Table] | None = None,
     ) -> Plan:
-        """The plan that all options mean.
+        """The plan of all options.
 
         Args:
-            point: changes that the command's own options mean, by dotted name.
-            protocol: which of `PROTOCOLS` the Specs follow after training; None to train only.
+            point: the Spec fields that the command's own options set, by dotted name.
+            protocol: the one of `PROTOCOLS` that follows training; None to train only.
             same: train under each attacked click model.
             tables: Spec tables to start from instead of those of --config.
 
         Raises:
-            UsageError: a value that cannot be meant.
+            UsageError: a value is out of range, or options exclude each other.
         """
         from foltr_audit.experiments.plan import Plan, changed, expand
 
         if tables is None:
             tables = [{}] if self.config is None else read_config(self.config)
         tables = [changed(table, {**self.point(), **point}) for table in tables]
+        # Learners come before defenses, since --eps means another chain for each learner; repetitions come
+        # last, so that those of one system run one after the other.
         tables = expand(tables, self.learner_axis(protocol))
         for table in tables:
             for name in PROTOCOLS:
@@ -128,10 +128,10 @@ class CommonOptions(SharedOptions):
         return Plan.of(tables, str(self.config or ""), FIELD_OPTIONS)
 
     def output(self) -> RunOutput | None:
-        """What --out, --resume and --overwrite mean.
+        """The place of the results; None without --out.
 
         Raises:
-            UsageError: both --resume and --overwrite, or one of them without --out.
+            UsageError: --resume and --overwrite are both given, or one of them without --out.
         """
         if self.out is None:
             if self.resume or self.overwrite:
@@ -149,18 +149,21 @@ FIELD_OPTIONS = {
     "data.fold": "--fold",
     "train.learner": "--learner",
     "audit": "",
-    **{name: flag for name, flag in CommonOptions.flags().items() if not name.startswith(LEARNER)},
-    **AttackOptions.flags(),
-    **AuditOptions.flags(),
+    **{
+        name: flag
+        for record in (CommonOptions, AttackOptions, AuditOptions)
+        for name, flag in record.flags().items()
+        if not name.startswith(LEARNER) and name != "train.click_model"  # commands name it differently
+    },
 }
-"""Which option sets a field of the Spec, for messages."""
+"""The option that sets each field of the Spec, for messages."""
 
 
 def folds_of(text: str | None, source: str | None) -> Sequence[int]:
-    """The folds that --fold means in some data; none if it was not given.
+    """The folds of --fold in some data; none if it is not given.
 
     Raises:
-        UsageError: neither a number nor `all`, or data that have no folds.
+        UsageError: it is neither a number nor `all`, or the data have no folds.
     """
     if text is None:
         return ()
@@ -181,15 +184,15 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
 
 
 def read_config(config: Path) -> list[Table]:
-    """The Spec tables of a --config, not changed by any option yet.
+    """The Spec tables of a --config, before any option changes them.
 
     Raises:
-        UsageError: it cannot be read, or holds no valid Spec.
+        UsageError: it cannot be read, or does not contain a valid Spec.
     """
     from foltr_audit.experiments.plan import Plan, read_tables
 
     tables = read_tables(read_text(config, "--config"), str(config))
-    Plan.of(tables, str(config), FIELD_OPTIONS)  # refuse what it says before options change it
+    Plan.of(tables, str(config), FIELD_OPTIONS)  # refuses errors in the file before options hide them
     return tables
 
 
@@ -210,7 +213,7 @@ def changed_learner(text: str, changes: dict[str, object]) -> str:
     """The text of a learner with other parameters.
 
     Raises:
-        UsageError: it has no such parameter, or refuses the value.
+        UsageError: the learner has no such parameter, or refuses the value.
     """
     from foltr_audit.core.plugins import Learner
     from foltr_audit.core.plugins.registry import make, remade
@@ -223,7 +226,7 @@ def changed_learner(text: str, changes: dict[str, object]) -> str:
 
 
 def _learner_of(table: Table) -> Learner:
-    """The learner of a Spec's table, named or not."""
+    """The learner of a Spec's table, or the default one."""
     from foltr_audit.core.plugins import Learner
     from foltr_audit.core.plugins.registry import make
     from foltr_audit.core.spec.train import default_learner
@@ -233,7 +236,7 @@ def _learner_of(table: Table) -> Learner:
 
 
 def use_threads(threads: int | None) -> None:
-    """Hold the kernels to a number of threads.
+    """Set the number of threads of the kernels.
 
     Raises:
         UsageError: fewer than 1.
@@ -244,5 +247,5 @@ def use_threads(threads: int | None) -> None:
         raise UsageError(f"--threads: {threads}; expected at least 1")
     import numba
 
-    most = int(vars(numba.config)["NUMBA_NUM_THREADS"])  # set when numba is imported
+    most = int(vars(numba.config)["NUMBA_NUM_THREADS"])  # numba refuses more than it started with
     numba.set_num_threads(min(threads, most))

@@ -71,16 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except FoltrAuditError as error:
-        return _failed(str(error), error.exit_code)
+        return _report_error(str(error), error.exit_code)
     except typer.TyperException as error:
-        return _failed(_plainly(error.format_message()), error.exit_code)
+        return _report_error(_plainly(error.format_message()), error.exit_code)
     except BrokenPipeError:  # while a command was still working, so its exit code is not known
         drop(sys.stdout)
         return READER_GONE
     except MemoryError:
-        return _failed("not enough memory; take fewer queries or clients", 1)
+        return _report_error("not enough memory; take fewer queries or clients", 1)
     except OSError as error:
-        return _failed(f"{error.filename or 'output'}: {error.strerror or error}", 1)
+        return _report_error(f"{error.filename or 'output'}: {error.strerror or error}", 1)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -97,7 +97,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             raise
         result = INTERRUPTED
     if result == INTERRUPTED:  # typer turns a KeyboardInterrupt into this result
-        return _failed("interrupted; a run with --out can be resumed with --resume", INTERRUPTED)
+        return _report_error("interrupted; a run with --out can be resumed with --resume", INTERRUPTED)
     return result if isinstance(result, int) else 0
 
 
@@ -121,7 +121,7 @@ def _plainly(message: str) -> str:
     return message
 
 
-def _failed(message: str, code: int) -> int:
+def _report_error(message: str, code: int) -> int:
     line = " ".join(message.split())
     if line:
         note(f"error: {line}")

@@ -128,8 +128,8 @@ def run_merge_study(
     with contextlib.ExitStack() as stack:
         folder = None
         if common.out is not None:
-            claim = MergeFolder.claimed(common.out, f".{picture}", overwrite=common.overwrite)
-            folder = stack.enter_context(claim)
+            locked = MergeFolder.claim(common.out, f".{picture}", overwrite=common.overwrite)
+            folder = stack.enter_context(locked)
         try:
             study = run_merging(spec, on_terminal(), threads=numba.get_num_threads())
         except KeyboardInterrupt as error:

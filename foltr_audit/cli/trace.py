@@ -22,7 +22,7 @@ Folder = Annotated[
 ]
 
 
-def _runs(folder: Path) -> list[Path]:
+def _find_runs(folder: Path) -> list[Path]:
     """The Run folders in a folder: none for a trace, itself for a Run, or those of a plan."""
     from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder
 
@@ -33,7 +33,7 @@ def _runs(folder: Path) -> list[Path]:
     return [RunFolder.open(folder).path]
 
 
-def _traces(folder: Path) -> list[Path]:
+def _find_traces(folder: Path) -> list[Path]:
     """The trace folders in a trace folder (itself), a Run folder, or a folder of Runs."""
     from foltr_audit.experiments.runs.folder import FRESH, TRAINING
 
@@ -41,7 +41,7 @@ def _traces(folder: Path) -> list[Path]:
         return [folder]
     found = [
         path
-        for run in _runs(folder)
+        for run in _find_runs(folder)
         for path in (run / TRAINING, *sorted((run / FRESH).glob("*")))
         if path.is_dir()
     ]
@@ -50,7 +50,7 @@ def _traces(folder: Path) -> list[Path]:
     return found
 
 
-def _recorded(folder: Path, data: str | None) -> Iterator[TraceAttack]:
+def _open_attacks(folder: Path, data: str | None) -> Iterator[TraceAttack]:
     """The attack on a trace, or those on the training rounds and the fresh clients of Runs."""
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.experiments.runs.folder import RunFolder
@@ -58,8 +58,8 @@ def _recorded(folder: Path, data: str | None) -> Iterator[TraceAttack]:
     if (folder / "trace.toml").exists():
         yield TraceAttack.open(folder, data=data)
         return
-    _traces(folder)  # refuses Runs without traces
-    for run in _runs(folder):
+    _find_traces(folder)  # refuses Runs without traces
+    for run in _find_runs(folder):
         opened = RunFolder.open(run)
         if (opened.training / "trace.toml").exists():
             yield TraceAttack.open(run, target="training", data=data)
@@ -72,7 +72,7 @@ def info(folder: Folder, json: Json = False) -> None:
     """Show the contents of a trace without reading its messages."""
     from foltr_audit.trace import info as facts_of
 
-    facts = {str(path): facts_of(path) for path in _traces(folder)}
+    facts = {str(path): facts_of(path) for path in _find_traces(folder)}
     if json:
         print_json("trace-info/1", traces=facts)
         return
@@ -101,8 +101,8 @@ def validate(folder: Folder, json: Json = False) -> None:
     from foltr_audit.experiments.runs.folder import SPEC, RunFolder
     from foltr_audit.trace import validate as problems_of
 
-    problems = {str(path): problems_of(path) for path in _traces(folder)}
-    problems |= {str(run / SPEC): RunFolder(run).problems() for run in _runs(folder)}
+    problems = {str(path): problems_of(path) for path in _find_traces(folder)}
+    problems |= {str(run / SPEC): RunFolder(run).problems() for run in _find_runs(folder)}
     count = sum(len(found) for found in problems.values())
     if json:
         print_json("trace-validate/1", valid=not count, problems=problems)
@@ -133,7 +133,7 @@ def check_facts(
     """
     rows = [
         {"trace": str(recorded.traces[name].folder), **check.table()}
-        for recorded in _recorded(folder, data)
+        for recorded in _open_attacks(folder, data)
         for name, check in recorded.facts.items()
     ]
     if json:
@@ -156,7 +156,7 @@ def lint(folder: Folder, json: Json = False) -> None:
     """
     from foltr_audit.trace.lint import lint as linted_of
 
-    found = {str(path): linted_of(path) for path in _traces(folder)}
+    found = {str(path): linted_of(path) for path in _find_traces(folder)}
     leaks = sum(linted.leaks for linted in found.values())
     if json:
         traces = {path: linted.table() for path, linted in found.items()}

@@ -37,10 +37,10 @@ class MergeWeight:
     ndcg: float
 
 
-def combined(first: Floats, second: Floats, alpha: float) -> Floats:
+def combine_scores(first: Floats, second: Floats, alpha: float) -> Floats:
     """`(1 - alpha) s_1 + alpha s_2`, float64 (documents,).
 
-    >>> combined(np.array([1.0]), np.array([3.0]), 0.25).tolist()
+    >>> combine_scores(np.array([1.0]), np.array([3.0]), 0.25).tolist()
     [1.5]
     """
     return (1.0 - alpha) * first + alpha * second
@@ -54,7 +54,7 @@ def best_weight(judge: RankingJudge, first: Floats, second: Floats) -> MergeWeig
         first: scores of its documents by the first model, (documents,).
         second: scores of its documents by the second model, (documents,).
     """
-    found = [judge.mean_ndcg(combined(first, second, step / STEPS)) for step in range(STEPS + 1)]
+    found = [judge.mean_ndcg(combine_scores(first, second, step / STEPS)) for step in range(STEPS + 1)]
     best = max(range(STEPS + 1), key=lambda step: (found[step], -abs(2 * step - STEPS), -step))
     return MergeWeight(alpha=best / STEPS, ndcg=found[best])
 
@@ -81,7 +81,7 @@ def held_out(queries: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     return np.sort(order[cut:]), np.sort(order[:cut])
 
 
-def stacked(
+def train_stacked(
     merge: Dataset,
     scores: tuple[Floats, Floats],
     tuning: TuningBudget,
@@ -105,4 +105,4 @@ def stacked(
     whole = with_scores(merge, scores)
     taught, stopping = held_out(merge.n_queries, streams.generator(f"merge/held-out/{name}"))
     trainer = LambdaMARTTrainer(whole.select(taught), whole.select(stopping), tuning)
-    return trainer.tuned(streams, name, tick)
+    return trainer.tune(streams, name, tick)

@@ -91,8 +91,8 @@ class LambdaMARTTrainer:
             _check(part)
         self.tuning = tuning
         self.judge = RankingJudge(validation)
-        self._train = _binned(train, None)
-        self._validation = _binned(validation, self._train)
+        self._train = _bin(train, None)
+        self._validation = _bin(validation, self._train)
 
     def train(self, parameters: Mapping[str, float]) -> LambdaMARTRanker:
         """Train a model with the given hyper-parameters; the same ones give the same bytes."""
@@ -123,7 +123,7 @@ class LambdaMARTTrainer:
     def _ndcg(self, scores: Floats, _data: object) -> tuple[str, float, bool]:
         return "ndcg", self.judge.mean_ndcg(scores), True
 
-    def tuned(self, streams: Streams, name: str, tick: Tick = NO_TICK) -> LambdaMARTRanker:
+    def tune(self, streams: Streams, name: str, tick: Tick = NO_TICK) -> LambdaMARTRanker:
         """The model of the best trial by nDCG@10 on the validation queries; ties go to the first.
 
         Args:
@@ -136,7 +136,7 @@ class LambdaMARTTrainer:
         best: list[LambdaMARTRanker] = []
 
         def evaluate(trial: Any) -> float:
-            found = self.train(_sampled(trial))
+            found = self.train(_sample(trial))
             if not best or found.validation > best[0].validation:
                 best[:] = [found]
             tick()
@@ -148,7 +148,7 @@ class LambdaMARTTrainer:
         return best[0]
 
 
-def _sampled(trial: Any) -> dict[str, float]:
+def _sample(trial: Any) -> dict[str, float]:
     least, most, step = DOCUMENTS_IN_LEAF
     return {
         "learning_rate": trial.suggest_categorical("learning_rate", list(LEARNING_RATES)),
@@ -172,7 +172,7 @@ def _check(part: Dataset) -> None:
         )
 
 
-def _binned(data: Dataset, reference: Any) -> Any:
+def _bin(data: Dataset, reference: Any) -> Any:
     found = package("lightgbm", "merge").Dataset(
         data.features,
         label=data.labels,

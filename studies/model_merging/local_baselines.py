@@ -59,7 +59,7 @@ def _row(split: int, model: str, metric: str, metrics: Metrics) -> Row:
         "p_a": None,
         "p_b": None,
         "marks": "",
-        "published": published.merged(split, model, metric),
+        "published": published.merged_metric(split, model, metric),
     }
 
 

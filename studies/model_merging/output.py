@@ -19,7 +19,7 @@ _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for 
 
 @dataclass(frozen=True)
 class MergeFolder:
-    """A folder for the files of a study; create it with `claimed`.
+    """A folder for the files of a study; create it with `claim`.
 
     Attributes:
         path: the folder.
@@ -31,7 +31,7 @@ class MergeFolder:
 
     @classmethod
     @contextmanager
-    def claimed(cls, path: Path, ending: str = ".svg", *, overwrite: bool = False) -> Iterator[MergeFolder]:
+    def claim(cls, path: Path, ending: str = ".svg", *, overwrite: bool = False) -> Iterator[MergeFolder]:
         """Lock a folder for one study, and create it if it is missing; it is checked before the study runs.
 
         Raises:

@@ -47,7 +47,7 @@ def local_ndcg(method: Method, number: int, model: str, group: str) -> float:
     return _figure("local", "ndcg@10", method=method, choice=number + 1, model=model, on=on)
 
 
-def merged(split: int, model: str, metric: str) -> float:
+def merged_metric(split: int, model: str, metric: str) -> float:
     """Tables 4 and 5: a metric of a local or merged model on the whole test part."""
     return _figure("merged", metric, split=split, model=model)
 

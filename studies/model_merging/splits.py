@@ -120,6 +120,7 @@ def merge_queries(remaining: Ints, relevant: Ints, trained_on: tuple[int, int]) 
         relevant: number of relevant documents of the category for each query of the part, shape (queries,).
         trained_on: |Q_1| and |Q_2|, the numbers of training queries of the two models.
     """
+    # A stable sort: ties must not depend on the sorting algorithm.
     order = remaining[np.argsort(relevant[remaining], kind="stable")]
     wanted = (max(1, trained_on[0] // 2), max(1, trained_on[1] // 2))
     lowest, highest = order[: wanted[0]], order[max(0, order.size - wanted[1]) :]

@@ -70,6 +70,7 @@ def mixture_rows(topics: QueryTopics) -> list[Row]:
     rows = []
     for part, counts in topics.counts.items():
         judged = counts.relevant[counts.relevant.sum(axis=1) > 0]
+        # A column of zeros stands for the second largest category if there is only one.
         padded = np.concatenate([judged, np.zeros((len(judged), 1), dtype=np.int64)], axis=1)
         ordered = np.sort(padded, axis=1)[:, ::-1]
         lead = ordered[:, 0] - ordered[:, 1]

@@ -16,7 +16,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.runner import data_facts
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging import published
-from foltr_audit.studies.model_merging.combine import best_weight, combined, stacked, with_scores
+from foltr_audit.studies.model_merging.combine import best_weight, combine_scores, train_stacked, with_scores
 from foltr_audit.studies.model_merging.lambdamart import LambdaMARTRanker, LambdaMARTTrainer, TuningBudget
 from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
 from foltr_audit.studies.model_merging.quality import NDCG, RankingJudge
@@ -198,7 +198,7 @@ class _MergeRunner:
         train, vali = self.collection.train, self.collection.vali
         if queries is not None:
             train, vali = train.select(queries[0]), vali.select(queries[1])
-        ranker = LambdaMARTTrainer(train, vali, self.tuning).tuned(self.streams, key, self.tick)
+        ranker = LambdaMARTTrainer(train, vali, self.tuning).tune(self.streams, key, self.tick)
         self.rankers[key] = ranker
         self.scores[key] = ranker.scores(self.collection.test.features)
 
@@ -242,12 +242,12 @@ class _MergeRunner:
         )
         name = "M_12" if client == 1 else "M_21"
         stream = f"{name}S/split{split}"
-        stack = stacked(merge, (ours[0], ours[1]), self.tuning, self.streams, stream, self.tick)
+        stack = train_stacked(merge, (ours[0], ours[1]), self.tuning, self.streams, stream, self.tick)
         self._add_parameters(split, f"{name}S", stack)
         self._add_importances(split, f"{name}S", stack)
         both = with_scores(self.collection.test, (test[0], test[1]))
         return {
-            f"{name}a": self.judge.metrics(combined(test[0], test[1], weight.alpha)),
+            f"{name}a": self.judge.metrics(combine_scores(test[0], test[1], weight.alpha)),
             f"{name}S": self.judge.metrics(stack.scores(both.features)),
         }
 

@@ -45,7 +45,7 @@ class CategoryCounts:
         highest = np.zeros(size, dtype=np.int64)
         np.maximum.at(highest, cells, part.labels)
         relevant = np.bincount(cells[part.labels > 0], minlength=size)
-        sums = np.zeros(size, dtype=np.int64)
+        sums = np.zeros(size, dtype=np.int64)  # not bincount, whose weighted sums are floats
         np.add.at(sums, cells, part.labels)
         return cls(
             relevant=relevant.astype(np.int64).reshape(shape),

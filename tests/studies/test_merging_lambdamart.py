@@ -13,7 +13,13 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
-from foltr_audit.studies.model_merging.combine import best_weight, combined, held_out, stacked, with_scores
+from foltr_audit.studies.model_merging.combine import (
+    best_weight,
+    combine_scores,
+    held_out,
+    train_stacked,
+    with_scores,
+)
 from foltr_audit.studies.model_merging.lambdamart import (
     LEARNING_RATES,
     LambdaMARTRanker,
@@ -134,10 +140,10 @@ def test_tuning_stays_in_the_space_and_repeats_with_its_seed(capfd: pytest.Captu
         def skip(self, done: int) -> None:
             raise NotImplementedError
 
-    found = trainer.tuned(Streams(1), "M", Ticker())
+    found = trainer.tune(Streams(1), "M", Ticker())
     assert len(ticks) == 3
-    assert text(trainer.tuned(Streams(1), "M")) == text(found)
-    assert trainer.tuned(Streams(1), "other").parameters != found.parameters
+    assert text(trainer.tune(Streams(1), "M")) == text(found)
+    assert trainer.tune(Streams(1), "other").parameters != found.parameters
     assert found.parameters["learning_rate"] in LEARNING_RATES
     assert 15 <= found.parameters["num_leaves"] <= 255
     assert 10 <= found.parameters["min_data_in_leaf"] <= 500
@@ -190,7 +196,7 @@ def test_equally_good_weights_go_to_the_middle() -> None:
     same = vali.labels + np.random.default_rng(1).normal(size=vali.n_documents)
     assert best_weight(RankingJudge(vali), same, same).alpha == 0.5
     assert best_weight(RankingJudge(vali), same, np.zeros_like(same)).alpha == 0.5
-    assert (combined(same, same + 1, 1.0) == same + 1).all()
+    assert (combine_scores(same, same + 1, 1.0) == same + 1).all()
 
 
 def test_held_out_queries_teach_nothing() -> None:
@@ -198,7 +204,7 @@ def test_held_out_queries_teach_nothing() -> None:
         taught, stopped = held_out(queries, Streams(1).generator("h"))
         assert sorted([*taught, *stopped]) == list(range(queries))
         assert stopped.size == max(1, queries // 4)
-    with pytest.raises(DataError, match="D_merge of 1 query; stacking needs at least 2"):
+    with pytest.raises(DataError, match="D_merge has 1 query; stacking needs at least 2"):
         held_out(1, Streams(1).generator("h"))
 
 
@@ -217,8 +223,8 @@ def test_scores_are_the_last_features_and_a_stacked_model_uses_them() -> None:
 def test_a_stacked_model_repeats_with_its_seed_and_has_not_learnt_from_held_out_queries() -> None:
     merge, name = data().vali, "M_12S"
     scores = merge.labels.astype(np.float64), np.zeros(merge.n_documents)
-    first = stacked(merge, scores, TUNING, Streams(1), name)
-    assert text(stacked(merge, scores, TUNING, Streams(1), name)) == text(first)
+    first = train_stacked(merge, scores, TUNING, Streams(1), name)
+    assert text(train_stacked(merge, scores, TUNING, Streams(1), name)) == text(first)
     taught, stopped = held_out(merge.n_queries, Streams(1).generator(f"merge/held-out/{name}"))
     whole = with_scores(merge, scores)
     trainer = LambdaMARTTrainer(whole.select(taught), whole.select(stopped), TUNING)

@@ -144,13 +144,13 @@ def test_published_figures_stand_where_the_paper_has_them() -> None:
     assert published.local_ndcg("initial", 0, "M_2", "DS'_2") == 0.771
     assert published.local_ndcg("no-tie-breaking", 1, "M_2", "DS_1") == 0.670
     assert published.local_ndcg("exclusive", 0, "M_1", "DS") == 0.543
-    assert published.merged(3, "M_21a", "map@10") == 0.873
-    assert published.merged(1, "M_12S", "mrr@10") == 0.958
+    assert published.merged_metric(3, "M_21a", "map@10") == 0.873
+    assert published.merged_metric(1, "M_12S", "mrr@10") == 0.958
     assert published.alpha(2, 2) == 0.15
     # Linear combination beats the better local model in five of six cases of the paper.
     better = [
-        published.merged(split, model, "ndcg@10")
-        > max(published.merged(split, local, "ndcg@10") for local in ("M_1", "M_2"))
+        published.merged_metric(split, model, "ndcg@10")
+        > max(published.merged_metric(split, local, "ndcg@10") for local in ("M_1", "M_2"))
         for split in (1, 2, 3)
         for model in ("M_12a", "M_21a")
     ]

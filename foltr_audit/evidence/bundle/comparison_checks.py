@@ -54,7 +54,7 @@ def check_cells(root: Path, manifest: BundleManifest) -> BundleCheck:
     problems = [] if manifest.partial else [f"{folder.cell(cell.spec).name}: missing" for cell in missing]
     problems += [
         f"{cell.spec.hash[:12]}: the Spec of a cell to {cell.kind} has no such protocol"
-        for cell in _mismatched(cells)
+        for cell in _find_mismatches(cells)
     ]
     specs = finished_specs(root, manifest)
     for spec in specs:
@@ -69,7 +69,7 @@ def check_cells(root: Path, manifest: BundleManifest) -> BundleCheck:
     )
 
 
-def _mismatched(cells: list[CellPlan]) -> Iterator[CellPlan]:
+def _find_mismatches(cells: list[CellPlan]) -> Iterator[CellPlan]:
     for cell in cells:
         kinds = {"attack": cell.spec.attack, "audit": cell.spec.audit}
         if cell.kind not in kinds or kinds[cell.kind] is None:
@@ -90,11 +90,11 @@ def check_results(root: Path, tolerance: NumericTolerance, progress: Progress = 
             f"there is no {RESULTS}: the comparison was packed before it was finished"
         )
     folder = ComparisonFolder(root)
-    report = CompareReport.of(folder, list(_failed(folder)), progress)
+    report = CompareReport.of(folder, list(_find_failures(folder)), progress)
     return compare_results(root, report.json(), "recomputed from the cells", tolerance)
 
 
-def _failed(folder: ComparisonFolder) -> Iterator[CellFailure]:
+def _find_failures(folder: ComparisonFolder) -> Iterator[CellFailure]:
     """The missing cells, in the order in which the results name them."""
     missing = [cell.spec for cell in missing_cells(folder)]
     for name, why in failures(folder.path):
@@ -110,7 +110,7 @@ def compare_results(
 ) -> BundleCheck:
     """Check that the results are those of a report in JSON; fields in `extra` do not come from the report."""
     stored_text = file_text(root / RESULTS, TraceError)
-    if stored_text == text + "\n":
+    if stored_text == text + "\n":  # the usual case; the comparison of values below is slow for large results
         return BundleCheck("results", "holds", (f"{RESULTS} is {how}, byte for byte",))
     stored, found = json_table(stored_text, RESULTS, TraceError), json.loads(text)
     others = [name for name in extra if name in stored and name not in found]

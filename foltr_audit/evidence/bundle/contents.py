@@ -186,13 +186,8 @@ def _add_run(found: BundleContents, root: Path, inside: str, run: RunReader) -> 
         return
     if run.trace is not None:
         _add_trace(found, f"{inside}{TRAINING}", run.trace)
-    for name, trace in _fresh(run).items():
-        _add_trace(found, f"{inside}{FRESH}/{name}", trace)
-
-
-def _fresh(run: RunReader) -> dict[str, Trace]:
-    folders = sorted(entry for entry in (run.path / FRESH).glob("*") if entry.is_dir())
-    return {folder.name: Trace.open(folder) for folder in folders}
+    for folder in sorted(entry for entry in (run.path / FRESH).glob("*") if entry.is_dir()):
+        _add_trace(found, f"{inside}{FRESH}/{folder.name}", Trace.open(folder))
 
 
 def _add_trace(found: BundleContents, inside: str, trace: Trace) -> None:

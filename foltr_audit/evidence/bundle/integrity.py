@@ -55,7 +55,7 @@ class CheckUnavailableError(FoltrAuditError):
     """A check needs something that this machine does not have."""
 
 
-def guarded(name: str, check: Callable[[], BundleCheck], *, here: bool = False) -> BundleCheck:
+def run_guarded(name: str, check: Callable[[], BundleCheck], *, here: bool = False) -> BundleCheck:
     """Run a check, and turn errors of untrusted values into its outcome.
 
     With `here`, an error of ours means that this machine cannot do the check, not that the bundle is wrong.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +68,12 @@ def _check_run(folder: RunFolder, manifest: BundleManifest) -> int:
     problems = folder.problems()
     if problems:
         raise ValueError(problems[0])
-    found = 0
-    for place in _traces(folder.path) if manifest.trace else ():
-        trace = Trace.open(place)
-        trace.check_files()
-        found += 1
-    if manifest.trace and not manifest.partial and not (folder.path / TRAINING).is_dir():
+    if not manifest.trace:
+        return 0
+    training, fresh = folder.path / TRAINING, sorted((folder.path / FRESH).glob("*"))
+    traces = [place for place in (training, *fresh) if place.is_dir()]
+    for place in traces:
+        Trace.open(place).check_files()
+    if not manifest.partial and training not in traces:
         raise ValueError(f"{TRAINING}: missing")
-    return found
-
-
-def _traces(path: Path) -> Iterator[Path]:
-    yield from (folder for folder in (path / TRAINING,) if folder.is_dir())
-    yield from sorted(folder for folder in (path / FRESH).glob("*") if folder.is_dir())
+    return len(traces)

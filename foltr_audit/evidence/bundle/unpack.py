@@ -51,7 +51,7 @@ class BundleFolder:
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[BundleFolder]:
+def unpack(path: Path) -> Iterator[BundleFolder]:
     """Unpack a bundle for as long as the context lasts.
 
     Raises:

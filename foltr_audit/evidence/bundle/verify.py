@@ -17,13 +17,13 @@ from foltr_audit.evidence.bundle.comparison_checks import (
     finished_specs,
 )
 from foltr_audit.evidence.bundle.differences import ACROSS_VERSIONS, EXACT, NumericTolerance
-from foltr_audit.evidence.bundle.integrity import BundleCheck, check_files, check_specs, guarded
+from foltr_audit.evidence.bundle.integrity import BundleCheck, check_files, check_specs, run_guarded
 from foltr_audit.evidence.bundle.manifest import BundleManifest
 from foltr_audit.evidence.bundle.place import DataLocator, refuse_unused_path
 from foltr_audit.evidence.bundle.rerun_cells import CellComparison, CellRerunner
 from foltr_audit.evidence.bundle.rerun_runs import RunRerunner
 from foltr_audit.evidence.bundle.run_checks import check_runs, plan_of
-from foltr_audit.evidence.bundle.unpack import BundleFolder, unpacked
+from foltr_audit.evidence.bundle.unpack import BundleFolder, unpack
 from foltr_audit.evidence.bundle.versions import differing, versions
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
@@ -135,7 +135,7 @@ def verify(path: Path, options: RerunOptions, progress: Progress = SILENT) -> Ve
         UsageError: the file does not exist, or the path of data is not needed.
         TraceError: it is not a bundle, or is damaged.
     """
-    with unpacked(path) as bundle:
+    with unpack(path) as bundle:
         return _BundleVerifier(bundle, options, progress).verification(path)
 
 
@@ -174,7 +174,7 @@ class _BundleVerifier:
             ("Specs", lambda: check_specs(self.bundle)),
             ("cells" if comparison else "Runs", lambda: content(root, manifest)),
         ):
-            found = guarded(name, check)
+            found = run_guarded(name, check)
             yield found
             if found.state != "holds":
                 return
@@ -195,18 +195,18 @@ class _BundleVerifier:
     def _check_comparison(self) -> Iterator[BundleCheck]:
         root, lists = self.bundle.root, self.manifest.lists
         if lists:
-            yield guarded("results", lambda: check_results(root, self.tolerance, self.progress))
+            yield run_guarded("results", lambda: check_results(root, self.tolerance, self.progress))
         if not self.drawn:
             if not lists:
                 yield _without_lists()
             yield BundleCheck("grid", "skipped", _NOT_REQUESTED)
             yield BundleCheck("re-run", "skipped", _NOT_REQUESTED)
             return
-        yield guarded("grid", self._grid)
+        yield run_guarded("grid", self._grid)
         with tempfile.TemporaryDirectory(prefix="foltr-audit-") as name:
-            yield guarded("re-run", lambda: self._rerun_cells(Path(name)), here=True)
+            yield run_guarded("re-run", lambda: self._rerun_cells(Path(name)), here=True)
             if not lists:
-                yield guarded("results", lambda: self._recompute_results(Path(name)))
+                yield run_guarded("results", lambda: self._recompute_results(Path(name)))
 
     def _grid(self) -> BundleCheck:
         runner = DataLocator(self.options.data).runner(self.drawn[0], None, with_undefended=False)
@@ -238,10 +238,10 @@ class _BundleVerifier:
         again = RunRerunner(root, manifest, self.options.data, self.tolerance)
         with tempfile.TemporaryDirectory(prefix="foltr-audit-") as name:
             into = Path(name)
-            yield guarded(
+            yield run_guarded(
                 "re-run", lambda: self._summarise(again.compare(self.drawn, into, self.progress)), here=True
             )
-            yield guarded("results", lambda: again.check_results(plan_of(root, manifest), into))
+            yield run_guarded("results", lambda: again.check_results(plan_of(root, manifest), into))
 
     def _summarise(self, compared: Sequence[CellComparison]) -> BundleCheck:
         what = "cells" if self.manifest.kind == "comparison" else "Runs"

@@ -50,10 +50,8 @@ def _processor() -> str:
 
 def _code() -> str:
     package, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
-    folders = (
-        package,
-        *(package / name for name in _LINKED),
-    )  # rglob does not follow the links of a checkout
+    # rglob does not follow the links of a checkout, and an installed package has folders in their place.
+    folders = (package, *(package / name for name in _LINKED))
     for path in sorted({path for folder in folders for path in folder.rglob("*.py")}):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)

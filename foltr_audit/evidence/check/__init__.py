@@ -1,1 +1,1 @@
-"""Limits for what a system may give away and cost, held against a run, a trace or a comparison."""
+"""Limits of what a system leaks and costs, checked on a run, a trace or a comparison."""

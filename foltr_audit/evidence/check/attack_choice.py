@@ -30,7 +30,7 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def untried(protocol: AttackSpec, kind: str) -> list[str]:
+def untried_warnings(protocol: AttackSpec, kind: str) -> list[str]:
     """A warning if attacks were named and a default one for the kind of messages is not among them."""
     ran = {text.partition(":")[0] for text in protocol.methods_on(kind)}
     usual = [make(Attack, text) for text in protocol.defaults_on(kind)]

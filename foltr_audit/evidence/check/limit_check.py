@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
@@ -183,7 +184,10 @@ def _one_attack(limits: SystemLimits, row: Row, others: str) -> _LimitValue:
     return _read(limits, reading, about, high_is_bad=True)
 
 
-def _audited(limits: SystemLimits, subject: CheckSubject) -> list[Row] | _LimitValue:
+def _of_audit(
+    judge: Callable[[SystemLimits, list[Row]], _LimitValue], limits: SystemLimits, subject: CheckSubject
+) -> _LimitValue:
+    """Judge an epsilon by the audited rows of the view of the limits."""
     if not subject.claims:
         return _LimitValue(missing=subject.no_audit)
     rows = [row for row in subject.claims if row["view"] == limits.view]
@@ -192,7 +196,7 @@ def _audited(limits: SystemLimits, subject: CheckSubject) -> list[Row] | _LimitV
         return _LimitValue(
             missing=f"no audit where the server sees {with_article(sees(limits.view))}; audited: {seen}"
         )
-    return rows
+    return judge(limits, rows)
 
 
 def _about(row: Row) -> str:
@@ -200,33 +204,22 @@ def _about(row: Row) -> str:
     return f"{row['sees']}, one {row['unit']}, {row['canary']}{delta}"
 
 
-def _between(row: Row) -> Interval:
-    """The interval of an epsilon: from the measured bound to the proven one."""
-    return float(row["eps_lower"]), float(row["eps_upper"])
-
-
-def _measured_eps(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
-    rows = _audited(limits, subject)
-    if isinstance(rows, _LimitValue):
-        return rows
+def _measured_eps(limits: SystemLimits, rows: list[Row]) -> _LimitValue:
     row = max(rows, key=lambda one: float(one["eps_lower"]))
     value, about = float(row["eps_lower"]), f"{_about(row)}, {row['trials']} trials"
+    interval = value, float(row["eps_upper"])  # from the measured bound to the proven one
     allowed = limits.max_measured_eps or 0.0
     ceiling = min(float(one["eps_ceiling"]) for one in rows)
-    if value <= allowed and ceiling <= allowed:
+    if value <= allowed and ceiling <= allowed:  # these trials could not break the limit: a vacuous check
         missing = (
             f"{row['trials']} trials can show at most {ceiling:.3g}, whatever leaks; expected more --trials"
         )
-        return _LimitValue(value, None, _between(row), about, missing)
-    return _LimitValue(value, value, _between(row), about)
+        return _LimitValue(value, None, interval, about, missing)
+    return _LimitValue(value, value, interval, about)
 
 
-def _exact_eps(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
-    rows = _audited(limits, subject)
-    if isinstance(rows, _LimitValue):
-        return rows
-    worst = max(rows, key=_exact)
-    unknown = min(rows, key=_exact)
+def _exact_eps(limits: SystemLimits, rows: list[Row]) -> _LimitValue:
+    worst, unknown = max(rows, key=_exact), min(rows, key=_exact)
     if _exact(unknown) < 0.0 and _exact(worst) <= (limits.max_exact_eps or 0.0):
         missing = "the exact loss of the pair that was played is not computable for this chain"
         return _LimitValue(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
@@ -239,10 +232,7 @@ def _exact(row: Row) -> float:
     return -1.0 if value is None or math.isnan(value) else float(value)
 
 
-def _proven_eps(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
-    rows = _audited(limits, subject)
-    if isinstance(rows, _LimitValue):
-        return rows
+def _proven_eps(_limits: SystemLimits, rows: list[Row]) -> _LimitValue:
     row = max(rows, key=lambda one: float(one["eps_upper"]))
     value = float(row["eps_upper"])
     return _LimitValue(value, value, about=f"{_about(row)}: {row['upper_how']}")
@@ -269,9 +259,9 @@ def _loss(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
 
 _JUDGES: dict[str, Callable[[SystemLimits, CheckSubject], _LimitValue]] = {
     "max_attack_auc": _attack_auc,
-    "max_measured_eps": _measured_eps,
-    "max_exact_eps": _exact_eps,
-    "max_proven_eps": _proven_eps,
+    "max_measured_eps": partial(_of_audit, _measured_eps),
+    "max_exact_eps": partial(_of_audit, _exact_eps),
+    "max_proven_eps": partial(_of_audit, _proven_eps),
     "no_refuted_claims": _claims,
     "min_ndcg": _ndcg,
     "max_ndcg_loss": _loss,

@@ -121,7 +121,7 @@ def run_fresh(
     grid = request.grid(limits)
     runner = Runner(with_undefended=False)
     expansion = GridExpansion(grid, runner, {})
-    cells = [cell for cell in expansion.cells() if _needed(cell, grid, limits)]
+    cells = [cell for cell in expansion.cells() if _is_needed(cell, grid, limits)]
     _refuse_left_out(expansion, limits)
     _refuse_other_specs(cells, request)
     if limits.given == ("no_refuted_claims",):
@@ -130,26 +130,26 @@ def run_fresh(
         place.save_index(grid, cells, list(expansion.left_out))
         failed = run_cells([cell.spec for cell in cells], place, Workers(jobs=1), progress)
         for one in failed:
-            if one.spec.audit is None or one.exit_code != UsageError.exit_code or _only_audited(limits):
+            if one.spec.audit is None or one.exit_code != UsageError.exit_code or _needs_audit(limits):
                 raise _error(one, limits)
         return CompareReport.of(place, failed, progress)
 
 
-def _needed(cell: CellPlan, grid: ComparisonGrid, limits: SystemLimits) -> bool:
+def _is_needed(cell: CellPlan, grid: ComparisonGrid, limits: SystemLimits) -> bool:
     """Whether a cell is judged, or is the undefended training that a loss is compared with."""
     if cell.label.alternative in grid.defenses:
         return True
     return cell.kind == "attack" and limits.max_ndcg_loss is not None
 
 
-def _only_audited(limits: SystemLimits) -> bool:
+def _needs_audit(limits: SystemLimits) -> bool:
     """Whether nothing can be judged without an audit."""
     return limits.given == limits.audited
 
 
 def _refuse_left_out(expansion: GridExpansion, limits: SystemLimits) -> None:
     for one in expansion.left_out:
-        if one.defense == "audit" and not _only_audited(limits):
+        if one.defense == "audit" and not _needs_audit(limits):
             continue  # the other limits are judged
         what = ", ".join(limits.audited) if one.defense == "audit" else one.defense
         raise UsageError(f"{what} cannot be judged: {one.why}")
