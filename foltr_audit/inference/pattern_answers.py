@@ -15,6 +15,16 @@ from foltr_audit.utils.arrays import Ints
 Guess = Literal["pattern", "marginal"]
 
 
+def shares(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Softmax over the last axis; 0 throughout where all are -inf, e.g. in a list without documents."""
+    from scipy.special import softmax
+
+    if not evidence.size:
+        return np.zeros(evidence.shape)
+    possible = evidence.max(axis=-1, keepdims=True) > -np.inf
+    return np.where(possible, softmax(np.where(possible, evidence, 0.0), axis=-1), 0.0)
+
+
 def answer_of(
     decoder: PatternDecoder, posteriors: Iterable[tuple[Ints, int, NDArray[np.float64]]], guess: Guess
 ) -> Inference:
