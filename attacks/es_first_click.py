@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foltr_audit.inference.metric_sums import MOST_SUMS, mean_likelihoods, reachable_sums, reciprocal_ranks
+from foltr_audit.core.ranking_metrics import LIST_LENGTH, ListMetric, list_metric
+from foltr_audit.inference.metric_sums import MOST_SUMS, mean_likelihoods, reachable_sums
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.randomized_response import RandomizedResponse
@@ -18,40 +19,7 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 Features = NDArray[np.float32] | Floats
 
-_LIST = 10  # documents that clients show at most, which says how many values a metric may have
 _EQUAL = 1e-9  # probabilities that differ by less, relatively, count as equal
-
-
-class ListMetric(NamedTuple):
-    """An online metric of lists of up to ten documents as a function of the clicks.
-
-    Attributes:
-        values: its values, float64 (v,).
-        outcomes: which of them each click pattern makes, int64 (1024,).
-    """
-
-    values: Floats
-    outcomes: Ints
-
-    @classmethod
-    def of(cls, name: str) -> ListMetric:
-        """MaxRR: 1 / rank of the first click, 0 without; DCG: clicks discounted by log2(rank + 1)."""
-        from foltr_audit.kernels.ndcg import discounts
-
-        patterns = np.arange(1 << _LIST)
-        if name == "dcg":
-            gains = ((patterns[:, np.newaxis] >> np.arange(_LIST)) & 1) * discounts(_LIST)
-            return cls(gains.sum(axis=1), patterns)
-        first = np.zeros(1 << _LIST, dtype=np.int64)
-        for place in range(_LIST - 1, -1, -1):
-            first[(patterns >> place) & 1 == 1] = place + 1
-        return cls(reciprocal_ranks(_LIST), first)
-
-    def nearest(self, numbers: Floats) -> Ints:
-        """Which value is nearest to each number (m,), int64 (m,)."""
-        order = np.argsort(self.values)
-        middles = (self.values[order][1:] + self.values[order][:-1]) / 2
-        return np.asarray(order[np.searchsorted(middles, numbers)])
 
 
 class ESFirstClick(Attack):
@@ -95,7 +63,7 @@ class ESFirstClick(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click."""
-        metric = ListMetric.of(str(view.knowledge.metric))
+        metric = list_metric(str(view.knowledge.metric))
         here = view.trimmed()
         order = None if view.knowledge.order else replayed_order(here)
         seen = here if order is None else _reordered(here, order)
@@ -162,11 +130,11 @@ def _why_no_metric(view: View) -> str | None:
     most = int(_first_half(view).max(initial=0))
     if metric not in ("maxrr", "dcg"):
         return f"unknown metric {metric!r}; expected maxrr or dcg"
-    if view.width > _LIST:
-        return f"a list has {view.width} documents; expected up to {_LIST}"
+    if view.width > LIST_LENGTH:
+        return f"a list has {view.width} documents; expected up to {LIST_LENGTH}"
     if metric == "dcg" and most > 1:
         return f"it decodes averages of MaxRR only; here DCG of {most} interactions"
-    if metric == "maxrr" and most > 1 and reachable_sums(most, _LIST) is None:
+    if metric == "maxrr" and most > 1 and reachable_sums(most, LIST_LENGTH) is None:
         return f"averages over {most} interactions have more than {MOST_SUMS} values"
     needed = 2 if view.knowledge.antithetic else 1
     width = view.messages.shape[1]

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from foltr_audit.inference.pattern_answers import shares
 from foltr_audit.inference.score_changes import ScoreChangeAttack
 from foltr_audit.plugins import Inference, View
-from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.arrays import Floats
 
 
 class ProbabilityGain(ScoreChangeAttack):
@@ -16,18 +17,8 @@ class ProbabilityGain(ScoreChangeAttack):
 
     def gains(self, view: View) -> Floats:
         """Softmax over the shown list after minus before, float64 (n, B, k), 0 at the padding."""
-        before, after = self.scores(view)
-        return softmax(after, view.is_document) - softmax(before, view.is_document)
-
-
-def softmax(scores: Floats, is_document: Bools) -> Floats:
-    """Each document's share of `exp(score)` in its list, float64 (n, B, k), 0 at the padding."""
-    masked = np.where(is_document, scores, -np.inf)
-    top = np.max(masked, axis=-1, keepdims=True, initial=-np.inf)
-    shares = np.exp(masked - np.where(np.isfinite(top), top, 0.0))
-    total = shares.sum(axis=-1, keepdims=True)
-    share: Floats = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
-    return share
+        before, after = (np.where(view.is_document, scores, -np.inf) for scores in self.scores(view))
+        return shares(after) - shares(before)
 
 
 class HigherProbability(ProbabilityGain):

@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from foltr_audit.inference.pattern_answers import shares
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, patterns_as_clicks, why_too_long
 from foltr_audit.inference.replay import why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.utils.arrays import Floats
 
 
 class QueryIdentification(Attack):
@@ -63,17 +63,9 @@ class QueryIdentification(Attack):
             weighed = decoder.likelihoods(rows, b, view.parameters[rows]) + decoder.log_priors(rows, b)
             told = marginals(weighed, decoder.replay.lengths[rows, b], k)
             clicked[rows, b], pattern[rows, b], _, evidence[rows, b] = told
-        lists = normalised(np.where(view.is_document.any(axis=2), evidence, -np.inf))
+        lists = shares(np.where(view.is_document.any(axis=2), evidence, -np.inf))
         guess = np.zeros(view.shown.shape, np.bool_)
         if m:
             best = np.arange(n), lists.argmax(axis=1)
             guess[best] = patterns_as_clicks(pattern[best], k) & (lists[best] > 0)[:, np.newaxis]
         return Inference(scores=lists[:, :, np.newaxis] * clicked, guess=guess, lists=lists)
-
-
-def normalised(evidence: Floats) -> Floats:
-    """Probabilities (n, m) from log evidence; rows that are -inf throughout become 0."""
-    top = evidence.max(axis=1, keepdims=True, initial=-np.inf)
-    masses = np.exp(evidence - np.where(np.isfinite(top), top, 0.0))
-    total = masses.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(masses, total, out=np.zeros_like(masses), where=total > 0))

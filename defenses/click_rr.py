@@ -1,4 +1,4 @@
-"""Randomised response on clicks: every bit of a shown list is reported wrongly now and then."""
+"""Randomised response on clicks: every bit of a shown list is flipped with a known probability."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ class ClickRR(ClickDefense, MessageDefense):
     """Reports each click and non-click as it is with probability `keep = e^eps / (1 + e^eps)`, else flipped.
 
     Guarantees: eps-DP for one flipped click (unit click, replace-one), for any observer, since learning from
-    the reports is post-processing: queries and shown lists are no secret here. For an interaction with k
-    shown documents k eps holds; each interaction of a client counts anew.
+    the reports is post-processing. Queries and shown lists are not protected. An interaction with k shown
+    documents gets k eps, and the epsilons of a client's interactions add up.
 
-    With `debias` the client divides its update by 2 keep - 1. PDGD with `pairs=all` is linear in the clicks
-    and the same for none and for all of them, so that after *one* interaction, where no clip acts, the
-    expected message is then the one that true clicks send, exactly. With `pairs=last-click+1` it is biased
-    all the same, and with several interactions the local model drifts: unbiased to first order in the
-    learning rate only.
+    With `debias` the client divides its update by 2 keep - 1. A PDGD update with `pairs=all` is linear in the
+    clicks, and the same for no clicks as for clicks on everything. So after *one* interaction without a clip
+    the expected message is exactly that of the true clicks. With `pairs=last-click+1` it stays biased; with
+    several interactions the local model drifts, and it is unbiased to first order in the learning rate only.
 
     Source: Warner 1965, "Randomized response: a survey technique for eliminating evasive answer bias".
     """
@@ -45,7 +44,7 @@ class ClickRR(ClickDefense, MessageDefense):
 
     @property
     def epsilon(self) -> float:
-        """Log ratio of keeping and flipping a bit."""
+        """Epsilon of one click: the log ratio of the probabilities to keep and to flip a bit."""
         if self.keep is not None:
             return ClickRandomization.kept_with(self.keep).epsilon
         return self.eps or 0.0
@@ -59,7 +58,7 @@ class ClickRR(ClickDefense, MessageDefense):
         return (1.0 + odds) / (1.0 - odds)
 
     def acts_in(self, stage: str) -> bool:
-        """On clicks, and for debiasing on messages too."""
+        """The click stage, and with `debias` the message stage."""
         return stage == "click" or (self.debias and stage == "message")
 
     @overload
@@ -69,7 +68,7 @@ class ClickRR(ClickDefense, MessageDefense):
     def apply(self, models: Floats, context: RoundContext) -> Floats: ...
 
     def apply(self, *given: Any, **named: Any) -> Any:
-        """Reported clicks, bool (C, k), False at the padding; or, of models (C, P), debiased ones."""
+        """Reported clicks, bool (C, k), False at the padding; or debiased models, float64 (C, P)."""
         of_a_message = len(given) + len(named) == 2
         return self._debiased(*given, **named) if of_a_message else self._reported(*given, **named)
 
@@ -86,21 +85,16 @@ class ClickRR(ClickDefense, MessageDefense):
         return context.parameters + self.factor * (models - context.parameters)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Randomised clicks; debiasing makes updates larger."""
+        """Randomised clicks, and updates that debiasing makes larger."""
         stages = [stage for stage in ("click", "message") if self.acts_in(stage)]
         return tuple(event for stage in stages for event in self.events_in(stage, context))
 
     def events_in(self, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Clicks are randomised in their own stage and debiased in that of messages."""
+        """Randomised clicks in the click stage, larger updates in the message stage."""
         if stage == "message":
             return (NormScaling(factor=self.factor, of="update"),)
         return (ClickRandomization(epsilon=self.epsilon),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """Eps for one click, whoever looks."""
-        return tuple(
-            PrivacyClaim(
-                mechanism=self.name, epsilon=self.epsilon, unit="click", relation="replace-one", view=view
-            )
-            for view in VIEWS
-        )
+        """Eps for one click, for every observer."""
+        return self.claims_for(VIEWS, "click", self.epsilon)

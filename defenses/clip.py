@@ -15,13 +15,13 @@ from foltr_audit.utils.arrays import Floats
 class Clip(StepDefense, MessageDefense):
     """Scales a local model or its update back to a ball, by min(1, norm / its norm).
 
-    Guarantees: by itself none, for any observer. It bounds the L1 or L2 norm of what a client sends, up to
-    rounding, which noise of another defense builds on: replace-one client, two models (or two updates, and
-    so two models) differ by at most 2 norm. With `at=step` the bound holds after every step that it acts
-    on; with `clip_without_pairs=false` a client without pairs keeps the global model as it came, whose norm
-    nothing bounds (its update is 0). With `at=message` it holds for every client.
+    Guarantees: none on its own, for any observer. It bounds the L1 or L2 norm of what a client sends, up to
+    rounding, and the noise of another defense relies on this bound: if one client is replaced, two models
+    (or two updates, and so two models) differ by at most 2 norm. With `at=step` the bound holds after every
+    step that the defense acts on. With `clip_without_pairs=false` a client without pairs keeps the global
+    model, whose norm is not bounded (its update is 0). With `at=message` the bound holds for every client.
 
-    Parameters left out mean an L2 ball for the model after every local step, the published clip.
+    By default it is the published clip: an L2 ball for the model after every local step.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
     algorithm 3; of updates: McMahan et al. 2018, "Learning differentially private recurrent language models",
@@ -54,7 +54,7 @@ class Clip(StepDefense, MessageDefense):
         return None if self.at or self.of else Ball(norm=self.norm, ord=self.ord or 2)
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:
-        """Models (C, P), those scaled that lie outside."""
+        """Models scaled into the ball, float64 (C, P); those inside stay as they are."""
         from foltr_audit.kernels.ball import projected
 
         order = self.ord or 2
@@ -62,10 +62,11 @@ class Clip(StepDefense, MessageDefense):
             return projected(np.ascontiguousarray(models, dtype=np.float64), self.norm, order)
         updates = np.subtract(models, context.parameters, dtype=np.float64)
         inside = projected(updates, self.norm, order)
+        # A model inside the ball must keep its bits: adding the update back to the global model would round.
         outside = np.any(inside != updates, axis=1)
         return np.where(outside[:, np.newaxis], context.parameters + inside, models)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """A bound on one of model and update, at the price of any earlier bound on the other."""
+        """A bound on the model or on the update; an earlier bound on the other one is lost."""
         of = self.of or "model"
         return (NormScaling(factor=1.0, of=of), NormBound(norm=self.norm, ord=self.ord or 2, of=of))

@@ -47,14 +47,8 @@ class GammaLaplace(MessageDefense):
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models plus one noise share per coordinate, float64 (C, P)."""
-        share = self.law(context).sample(context.streams("gamma-laplace"), models.shape[1])
-        return models + share
+        return models + self.law(context).sample(context.streams("gamma-laplace"), models.shape[1])
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """The published claim: eps for one interaction; it names no observer, and so is one for each."""
-        return tuple(
-            PrivacyClaim(
-                mechanism=self.name, epsilon=self.eps, unit="interaction", relation="replace-one", view=view
-            )
-            for view in VIEWS
-        )
+        """The published claim: eps for one interaction. It names no observer, so it is made for each."""
+        return self.claims_for(VIEWS, "interaction", self.eps)

@@ -15,17 +15,15 @@ from foltr_audit.utils.arrays import Floats
 
 
 class _GaussianMechanism(MessageDefense):
-    """Parameters of Gaussian noise: sigma, or what it is calibrated to."""
+    """Gaussian noise with a given sigma, or with the sigma that an (eps, delta) needs."""
 
     views: ClassVar[tuple[str, ...]] = ()
 
     eps: float | None = Field(default=None, ge=1e-6, description="claimed epsilon of a round")
     delta: float | None = Field(default=None, ge=1e-30, lt=1, description="claimed delta of a round")
-    sensitivity: float | None = Field(
-        default=None, gt=0, description="L2 distance of two messages that is to be hidden"
-    )
+    sensitivity: float | None = Field(default=None, gt=0, description="largest L2 distance of two messages")
     calibration: Literal["analytic", "classical"] | None = Field(
-        default=None, description="how sigma follows: analytic (if left out) or, up to eps 1, classical"
+        default=None, description="how sigma is computed: analytic (if left out) or, up to eps 1, classical"
     )
     sigma: float | None = Field(
         default=None, gt=0, description="standard deviation of the whole noise, instead of all others"
@@ -33,10 +31,10 @@ class _GaussianMechanism(MessageDefense):
 
     @model_validator(mode="after")
     def _deviation_is_known(self) -> Self:
-        asked = (self.eps, self.delta, self.sensitivity)
-        if self.sigma is None and None in asked:
+        target = (self.eps, self.delta, self.sensitivity)
+        if self.sigma is None and None in target:
             raise ValueError("expected either sigma, or eps, delta and sensitivity")
-        if self.sigma is not None and (self.calibration or asked != (None, None, None)):
+        if self.sigma is not None and (self.calibration or target != (None, None, None)):
             raise ValueError("sigma makes no claim; expected it alone, or eps, delta and sensitivity")
         if not 0 < self.deviation < math.inf:
             raise ValueError(f"sensitivity={self.sensitivity:g} with eps={self.eps:g}: no finite noise scale")
@@ -44,7 +42,7 @@ class _GaussianMechanism(MessageDefense):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the whole noise on each coordinate."""
+        """Standard deviation of the noise of all shares together, on each coordinate."""
         if self.eps is None or self.delta is None or self.sensitivity is None:
             return self.sigma or math.inf
         sigma_of = classical_gaussian_sigma if self.calibration == "classical" else gaussian_sigma
@@ -56,20 +54,10 @@ class _GaussianMechanism(MessageDefense):
         return models if law is None else models + law.sample(context.streams(self.name), models.shape[1])
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """(eps, delta) for one client, if sigma was calibrated to it."""
+        """(eps, delta) for one client; nothing if sigma was given directly."""
         if self.eps is None or self.delta is None:
             return ()
-        return tuple(
-            PrivacyClaim(
-                mechanism=self.name,
-                epsilon=self.eps,
-                delta=self.delta,
-                unit="client",
-                relation="replace-one",
-                view=view,
-            )
-            for view in self.views
-        )
+        return self.claims_for(self.views, "client", self.eps, self.delta)
 
 
 class GaussianNoise(_GaussianMechanism):
@@ -78,7 +66,7 @@ class GaussianNoise(_GaussianMechanism):
     Guarantees: (eps, delta)-DP per round and client (so for every smaller unit), replace-one, for a server
     that sees single messages, and so for all other observers, if the messages of any two clients differ by
     at most `sensitivity` in L2: a clip at half of it ensures that. The classical calibration holds up to eps
-    1 and is refused above. With `sigma` alone nothing is claimed. In real numbers, as for `laplace`.
+    1 and is refused above. With `sigma` alone nothing is claimed. Proven for real numbers, as for `laplace`.
 
     Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
     calibration and optimal denoising", theorem 8; classical: Dwork & Roth 2014, "The algorithmic
@@ -98,8 +86,8 @@ class GaussianShares(_GaussianMechanism):
 
     Guarantees: (eps, delta)-DP per round and client (so for every smaller unit), replace-one, for an
     observer of the *sum* of all n messages, if the messages of any two clients differ by at most
-    `sensitivity` in L2. A sum of m < n messages has sigma sqrt(m / n) only, n - 1 colluding clients leave one
-    share, and so does a server that sees single messages: no claim is made for those.
+    `sensitivity` in L2. No claim is made for a sum of m < n messages (its noise is only sigma sqrt(m / n)),
+    for n - 1 colluding clients or for a server that sees single messages (one share of noise is left).
 
     Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
     calibration and optimal denoising", theorem 8; shares as in Dwork et al. 2006, "Our data, ourselves:

@@ -15,14 +15,14 @@ from foltr_audit.privacy.noise import DiscreteGaussian, Skellam
 from foltr_audit.privacy.noise.conversions import epsilon_of_renyi
 from foltr_audit.utils.arrays import Floats
 
-_MOST_STEPS = 2.0**52
+_MOST_STEPS = 2.0**52  # so that every number of steps is exact in float64
 
 
 _Law = TypeVar("_Law", DiscreteGaussian, Skellam)
 
 
 def _made(law: type[_Law], sigma: float, step: float) -> _Law:
-    """A law, with a refusal that pydantic understands."""
+    """A noise law; errors become ValueError, which pydantic reports with the parameter's name."""
     try:
         return law(sigma=sigma, step=step)
     except UsageError as error:
@@ -30,16 +30,16 @@ def _made(law: type[_Law], sigma: float, step: float) -> _Law:
 
 
 class _GridMechanism(MessageDefense):
-    """Rounds to the nearest grid point and adds whole steps, so that a message shows no other bits.
+    """Rounds to the nearest grid point and adds noise in whole steps, so that a message shows no other bits.
 
-    To the nearest, and not at random: it moves two models apart by at most a step per coordinate, where
-    unbiased rounding may by two, and noise that is wider than the grid hides what it is off by.
+    It rounds to the nearest point instead of at random: this moves two models apart by at most one step per
+    coordinate, unbiased rounding by up to two. Noise wider than the grid hides the bias.
     """
 
     sigma: float = Field(gt=0, description="standard deviation of the noise in the sum of all n messages")
     step: float = Field(gt=0, description="width g of the grid that messages are rounded to")
     sensitivity: float | None = Field(
-        default=None, gt=0, description="L2 distance of two models that is to be hidden; for a claim"
+        default=None, gt=0, description="largest L2 distance of two models; for a claim"
     )
     delta: float | None = Field(default=None, ge=1e-30, lt=1, description="delta of that claim")
 
@@ -68,7 +68,7 @@ class _GridMechanism(MessageDefense):
         """Models on the grid plus one noise share per coordinate, float64 (C, P).
 
         Raises:
-            UsageError: a model reaches further than 2^52 grid steps, or is not finite.
+            UsageError: a coordinate is more than 2^52 grid steps from 0, or not finite.
         """
         with np.errstate(over="ignore"):
             steps = np.rint(models / self.step)
@@ -82,29 +82,22 @@ class _GridMechanism(MessageDefense):
         return np.asarray(self.step * (steps + noise))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Rounding, then noise."""
+        """Rounding to the grid, then noise."""
         return (GridRounding(step=self.step, nearest=True), NoiseAddition(law=self.law(context)))
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """What the paper's bound gives for the sum of all n messages, if a sensitivity is stated."""
+        """The paper's bound for the sum of all n messages; nothing without `sensitivity` and `delta`."""
         if self.sensitivity is None or self.delta is None:
             return ()
         P = max(1, context.parameters.size)
+        # Rounding moves each coordinate of two models apart by at most one step. Differences are then whole
+        # steps, so l1 <= l2^2 / step as well.
         l2 = self.sensitivity + self.step * math.sqrt(P)
         l1 = l2 * min(math.sqrt(P), l2 / self.step)
         law = self.law(context).summed(context.shares)
         many = (P,) if isinstance(law, DiscreteGaussian) else ()
         epsilon = epsilon_of_renyi(lambda order: law.renyi(order, l1, l2, *many), self.delta)
-        return (
-            PrivacyClaim(
-                mechanism=self.name,
-                epsilon=epsilon,
-                delta=self.delta,
-                unit="client",
-                relation="replace-one",
-                view="aggregate",
-            ),
-        )
+        return self.claims_for(["aggregate"], "client", epsilon, self.delta)
 
 
 class DiscreteGaussianShares(_GridMechanism):
@@ -113,8 +106,9 @@ class DiscreteGaussianShares(_GridMechanism):
     Guarantees: with `sensitivity` and `delta`, (eps, delta)-DP per round and client (so for every smaller
     unit), replace-one, for an observer of the *sum* of all n messages, if any two models differ by at most
     `sensitivity` in L2 before rounding. Eps follows from n, P, sigma and step by the paper's bound for sums
-    of discrete Gaussians, which are none themselves. Nothing is claimed for fewer messages, colluding
-    clients or single messages. Shares narrower than one grid step are refused: that bound is empty there.
+    of discrete Gaussians, which are not discrete Gaussians themselves. Nothing is claimed for fewer
+    messages, colluding clients or single messages. Shares narrower than one grid step are refused, since
+    the bound is vacuous there.
 
     Source: Kairouz, Liu & Steinke 2021, "The distributed discrete Gaussian mechanism for federated learning
     with secure aggregation", theorem 1.

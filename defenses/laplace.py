@@ -18,8 +18,9 @@ class LaplaceNoise(MessageDefense):
 
     Guarantees: eps-DP per round and client (so for every smaller unit), replace-one, for a server that sees
     single messages, and so for all other observers, if the messages of any two clients differ by at most
-    `sensitivity` in *L1*: an L1 clip at half of it ensures that. In real numbers: the last bits of floating
-    point numbers are not covered (Mironov 2012); `skellam` and `discrete-gaussian` act on a grid instead.
+    `sensitivity` in *L1*: an L1 clip at half of it ensures that. The proof is for real numbers: it does not
+    cover the last bits of floating-point numbers (Mironov 2012). `skellam` and `discrete-gaussian` act on a
+    grid instead.
 
     Source: Dwork, McSherry, Nissim & Smith 2006, "Calibrating noise to sensitivity in private data
     analysis", section 3.
@@ -28,7 +29,7 @@ class LaplaceNoise(MessageDefense):
     name: ClassVar[str] = "laplace"
 
     eps: float = Field(gt=0, description="claimed epsilon of a round")
-    sensitivity: float = Field(gt=0, description="L1 distance of two messages that is to be hidden")
+    sensitivity: float = Field(gt=0, description="largest L1 distance of two messages")
 
     @model_validator(mode="after")
     def _scale_is_a_number(self) -> LaplaceNoise:
@@ -50,10 +51,5 @@ class LaplaceNoise(MessageDefense):
         return models + self.law(context).sample(context.streams("laplace"), models.shape[1])
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """Eps for one client, whoever looks."""
-        return tuple(
-            PrivacyClaim(
-                mechanism=self.name, epsilon=self.eps, unit="client", relation="replace-one", view=view
-            )
-            for view in WITHOUT_LISTS
-        )
+        """Eps for one client, for every observer."""
+        return self.claims_for(WITHOUT_LISTS, "client", self.eps)

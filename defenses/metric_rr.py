@@ -1,4 +1,4 @@
-"""Randomised response on online metrics: every interaction's value is reported wrongly now and then."""
+"""Randomised response on online metrics: an interaction's value is replaced with a known probability."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class MetricRR(MetricDefense):
     """Reports an interaction's metric as it is with probability p, else one of its other v - 1 values.
 
     Guarantees: eps-DP with `eps = |ln(p (v - 1) / (1 - p))|` for all clicks of one interaction (unit
-    interaction, replace-one), for a server that sees each message, and so for all other observers: query and
-    list are no secret here. A message of B interactions composes B eps. None for p = 1.
+    interaction, replace-one), for a server that sees each message, and so for all other observers. Query and
+    list are not protected. A message of B interactions gets B eps. There is no guarantee for p = 1.
 
-    With `eps` p follows from the number of values v of the metric that it acts on; with `p` the epsilon
-    does, and so v is a parameter, 11 (MaxRR of lists of ten) if not given.
+    With `eps`, p follows from the number of values v of the learner's metric. With `p`, the epsilon depends
+    on v, which is then a parameter: 11 (MaxRR of lists of ten) if left out.
 
     Source: Warner 1965, "Randomized response: a survey technique for eliminating evasive answer bias";
     Kharitonov 2019, "Federated online learning to rank with evolution strategies", section 4.3.
@@ -35,7 +35,10 @@ class MetricRR(MetricDefense):
     p: float | None = Field(default=None, ge=1e-9, le=1, description="probability of the true value")
     eps: float | None = Field(default=None, gt=0, le=20, description="epsilon of one value, instead of p")
     values: int | None = Field(
-        default=None, ge=2, le=1_000_000, description="number of values v that p speaks of; by default 11"
+        default=None,
+        ge=2,
+        le=1_000_000,
+        description="number of metric values v that p is for; by default 11",
     )
 
     @model_validator(mode="after")
@@ -59,23 +62,23 @@ class MetricRR(MetricDefense):
         """The law for a metric of v values.
 
         Raises:
-            PluginError: p speaks of another number of values.
+            PluginError: p is for another number of values.
         """
         if self.p is None:
             return RandomizedResponse.with_epsilon(self.epsilon, values)
         own = self.values or _MAXRR_VALUES
         if values != own:
             raise PluginError(
-                f"defense {self.name}: p={self.p:g} speaks of {own} values, and the metric takes {values}; "
+                f"defense {self.name}: p={self.p:g} is for {own} values, and the metric has {values}; "
                 f"expected values={values}, or eps instead of p"
             )
         return RandomizedResponse(self.p, values)
 
     def channel(self, values: int) -> Floats:
-        """P(reported | true), float64 (v, v) with a row per true outcome.
+        """P(reported | true), float64 (v, v), one row for each true outcome.
 
         Raises:
-            PluginError: p speaks of another number of values.
+            PluginError: p is for another number of values.
         """
         return self.response(values).matrix
 
@@ -83,15 +86,18 @@ class MetricRR(MetricDefense):
         """The law for a metric of v values, e.g. `metric-rr:p=0.25`.
 
         Raises:
-            PluginError: p speaks of another number of values.
+            PluginError: p is for another number of values.
         """
         return self.response(values).text
 
     def apply(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
-        """Reported outcomes, int64 (C,). A client's number 2 step decides on the truth, the next on the lie.
+        """Reported outcomes, int64 (C,).
+
+        Of a client's random numbers, number 2 step decides whether the true value is reported, and number
+        2 step + 1 which other value is.
 
         Raises:
-            PluginError: p speaks of another number of values.
+            PluginError: p is for another number of values.
         """
         p, others = self.response(values.size).p, values.size - 1
         u = context.streams(self.name).uniform(2, first=2 * step)
@@ -103,15 +109,7 @@ class MetricRR(MetricDefense):
         return (MetricRandomization(epsilon=self.epsilon),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """Eps for one interaction and a server that sees each message; nothing if the truth is told."""
+        """Eps for one interaction and a server that sees each message; nothing for p = 1."""
         if self.p == 1:
             return ()
-        return (
-            PrivacyClaim(
-                mechanism=self.name,
-                epsilon=self.epsilon,
-                unit="interaction",
-                relation="replace-one",
-                view="individual",
-            ),
-        )
+        return self.claims_for(["individual"], "interaction", self.epsilon)

@@ -17,7 +17,7 @@ class NoDefense(MessageDefense):
     name: ClassVar[str] = "none"
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:
-        """The models as they are, float64 (C, P)."""
+        """A copy of the models, float64 (C, P)."""
         return models.copy()
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:

@@ -12,14 +12,14 @@ from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import NormBound, OpaqueChange
 from foltr_audit.utils.arrays import Floats
 
-_MOST_LEVELS = 2**52
+_MOST_LEVELS = 2**52  # so that every grid index is exact in float64
 
 
 class Quantise(MessageDefense):
     """Rounds each coordinate of the update to a grid inside +-range, up or down at random, unbiased.
 
     The grid is `levels` equally spaced values from -range to range, or the multiples of `step` in there.
-    What lies beyond the last grid point is cut off.
+    Values beyond the last grid point are clipped to it.
 
     Guarantees: none, for any relation, unit or view: rounding at random is no differential privacy. It
     bounds each coordinate of an update by `range`; the expectation is the update where that lies inside.
@@ -48,14 +48,15 @@ class Quantise(MessageDefense):
 
     @property
     def intervals(self) -> int:
-        """Number of grid points less 1."""
+        """Number of grid points minus 1."""
         if self.step is None:
             return (self.levels or 2) - 1
+        # A ratio that should be whole may come out just below: in floating point 0.3 / 0.1 < 3.
         return 2 * math.floor(self.range / self.step * (1.0 + 1e-12))
 
     @property
     def width(self) -> float:
-        """Distance of neighbouring grid points."""
+        """Distance between neighbouring grid points."""
         return self.step or 2.0 * self.range / self.intervals
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:
@@ -67,13 +68,13 @@ class Quantise(MessageDefense):
         return context.parameters + self.width * (below + above - middle)
 
     def bits(self, parameters: int, number: int) -> float:
-        """The number of a grid point for each parameter."""
+        """Bits for the index of a grid point, for each parameter."""
         return float(parameters * math.ceil(math.log2(self.intervals + 1)))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Earlier bounds are lost, but for the new one on every coordinate.
+        """An unknown change, and a bound on every coordinate of the update.
 
-        `GridRounding` would say that messages lie on a grid; only updates do.
+        `GridRounding` would be wrong: it says that messages lie on a grid, and here only updates do.
         """
         last = 0.5 * self.width * self.intervals
         return (OpaqueChange(mechanism=self.name), NormBound(norm=last, ord=math.inf, of="update"))
@@ -83,7 +84,7 @@ class Sign(MessageDefense):
     """Sends the sign of each coordinate of the update, times `scale`.
 
     Guarantees: none, for any relation, unit or view. It bounds each coordinate of an update by `scale`. A
-    coordinate that did not change is sent as 0, so a client that learnt nothing shows it.
+    coordinate that did not change is sent as 0, which reveals a client that learnt nothing.
 
     Source: Bernstein et al. 2018, "signSGD: compressed optimisation for non-convex problems", algorithm 1.
     """
@@ -101,5 +102,5 @@ class Sign(MessageDefense):
         return float(math.ceil(parameters * math.log2(3)))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Earlier bounds are lost, but for the new one on every coordinate."""
+        """An unknown change, and a bound on every coordinate of the update."""
         return (OpaqueChange(mechanism=self.name), NormBound(norm=self.scale, ord=math.inf, of="update"))

@@ -19,12 +19,13 @@ from foltr_audit.utils.arrays import Bools, Floats
 class SecureAggregation(WireDefense):
     """Masks cancel in the sum of a cohort: the server learns the sum, who took part, and the counts.
 
-    Guarantees: by itself no differential privacy, for any relation or unit. An honest-but-curious server
-    gets no message but sums of at least `threshold` clients' (view: aggregate instead of individual), as
-    long as fewer clients than the Shamir threshold among the neighbours of anyone collude with it.
+    Guarantees: no differential privacy on its own, for any relation or unit. An honest-but-curious server
+    sees only sums of at least `threshold` clients' messages (view: aggregate instead of individual), as long
+    as fewer of any client's neighbours than the Shamir threshold collude with it.
 
-    Weighted messages travel as multiples of 2^-fraction modulo 2^bits; one errs by 2^-(fraction + 1) at most.
-    Fewer survivors than the threshold abort the round, and the global model stays as it was.
+    Weighted messages travel as multiples of 2^-fraction modulo 2^bits, with a rounding error of at most
+    2^-(fraction + 1). If fewer clients than the threshold survive, the round aborts and the global model
+    stays as it was.
 
     Source: Bonawitz et al. 2017, "Practical secure aggregation for privacy-preserving machine learning",
     figure 4; Bell et al. 2020, "Secure single-server aggregation with (poly)logarithmic overhead", section 3.
@@ -41,15 +42,15 @@ class SecureAggregation(WireDefense):
         description="neighbours that a client masks with; 0: about 2 log2 n + 10; all: the complete graph",
     )
     threshold: float = Field(
-        0.5, description="fewest messages in a sum: a share of the cohort to exceed, or a number from 2 on"
+        0.5, description="fewest messages in a sum: a share of the cohort to exceed, or a number from 2"
     )
     drop_before: float = Field(0.0, ge=0, lt=1, description="probability to drop out before keys are shared")
     drop_after: float = Field(
-        0.0, ge=0, lt=1, description="probability to drop out after that, before the message"
+        0.0, ge=0, lt=1, description="probability to drop out after keys are shared, before the message"
     )
-    masks: bool = Field(True, description="false: no masks, only to show what they do")
+    masks: bool = Field(True, description="false: no masks, to show what they hide")
     agreement: Literal["none", "x25519"] = Field(
-        "none", description="seeds of pairs by a keyed hash, or by key agreement on Curve25519"
+        "none", description="how pairs agree on seeds: none (a keyed hash), or key agreement on Curve25519"
     )
 
     @model_validator(mode="after")
@@ -78,7 +79,7 @@ class SecureAggregation(WireDefense):
         return self.protocol.encoding
 
     def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
-        """Masked messages uint64 (C, P) and their sum; who was lost before drops out after sharing keys."""
+        """Masked messages uint64 (C, P) and their sum. Clients lost already drop out after sharing keys."""
         chance = context.streams("drop-out").uniform(2)
         before = chance[:, 0] < self.drop_before
         after = (chance[:, 1] < self.drop_after) | ~survivors
@@ -95,9 +96,9 @@ class SecureAggregation(WireDefense):
         )
 
     def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
-        """Masked messages uint64 (C, P) of clients of which each takes part in a cohort of strangers.
+        """Masked messages uint64 (C, P) of clients each of whom has its own cohort of `context.shares`.
 
-        Of n = `context.shares`, without drop-outs; nothing is summed up.
+        Nobody drops out, and no sum is computed.
         """
         streams = context.streams("secure-aggregation")
         cohort = context.shares
@@ -112,7 +113,7 @@ class SecureAggregation(WireDefense):
         return WireMessages(messages=payload, survivors=everybody)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Rounding to the encoding, then the sum of at least the threshold's number of messages."""
+        """Rounding to the encoding, then a sum of at least as many messages as the threshold says."""
         rounded = GridRounding(step=2.0 * self.encoding.error, nearest=True)
         if not self.masks:
             return (rounded,)
@@ -121,7 +122,7 @@ class SecureAggregation(WireDefense):
         return (rounded, MessageAggregation(at_least=plan.at_least, key_shares=shares))
 
     def client_seconds(self, clients: int, size: int) -> dict[str, float]:
-        """Seconds of one client's work for a message of P = `size`, by stage; measured anew each time."""
+        """Measure the seconds of one client's work for a message of P = `size`, by stage."""
         plan = self.protocol.plan(clients)
         return client_seconds(plan.neighbours, plan.shares_needed, size, self.agreement)
 

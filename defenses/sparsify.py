@@ -1,4 +1,4 @@
-"""Sparsification: clients send a few coordinates of their update only."""
+"""Sparsification: clients send only a few coordinates of their update."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from foltr_audit.utils.arrays import Floats
 class TopK(MessageDefense):
     """Sends the k largest coordinates of the update; the others stay as in the global model.
 
-    Guarantees: none, for any relation, unit or view. No norm of an update grows, so a bound on updates
-    before it still holds; one on models does not. Which coordinates are sent follows from the clicks, so the
-    pattern alone tells of them.
+    Guarantees: none, for any relation, unit or view. No norm of an update grows, so an earlier bound on
+    updates still holds, and one on models does not. The clicks decide which coordinates are sent, so this
+    pattern alone reveals something about them.
 
     Source: Aji & Heafield 2017, "Sparse communication for distributed gradient descent", section 3.
     """
 
     name: ClassVar[str] = "top-k"
 
-    k: int = Field(ge=1, description="coordinates that are sent; the first of equal ones")
+    k: int = Field(ge=1, description="coordinates that are sent; of equal ones the first")
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:
-        """Models that differ from the global one in k coordinates at most, float64 (C, P)."""
+        """Models that differ from the global one in at most k coordinates, float64 (C, P)."""
         sizes = np.abs(models - context.parameters)
         kept = np.zeros(models.shape, dtype=np.bool_)
         largest = np.argsort(-sizes, axis=1, kind="stable")[:, : self.k]
@@ -36,7 +36,7 @@ class TopK(MessageDefense):
         return np.where(kept, models, context.parameters)
 
     def bits(self, parameters: int, number: int) -> float:
-        """The numbers that are sent, and the place of each."""
+        """Bits for the numbers that are sent and for the index of each."""
         places = math.ceil(math.log2(parameters)) if parameters > 1 else 0
         return float(min(self.k, parameters) * (number + places))
 
@@ -49,8 +49,8 @@ class RandomK(MessageDefense):
     """Sends k coordinates of the update that are drawn for the round, the same for all clients.
 
     Guarantees: none, for any relation, unit or view. The coordinates are public and independent of the data,
-    so their pattern tells nothing. With `rescale` the update is multiplied by P / k, so that its expectation
-    is the whole update; norms may grow as much.
+    so their pattern reveals nothing. With `rescale` the update is multiplied by P / k: its expectation is
+    then the whole update, and norms may grow by the same factor.
 
     Source: Konecny et al. 2016, "Federated learning: strategies for improving communication efficiency",
     section 2 (random mask); unbiased form: Stich, Cordonnier & Jaggi 2018, "Sparsified SGD with memory".
@@ -65,7 +65,7 @@ class RandomK(MessageDefense):
         return max(1.0, coordinates / self.k) if self.rescale else 1.0
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:
-        """Models that differ from the global one in the coordinates of the round only, float64 (C, P)."""
+        """Models that differ from the global one only in the round's coordinates, float64 (C, P)."""
         P = models.shape[1]
         everybody = np.zeros(1, dtype=np.int64)
         public = context.source.clients(f"{context.prefix}random-k", context.round, everybody)
@@ -77,7 +77,7 @@ class RandomK(MessageDefense):
         return np.where(kept, models, context.parameters)
 
     def bits(self, parameters: int, number: int) -> float:
-        """The numbers that are sent; everybody knows their places."""
+        """Bits for the numbers that are sent; their indices are public."""
         return float(min(self.k, parameters) * number)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:

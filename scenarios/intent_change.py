@@ -19,44 +19,44 @@ from foltr_audit.utils.arrays import Floats
 
 
 class FixedIntent(Scenario):
-    """One intent all along: what rankers under changing intents are held against."""
+    """One intent all the time: the baseline of rankers under changing intents."""
 
     name: ClassVar[str] = "fixed-intent"
 
     intent: int = Field(1, ge=1, description="the intent, from 1")
 
-    def environment(self, around: ScenarioContext) -> Environment:
+    def environment(self, context: ScenarioContext) -> Environment:
         """A single period."""
-        (intent,) = known_intents(self.name, around, [self.intent])
-        rows = np.eye(around.intents)[[intent]]
-        return steady(rows, [0], (IntentPeriod(0, around.total, intent),))
+        (intent,) = known_intents(self.name, context, [self.intent])
+        rows = np.eye(context.intents)[[intent]]
+        return steady(rows, IntentPeriod(0, context.total, intent))
 
 
 class IntentMixture(Scenario):
     """Every intent is equally likely at any time.
 
-    With `only` the interactions of the other intents are left out, as for a ranker that learns one intent
-    alone where a perfect predictor tells the intents of queries apart.
+    With `only` the interactions of the other intents are left out: a ranker that learns one intent alone,
+    with a perfect predictor of each query's intent.
     """
 
     name: ClassVar[str] = "mixed"
 
     only: int = Field(0, ge=0, description="the intent, from 1, whose interactions alone are played; 0: all")
 
-    def environment(self, around: ScenarioContext) -> Environment:
-        """A single period in which no intent leads, or the kept one."""
-        around.several_intents(self.name)
-        kept = known_intents(self.name, around, [self.only])[0] if self.only else None
-        rows = np.full((1, around.intents), 1.0 / around.intents)
-        return steady(rows, [0], (IntentPeriod(0, around.total, kept),), kept)
+    def environment(self, context: ScenarioContext) -> Environment:
+        """A single period in which no intent leads, or the only one that is played."""
+        context.several_intents(self.name)
+        kept = known_intents(self.name, context, [self.only])[0] if self.only else None
+        rows = np.full((1, context.intents), 1.0 / context.intents)
+        return steady(rows, IntentPeriod(0, context.total, kept), kept)
 
-    def twins(self, around: ScenarioContext) -> dict[str, str]:
-        """For every intent a ranker that learns from its interactions alone."""
+    def twins(self, context: ScenarioContext) -> dict[str, str]:
+        """For each intent, a ranker that learns only from its interactions."""
         if self.only:
             return {}
         return {
             f"intent {i + 1} by itself": self.model_copy(update={"only": i + 1}).text
-            for i in range(around.intents)
+            for i in range(context.intents)
         }
 
 
@@ -67,35 +67,35 @@ class IntentChange(Scenario):
         0, ge=0, description="interactions of a period; 0: the training is divided evenly among them"
     )
 
-    def leaders(self, around: ScenarioContext) -> list[int]:
+    def leaders(self, context: ScenarioContext) -> list[int]:
         """The leading intent of each period, from 0."""
-        return list(range(around.intents))
+        return list(range(context.intents))
 
-    def environment(self, around: ScenarioContext) -> Environment:
-        """The periods, and what intents are likely in each.
+    def environment(self, context: ScenarioContext) -> Environment:
+        """The periods, and how likely each intent is in each of them.
 
         Raises:
             UsageError: data with one intent only, or fewer interactions than periods.
         """
-        around.several_intents(self.name)
-        leaders = self.leaders(around)
-        bounds = [self._bound(number, len(leaders), around.total) for number in range(len(leaders) + 1)]
+        context.several_intents(self.name)
+        leaders = self.leaders(context)
+        bounds = [self._bound(number, len(leaders), context.total) for number in range(len(leaders) + 1)]
         if any(end <= first for first, end in pairwise(bounds)):
             raise UsageError(
-                f"scenario {self.name}: {around.total} interactions in {len(leaders)} periods; "
-                "expected one each at least"
+                f"scenario {self.name}: {context.total} interactions in {len(leaders)} periods; "
+                "expected at least one each"
             )
         periods = tuple(
             IntentPeriod(first, end, leader)
             for (first, end), leader in zip(pairwise(bounds), leaders, strict=True)
-            if first < around.total
+            if first < context.total
         )
-        start, stop = self.rows(leaders, around.intents)
+        start, stop = self.rows(leaders, context.intents)
         knots = np.array(bounds[:-1], dtype=np.float64)
         return Environment(knots=knots, start=start, stop=stop, periods=periods)
 
     def rows(self, leaders: Sequence[int], intents: int) -> tuple[Floats, Floats]:
-        """Probabilities at the start and at the end of each period, (periods, I) each."""
+        """Probabilities at the start and at the end of each period, float64 (periods, I) each."""
         rows = leading(leaders, intents, self.share(intents))
         return rows, rows
 
@@ -106,14 +106,14 @@ class IntentChange(Scenario):
     def _bound(self, number: int, periods: int, total: int) -> int:
         return number * self.period if self.period else number * total // periods
 
-    def twins(self, around: ScenarioContext) -> dict[str, str]:
+    def twins(self, context: ScenarioContext) -> dict[str, str]:
         """A training under each leading intent alone."""
-        leaders = sorted(set(self.leaders(around)))
+        leaders = sorted(set(self.leaders(context)))
         return {f"intent {i + 1} alone": FixedIntent(intent=i + 1).text for i in leaders}
 
 
 class AbruptIntentChange(IntentChange):
-    """Only one intent at a time, and then the next."""
+    """One intent at a time: each period has only its own intent."""
 
     name: ClassVar[str] = "abrupt"
 
@@ -122,7 +122,7 @@ class _DominantIntentChange(IntentChange):
     dominant: float = Field(0.7, gt=0, lt=1, description="how likely the leading intent is")
 
     def share(self, intents: int) -> float:
-        """The same in every period."""
+        """`dominant`, in every period."""
         return self.dominant
 
 
@@ -133,7 +133,7 @@ class SmoothIntentChange(_DominantIntentChange):
 
 
 class IntentLeakage(_DominantIntentChange):
-    """What the dominating intent is more likely than the others moves to the next one, evenly over a period.
+    """Within a period the dominance moves evenly from one intent to the next.
 
     The last intent dominates to the end.
     """
@@ -153,7 +153,7 @@ class IntentSwap(IntentChange):
 
     first: int = Field(1, ge=1, description="the intent that comes first, from 1")
     second: int = Field(2, ge=1, description="the other intent, from 1")
-    changes: int = Field(2, ge=1, le=10_000, description="how often the intent changes")
+    changes: int = Field(2, ge=1, le=10_000, description="number of changes")
 
     @model_validator(mode="after")
     def _differ(self) -> IntentSwap:
@@ -161,37 +161,34 @@ class IntentSwap(IntentChange):
             raise ValueError(f"first={self.first}, second={self.second}; expected two intents")
         return self
 
-    def leaders(self, around: ScenarioContext) -> list[int]:
+    def leaders(self, context: ScenarioContext) -> list[int]:
         """First, second, first and so on."""
-        pair = known_intents(self.name, around, [self.first, self.second])
+        pair = known_intents(self.name, context, [self.first, self.second])
         return [pair[number % 2] for number in range(self.changes + 1)]
 
 
-def known_intents(name: str, around: ScenarioContext, intents: Sequence[int]) -> list[int]:
-    """Intents named from 1, counted from 0.
+def known_intents(name: str, context: ScenarioContext, intents: Sequence[int]) -> list[int]:
+    """Indices from 0 of intents that are numbered from 1.
 
     Raises:
         UsageError: the data have fewer.
     """
     for intent in intents:
-        if intent > around.intents:
+        if intent > context.intents:
             raise UsageError(
-                f"scenario {name}: intent {intent}, but the data have {around.intents}; "
+                f"scenario {name}: intent {intent}, but the data have {context.intents}; "
                 "expected one of them, see --intents"
             )
     return [intent - 1 for intent in intents]
 
 
 def leading(leaders: Sequence[int], intents: int, share: float) -> Floats:
-    """Probabilities (periods, I) with this share for the leader and what is left for the others alike."""
+    """Probabilities (periods, I): `share` for the leading intent, the rest spread evenly over the others."""
     rows = np.full((len(leaders), intents), (1.0 - share) / max(1, intents - 1))
     rows[np.arange(len(leaders)), list(leaders)] = share
     return rows
 
 
-def steady(
-    rows: Floats, knots: Sequence[int], periods: tuple[IntentPeriod, ...], kept: int | None = None
-) -> Environment:
-    """An environment of constant pieces."""
-    times = np.array(knots, dtype=np.float64)
-    return Environment(knots=times, start=rows, stop=rows, periods=periods, kept=kept)
+def steady(rows: Floats, period: IntentPeriod, kept: int | None = None) -> Environment:
+    """An environment of one period in which probabilities (1, I) stay as they are."""
+    return Environment(knots=np.zeros(1), start=rows, stop=rows, periods=(period,), kept=kept)

@@ -1,4 +1,4 @@
-"""Clients that are not alike: non-IID federated online learning to rank.
+"""Clients that differ: non-IID federated online learning to rank.
 
 Source: Wang & Zuccon 2022, "Is non-IID data a threat in federated online learning to rank?", for the four
 types.
@@ -20,43 +20,46 @@ class ClientSkew(Scenario):
     """One trait by which clients differ."""
 
     strength: float = Field(
-        1.0, ge=0, le=1, description="how likely an interaction is as the client's own kind; else as any kind"
+        1.0,
+        ge=0,
+        le=1,
+        description="probability that an interaction is of the client's own kind; else of any",
     )
 
-    def values(self, around: ScenarioContext) -> tuple[TraitValue, ...]:
+    def values(self, context: ScenarioContext) -> tuple[TraitValue, ...]:
         """The kinds of clients."""
         raise NotImplementedError
 
-    def population(self, before: Population, around: ScenarioContext) -> Population:
-        """The clients, each with one of the kinds more."""
-        trait = Trait(name=self.name, values=self.values(around), strength=self.strength)
-        return before.having(trait)
+    def population(self, before: Population, context: ScenarioContext) -> Population:
+        """The clients, each with one of these kinds in addition."""
+        trait = Trait(name=self.name, values=self.values(context), strength=self.strength)
+        return before.with_trait(trait)
 
-    def twins(self, around: ScenarioContext) -> dict[str, str]:
-        """The same interactions dealt out evenly."""
+    def twins(self, context: ScenarioContext) -> dict[str, str]:
+        """The same interactions, spread evenly over the clients."""
         return {"evenly dealt": self.model_copy(update={"strength": 0.0}).text} if self.strength else {}
 
 
 class IntentSkew(ClientSkew):
-    """Type 1: client groups search the same queries, each with an intent of its own."""
+    """Type 1: groups of clients search the same queries, each group with its own intent."""
 
     name: ClassVar[str] = "intent-skew"
 
-    def values(self, around: ScenarioContext) -> tuple[TraitValue, ...]:
+    def values(self, context: ScenarioContext) -> tuple[TraitValue, ...]:
         """One kind of clients for each intent.
 
         Raises:
             UsageError: data with one intent only.
         """
-        around.several_intents(self.name)
-        return tuple(TraitValue(name=f"intent {i + 1}", intent=i) for i in range(around.intents))
+        context.several_intents(self.name)
+        return tuple(TraitValue(name=f"intent {i + 1}", intent=i) for i in range(context.intents))
 
 
 class LabelSkew(ClientSkew):
-    """Type 2: a client holds documents of one grade, or of two, and ranks those alone.
+    """Type 2: a client holds documents of one or two grades only, and ranks only those.
 
-    Two grades are every pair of grades with `overlap`, else neighbours, (0, 1), (2, 3) and so on; a last
-    grade without a neighbour stands alone.
+    With `overlap`, two grades are any pair; without it they are neighbours, (0, 1), (2, 3) and so on, and a
+    last grade without a neighbour stays alone.
     """
 
     name: ClassVar[str] = "label-skew"
@@ -70,9 +73,9 @@ class LabelSkew(ClientSkew):
         number = whole_number(value, 0, 9) if isinstance(value, str) else None
         return value if number is None else number
 
-    def values(self, around: ScenarioContext) -> tuple[TraitValue, ...]:
+    def values(self, context: ScenarioContext) -> tuple[TraitValue, ...]:
         """One kind of clients for each set of grades."""
-        every = range(around.largest_label + 1)
+        every = range(context.largest_label + 1)
         sets: list[tuple[int, ...]] = [(grade,) for grade in every]
         if self.grades == 2 and self.overlap:
             sets = list(combinations(every, 2))
@@ -82,7 +85,7 @@ class LabelSkew(ClientSkew):
 
 
 class ClickSkew(ClientSkew):
-    """Type 3: each client clicks in a way of its own."""
+    """Type 3: each client has its own click model."""
 
     name: ClassVar[str] = "click-skew"
 
@@ -92,12 +95,12 @@ class ClickSkew(ClientSkew):
 
     @property
     def click_models(self) -> tuple[str, ...]:
-        """The listed click models."""
+        """The click models in `models`."""
         return tuple(self.models.split("/"))
 
-    def values(self, around: ScenarioContext) -> tuple[TraitValue, ...]:
+    def values(self, context: ScenarioContext) -> tuple[TraitValue, ...]:
         """One kind of clients for each click model."""
-        names = told_apart([f"{model} clicks" for model in self.click_models])
+        names = distinct_names([f"{model} clicks" for model in self.click_models])
         pairs = zip(names, self.click_models, strict=True)
         return tuple(TraitValue(name=name, click_model=model) for name, model in pairs)
 
@@ -105,8 +108,8 @@ class ClickSkew(ClientSkew):
 class QuantitySkew(Scenario):
     """Type 4: clients have different numbers of interactions in a round; their weights follow.
 
-    The numbers are listed, or follow Zipf's law: kind j of `levels` has about `j^-zipf` of the mean, which is
-    the learner's own number, and 1 at least.
+    The numbers are listed in `batches`, or follow Zipf's law: kind j of `levels` has a
+    number proportional to `j^-zipf`, at least 1, and their mean is the learner's own number.
     """
 
     name: ClassVar[str] = "quantity-skew"
@@ -114,7 +117,7 @@ class QuantitySkew(Scenario):
     batches: str = Field("1/3/5/7/9", description="interactions in a round of each kind of clients")
     zipf: float = Field(0.0, ge=0, le=10, description="exponent of Zipf's law; 0: as listed in batches")
     levels: int = Field(5, ge=1, le=100, description="kinds of clients under Zipf's law")
-    even: bool = Field(False, description="everybody has the mean of the numbers instead")
+    even: bool = Field(False, description="everybody has the mean of these numbers instead")
 
     @field_validator("batches")
     @classmethod
@@ -125,7 +128,7 @@ class QuantitySkew(Scenario):
         return "/".join(map(str, sizes))
 
     def sizes(self, interactions: int) -> list[int]:
-        """Interactions of each kind, for a learner's own number of interactions."""
+        """Interactions of each kind, from the learner's own number of interactions."""
         sizes = [int(size) for size in self.batches.split("/")]
         if self.zipf:
             shares = [(j + 1) ** -self.zipf for j in range(self.levels)]
@@ -136,20 +139,20 @@ class QuantitySkew(Scenario):
             sizes = [least + (j < more) for j in range(len(sizes))]
         return sizes
 
-    def population(self, before: Population, around: ScenarioContext) -> Population:
+    def population(self, before: Population, context: ScenarioContext) -> Population:
         """The clients, each with a number of interactions."""
-        sizes = self.sizes(around.interactions)
-        names = told_apart([f"{size} interaction{'s' * (size > 1)}" for size in sizes], always=self.even)
+        sizes = self.sizes(context.interactions)
+        names = distinct_names([f"{size} interaction{'s' * (size > 1)}" for size in sizes], always=self.even)
         values = (TraitValue(name=name, interactions=size) for name, size in zip(names, sizes, strict=True))
-        return before.having(Trait(name=self.name, values=tuple(values)))
+        return before.with_trait(Trait(name=self.name, values=tuple(values)))
 
-    def twins(self, around: ScenarioContext) -> dict[str, str]:
-        """Everybody has as many interactions."""
+    def twins(self, context: ScenarioContext) -> dict[str, str]:
+        """The same total number of interactions, spread evenly over the clients."""
         return {} if self.even else {"evenly dealt": self.model_copy(update={"even": True}).text}
 
 
-def told_apart(names: Sequence[str], *, always: bool = False) -> list[str]:
-    """Names of kinds, with their numbers in front where two are the same, or `always`."""
+def distinct_names(names: Sequence[str], *, always: bool = False) -> list[str]:
+    """Names of kinds, numbered if two are equal, or `always`."""
     if len(set(names)) == len(names) and not always:
         return list(names)
     return [f"kind {j}: {name}" for j, name in enumerate(names, start=1)]

@@ -1,4 +1,4 @@
-"""The cascade click model with its published settings.
+"""Click models: the cascade with its published settings, and mixtures of models.
 
 Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", for the model; settings of
 three and five grades: Oosterhuis & de Rijke 2018, table 1, as repeated by Wang et al. 2021 and Pham 2022,
@@ -14,15 +14,17 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 Probabilities = tuple[float, ...]
+Tables = tuple[Floats, Floats]
 
 
 class CascadeClickModel(ClickModel):
-    """Reads a list from the top, clicks by grade, and may stop, but only after a click.
+    """Reads a list from the top, clicks with a probability by grade, and may stop after a click.
 
     `click_given_grade` and `stop_given_grade` hold one setting per scale of grades (2: grades 0 and 1,
     3: grades 0-2, 5: grades 0-4). A collection uses the smallest scale that holds its largest label.
@@ -48,8 +50,8 @@ class CascadeClickModel(ClickModel):
         )
 
     @classmethod
-    def tables(cls, largest_label: int) -> tuple[Floats, Floats]:
-        """`setting` as kernels take it, two arrays (G,)."""
+    def tables(cls, largest_label: int) -> Tables:
+        """`setting` as two arrays (G,), for kernels."""
         click, stop = cls.setting(largest_label)
         return np.array(click), np.array(stop)
 
@@ -63,7 +65,7 @@ class CascadeClickModel(ClickModel):
 
 
 class PerfectClickModel(CascadeClickModel):
-    """Reads the whole list and clicks what is relevant."""
+    """Reads the whole list and clicks by relevance."""
 
     name: ClassVar[str] = "perfect"
     click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
@@ -75,7 +77,7 @@ class PerfectClickModel(CascadeClickModel):
 
 
 class NavigationalClickModel(CascadeClickModel):
-    """Looks for one good document and stops when it is found."""
+    """Looks for one good document, and mostly stops once it is found."""
 
     name: ClassVar[str] = "navigational"
     click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
@@ -91,7 +93,7 @@ class NavigationalClickModel(CascadeClickModel):
 
 
 class InformationalClickModel(CascadeClickModel):
-    """Clicks much, also what is not relevant."""
+    """Clicks on many documents, relevant or not."""
 
     name: ClassVar[str] = "informational"
     click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
@@ -104,3 +106,39 @@ class InformationalClickModel(CascadeClickModel):
         (0.1, 0.3, 0.5),
         (0.1, 0.2, 0.3, 0.4, 0.5),
     )
+
+
+class ClickModelMixture(ClickModel):
+    """Clients with different click models: grade r of a list that model m clicks on is coded `m (L + 1) + r`.
+
+    L is the largest label of the collection. The code lets one array of labels say which model clicks.
+    """
+
+    name: ClassVar[str] = "mixture"
+
+    models: tuple[ClickModel, ...]
+
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
+        """Clicks on each list by its own model, bool (C, k)."""
+        stride = largest_label + 1
+        number = labels.max(axis=1, initial=0) // stride  # all documents of a list name the same model
+        clicks = np.zeros(labels.shape, dtype=np.bool_)
+        for m, model in enumerate(self.models):
+            rows = np.flatnonzero(number == m)
+            grades = np.where(labels[rows] >= 0, labels[rows] % stride, -1)
+            clicks[rows] = clicks_of(model, grades, largest_label, streams.at(rows), step)
+        return clicks
+
+
+def declared_tables(model: ClickModel, largest_label: int) -> Tables | None:
+    """P(click | grade) and P(stop | click, grade) for kernels, (G,) each; None for a model with own code."""
+    if isinstance(model, ClickModelMixture):
+        known = [tables for each in model.models if (tables := declared_tables(each, largest_label))]
+        if len(known) < len(model.models):
+            return None
+        click, stop = zip(*known, strict=True)
+        G = largest_label + 1
+        return np.concatenate([each[:G] for each in click]), np.concatenate([each[:G] for each in stop])
+    if isinstance(model, CascadeClickModel) and type(model).click is CascadeClickModel.click:
+        return model.tables(largest_label)
+    return None

@@ -8,6 +8,7 @@ taken over all candidates of the query. A document is relevant if its label is a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ LIST_LENGTH = 10
 """Documents in a shown list, k: a user sees at most ten."""
 
 ONLINE_DISCOUNT = 0.9995
-"""What a later round counts in the online sum (Oosterhuis & de Rijke 2018, section 5.4)."""
+"""Factor by which a round counts less than the one before (Oosterhuis & de Rijke 2018, section 5.4)."""
 
 
 class MetricDescription(NamedTuple):
@@ -33,6 +34,42 @@ class MetricDescription(NamedTuple):
 
     label: str
     higher_is_better: bool = True
+
+
+class ListMetric(NamedTuple):
+    """An online metric of lists of up to ten documents, as a function of the clicks.
+
+    Attributes:
+        values: its values, float64 (v,).
+        outcomes: index in `values` of each click pattern, int64 (1024,); bit i of a pattern is the click on
+            place i.
+    """
+
+    values: Floats
+    outcomes: Ints
+
+    def nearest(self, numbers: Floats) -> Ints:
+        """Index of the value nearest to each number (m,), int64 (m,)."""
+        order = np.argsort(self.values)
+        middles = (self.values[order][1:] + self.values[order][:-1]) / 2
+        return np.asarray(order[np.searchsorted(middles, numbers)])
+
+
+@cache
+def list_metric(name: str) -> ListMetric:
+    """The metric `maxrr` or `dcg`.
+
+    MaxRR is 1 / r for a first click on rank r, and 0 without a click (v = 11). DCG is the sum of
+    `1 / log2(r + 1)` over clicked ranks r (v = 1024, one value for each pattern).
+    """
+    from foltr_audit.kernels.ndcg import discounts
+
+    patterns, places = np.arange(1 << LIST_LENGTH), np.arange(LIST_LENGTH)
+    clicks = (patterns[:, np.newaxis] >> places) & 1
+    if name == "dcg":
+        return ListMetric((clicks * discounts(LIST_LENGTH)).sum(axis=1), patterns)
+    first = np.where(patterns > 0, clicks.argmax(axis=1) + 1, 0)
+    return ListMetric(np.concatenate([[0.0], 1.0 / (places + 1)]), first)
 
 
 OFFLINE: Mapping[str, MetricDescription] = MappingProxyType(
@@ -65,25 +102,22 @@ def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> Floats:
 
 
 def ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats) -> Floats:
-    """NDCG of lists (I, k) against the ideal DCG of every query (queries,); 0 where nothing is relevant."""
+    """NDCG of lists (I, k) from the ideal DCG of every query (queries,); 0 where nothing is relevant."""
     from foltr_audit.kernels.ndcg import dcg_over_best, discounts
 
     return dcg_over_best(data.labels, data.offsets, queries, shown, discounts(shown.shape[1]), ideal)
 
 
 def mean_ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats, no_relevant: str) -> float:
-    """Mean nDCG; queries without relevant documents count 0 (`zero`) or are left out (`skip`).
-
-    NaN where no list is left.
-    """
+    """Mean nDCG of lists (I, k); `no_relevant` as in `mean_over`."""
     return mean_over(ndcg(data, queries, shown, ideal), ideal[queries] > 0, no_relevant)
 
 
 def mean_over(values: Floats, has_relevant: Bools, no_relevant: str) -> float:
-    """Mean of a metric over lists (I,), those of queries without relevant documents as `no_relevant` says.
+    """Mean of a metric over lists (I,).
 
-    They count 0 (`zero`), whatever the metric says of them, or are left out (`skip`). NaN where no list
-    is left.
+    Lists of queries without relevant documents count 0 (`no_relevant="zero"`), whatever their value, or are
+    left out (`"skip"`). NaN if no list is left.
 
     >>> values, has_relevant = np.array([0.5, 0.3]), np.array([True, False])
     >>> mean_over(values, has_relevant, "zero"), mean_over(values, has_relevant, "skip")
@@ -124,9 +158,9 @@ def average_precision(data: Dataset, queries: Ints, shown: Ints, relevant: Ints)
 def expected_max_rr(data: Dataset, queries: Ints, shown: Ints, click: Floats) -> Floats:
     """Expected MaxRR of lists (I, k) under a cascade model with P(click | grade) (grades,); float64 (I,).
 
-    `sum_i 1/i c(r_i) prod_{j<i} (1 - c(r_j))`: the model stops after a click only, so that P(stop | grade)
-    says nothing on the first one. Grades beyond the last of `click` are clicked like that one. Form:
-    Chapelle et al. 2009, "Expected reciprocal rank for graded relevance", section 4.
+    `sum_i 1/i c(r_i) prod_{j<i} (1 - c(r_j))`: the model stops only after a click, so P(stop | grade) does
+    not matter for the first click. Grades above the last of `click` are clicked like it.
+    Form: Chapelle et al. 2009, "Expected reciprocal rank for graded relevance", section 4.
     """
     from foltr_audit.kernels.ndcg import expected_reciprocal_ranks
 

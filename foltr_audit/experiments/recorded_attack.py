@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foltr_audit.core.named_queries import refuse_unknown_queries
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
-from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
+from foltr_audit.core.spec.attack import AttackSpec, changed_protocol, refuse_unknown_queries
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.intents import balanced_collection
 from foltr_audit.data.load import load_collection

@@ -7,14 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foltr_audit.core.named_queries import refuse_unknown_queries
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Environment, Learner
 from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.data.load import load_collection

@@ -14,6 +14,16 @@ from foltr_audit.utils.arrays import Floats, Ints
 Guess = Literal["pattern", "marginal"]
 
 
+def shares(evidence: Floats) -> Floats:
+    """Softmax over the last axis; 0 throughout where all are -inf, e.g. in a list without documents."""
+    from scipy.special import softmax
+
+    if not evidence.size:
+        return np.zeros(evidence.shape)
+    possible = evidence.max(axis=-1, keepdims=True) > -np.inf
+    return np.where(possible, softmax(np.where(possible, evidence, 0.0), axis=-1), 0.0)
+
+
 def answer_of(
     decoder: PatternDecoder, posteriors: Iterable[tuple[Ints, int, Floats]], guess: Guess
 ) -> Inference:

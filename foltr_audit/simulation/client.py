@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foltr_audit.core.click_mixture import declared_tables
+from foltr_audit.core.click_models import declared_tables
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickDefense, ClickModel, ModelLearner, RoundContext, StepDefense
 from foltr_audit.core.plugins.answers import clicks_of, step_of

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_mixture import ClickModelMixture
+from foltr_audit.core.click_models import ClickModelMixture
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.ranking_metrics import ideal_dcg

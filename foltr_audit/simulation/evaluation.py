@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from foltr_audit.core.click_mixture import declared_tables
+from foltr_audit.core.click_models import declared_tables
 from foltr_audit.core.plugins import Population
 from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,

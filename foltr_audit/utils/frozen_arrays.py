@@ -20,6 +20,13 @@ def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[T]:
     return array
 
 
+def freeze(record: object, **dtypes: DTypeLike) -> None:
+    """Make arrays of a frozen dataclass read-only, each with its number format; what is None stays None."""
+    for name, dtype in dtypes.items():
+        if (values := getattr(record, name)) is not None:
+            object.__setattr__(record, name, read_only(values, dtype))
+
+
 def read_only_features(values: Features) -> Features:
     """Feature rows as `read_only` makes them: float64 stays, all else becomes float32."""
     double = np.asarray(values).dtype == np.float64

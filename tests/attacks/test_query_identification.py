@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import logsumexp, softmax
 
-from foltr_audit.attacks.query_identification import QueryIdentification, normalised
+from foltr_audit.attacks.query_identification import QueryIdentification
 from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
+from foltr_audit.inference.pattern_answers import shares
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.attack_session import checked_answer
@@ -167,7 +168,7 @@ def test_the_order_of_the_choices_does_not_matter(order: list[int]) -> None:
 @settings(derandomize=True)
 @given(arrays(np.float64, (4, 3), elements=st.floats(-1e308, 700.0) | st.just(-np.inf)))
 def test_probabilities_sum_to_one_or_are_none(evidence: Floats) -> None:
-    probabilities = normalised(evidence)
+    probabilities = shares(evidence)
     none = np.isneginf(evidence).all(axis=1)
     np.testing.assert_allclose(probabilities.sum(axis=1), np.where(none, 0.0, 1.0), rtol=1e-12)
     assert np.all(np.diff(np.take_along_axis(probabilities, np.argsort(evidence, axis=1), axis=1)) >= 0)

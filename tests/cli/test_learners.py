@@ -76,7 +76,7 @@ def test_options_change_every_learner(tmp_path: Path) -> None:
         (("--learner", "dbgd", "--ranker", "neural"), "learner dbgd: it perturbs linear models"),
         (
             ("--learner", "foltr-es:metric=dcg", "--defense", "metric-rr:p=0.5"),
-            "defense metric-rr: p=0.5 speaks of 11 values, and the metric takes 1024",
+            "defense metric-rr: p=0.5 is for 11 values, and the metric has 1024",
         ),
     ],
 )

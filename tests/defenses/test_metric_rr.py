@@ -133,7 +133,7 @@ def test_the_number_of_values_must_be_the_one_that_p_speaks_of() -> None:
         lambda: MetricRR(p=0.9, values=1024).response(11),
     ):
         with pytest.raises(
-            PluginError, match=r"^defense metric-rr: p=0.9 speaks of \d+ values, .* values=\d+, or eps"
+            PluginError, match=r"^defense metric-rr: p=0.9 is for \d+ values, .* values=\d+, or eps"
         ):
             call()
     for values in (6, 11, 1024):

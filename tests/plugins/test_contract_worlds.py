@@ -42,7 +42,7 @@ def test_scenario(name: str) -> None:
     around = ScenarioContext(intents=4, largest_label=2, interactions=4, total=400)
     population, environment = scenario.population(Population(), around), scenario.environment(around)
     assert (
-        population.having(Trait(name="other", values=(TraitValue(name="all"),))).n_groups
+        population.with_trait(Trait(name="other", values=(TraitValue(name="all"),))).n_groups
         == population.n_groups
     )
     assert len(set(population.groups)) == population.n_groups

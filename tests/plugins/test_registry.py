@@ -174,7 +174,7 @@ def test_parameters_are_listed() -> None:
         }
         for name, description in (
             ("eps", "claimed epsilon of a round"),
-            ("sensitivity", "L1 distance of two messages that is to be hidden"),
+            ("sensitivity", "largest L1 distance of two messages"),
         )
     ]
     rows = {row["name"]: row for row in parameters(plugin_class(Learner, "fpdgd"))}

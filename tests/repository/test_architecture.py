@@ -35,6 +35,7 @@ ROOT_MODULES = ("__init__", "__main__", "api", "errors", "plugins", "rng")
 PLUGINS_MAY_IMPORT = {
     "foltr_audit.plugins",
     "foltr_audit.privacy",
+    "foltr_audit.core.ranking_metrics",
     "foltr_audit.core.records",
     "foltr_audit.errors",
     "foltr_audit.inference",
@@ -44,6 +45,7 @@ PLUGINS_MAY_IMPORT = {
     "foltr_audit.rng",
     "numpy",
     "pydantic",
+    "scipy",
     "statsmodels",
 }
 HEAVY = {

@@ -174,7 +174,7 @@ def test_clients_are_alike_and_twins_are_of_one_intent() -> None:
     [
         ("abrupt", around(intents=1), "scenario abrupt: the data are judged under one intent"),
         ("mixed", around(intents=1), "scenario mixed: the data are judged under one intent"),
-        ("leaking", around(3), "3 interactions in 4 periods; expected one each at least"),
+        ("leaking", around(3), "3 interactions in 4 periods; expected at least one each"),
         ("swap:first=1,second=5", around(), "scenario swap: intent 5, but the data have 4"),
         ("mixed:only=5", around(), "scenario mixed: intent 5, but the data have 4"),
         ("fixed-intent:intent=2", around(intents=1), "scenario fixed-intent: intent 2, but the data have 1"),

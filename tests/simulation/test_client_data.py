@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.click_mixture import ClickModelMixture, declared_tables
 from foltr_audit.core.click_models import (
     CascadeClickModel,
+    ClickModelMixture,
     InformationalClickModel,
     NavigationalClickModel,
     PerfectClickModel,
+    declared_tables,
 )
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.query_origin import QueryOrigin

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,20 +29,27 @@ class Defense(Plugin):
     stage: ClassVar[str]
 
     def acts_in(self, stage: str) -> bool:
-        """Whether it acts in a stage; a subclass of two stages' classes may let a parameter choose."""
+        """Whether it acts in a stage; a subclass of two stages' classes may let a parameter decide."""
         return stage == self.stage
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """What it does to a message, for accounting; what says nothing costs every bound before it."""
+        """What it does to a message, for accounting; by default an unknown change, which voids bounds."""
         return (OpaqueChange(mechanism=self.name),)
 
     def events_in(self, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """What it does in one of the stages that it acts in; one that acts in several tells them apart."""
+        """What it does in one stage; override it if the defense acts in several stages."""
         return self.events(context)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """What its authors claim for one round; nothing by default."""
         return ()
+
+    def claims_for(
+        self, views: Iterable[str], unit: str, epsilon: float, delta: float = 0.0
+    ) -> tuple[PrivacyClaim, ...]:
+        """The same claim for the observer of each view: neighbours replace one `unit` by another."""
+        claim: dict[str, Any] = {"mechanism": self.name, "epsilon": epsilon, "delta": delta, "unit": unit}
+        return tuple(PrivacyClaim(**claim, relation="replace-one", view=view) for view in views)
 
 
 class ClickDefense(Defense):
@@ -68,7 +76,7 @@ class MetricDefense(Defense):
         raise NotImplementedError
 
     def law_text(self, values: int) -> str:
-        """The same of a metric with v values as public knowledge, e.g. `metric-rr:p=0.25`."""
+        """Text of that law for a metric with v values, as public knowledge, e.g. `metric-rr:p=0.25`."""
         return self.text
 
 
@@ -78,10 +86,10 @@ class StepDefense(Defense):
     stage: ClassVar[str] = "step"
 
     def apply(self, parameters: Floats, context: RoundContext) -> Floats:
-        """New local models, float64 (C, P); a row that comes back equal was left alone.
+        """New local models, float64 (C, P); a row that comes back equal counts as unchanged.
 
-        Without code of its own, a defense that declares a `ball` scales models into it, and the
-        engine does so in its fastest form.
+        A defense that only declares a `ball` needs no code here: models are scaled into the ball, by the
+        fastest kernel that fits.
         """
         from foltr_audit.kernels.ball import projected
 
@@ -102,7 +110,7 @@ class StepDefense(Defense):
 
 
 class MessageDefense(Defense):
-    """Acts on what a client is about to send: its local model after the last step."""
+    """Acts on what a client is about to send: its local model after the last local step."""
 
     stage: ClassVar[str] = "message"
 
@@ -111,14 +119,16 @@ class MessageDefense(Defense):
         raise NotImplementedError
 
     def bits(self, parameters: int, number: int) -> float:
-        """What a message takes after it, in bits; `number` bits for each of P parameters by default.
+        """Size in bits of a message after this defense: `number` bits for each parameter by default.
 
-        It is asked with P and the bits of a plain number (32 or 64).
+        Args:
+            parameters: number of parameters P.
+            number: bits of a plain number, 32 or 64.
         """
         return float(parameters * number)
 
     def law(self, context: RoundContext) -> AdditiveNoise | None:
-        """The law of the noise that it adds to each coordinate of one message, as everybody may know it."""
+        """The public law of the noise that it adds to each coordinate of one message; None without noise."""
         return None
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
@@ -134,22 +144,22 @@ class WireDefense(Defense):
 
     @property
     def encoding(self) -> FixedPoint | None:
-        """How it encodes messages as integers, if it does; it then gets them as float64, not rounded."""
+        """How it encodes messages as integers, if it does; its input is then float64, not yet rounded."""
         return None
 
     def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
-        """What the server receives of a cohort's messages (C, P), of which some are lost (C,) already."""
+        """What the server receives of a cohort's messages (C, P); False in `survivors` (C,): already lost."""
         raise NotImplementedError
 
     def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
-        """What the server receives of clients that each take part in a cohort of `context.shares` of its own.
+        """What the server receives of clients each of whom has its own cohort of `context.shares` clients.
 
-        So are fresh clients attacked, one by one. By default as if they were one cohort.
+        Used for fresh clients, who are attacked one by one. By default they are treated as one cohort.
         """
         return self.apply(messages, np.ones(messages.shape[0], dtype=np.bool_), context)
 
     def client_seconds(self, clients: int, size: int) -> dict[str, float]:
-        """Seconds of one client's work in a cohort for a message of P = `size`, by stage, measured anew."""
+        """Measure the seconds of one client's work in a cohort for a message of P = `size`, by stage."""
         return {}
 
 
@@ -157,7 +167,7 @@ class AggregateDefense(Defense):
     """Replaces or changes the server's average.
 
     Attributes:
-        works_on_sums: it does without single messages, which secure aggregation hides.
+        works_on_sums: whether it needs no single messages, which secure aggregation hides.
     """
 
     works_on_sums: ClassVar[bool] = False
@@ -166,7 +176,7 @@ class AggregateDefense(Defense):
     def apply(self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext) -> Floats:
         """The new global model or update, float64 (P,).
 
-        `messages` (S, P) are the ones that arrived, with their weights (S,) that sum to 1, and
-        `aggregate` is what the stages before have made of them.
+        `messages` (S, P) are those that arrived, with `weights` (S,) that sum to 1; `aggregate` is the
+        average so far.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Plug-ins that make the world: who the clients are, what they want, and how users click."""
+"""Scenario and click model plug-ins: who the clients are, what they want, and how users click."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class ClickModel(Plugin):
 
 
 class Scenario(Plugin):
-    """Who the clients are, and how what they want changes. Several are joined by `+`: each adds what it says.
+    """Who the clients are, and how their intents change. Scenarios joined by `+` add up.
 
-    Every interaction asks a training query drawn uniformly with replacement from those that its client has
-    documents for.
+    The query of an interaction is drawn uniformly with replacement from the training queries that its client
+    has documents for.
     """
 
-    def population(self, before: Population, around: ScenarioContext) -> Population:
-        """The clients with what this scenario says of them.
+    def population(self, before: Population, context: ScenarioContext) -> Population:
+        """The clients as described so far, with what this scenario adds; by default nothing.
 
         Raises:
-            UsageError: it cannot be here, e.g. for lack of intents.
+            UsageError: the data do not allow this scenario, e.g. for lack of intents.
         """
         return before
 
-    def environment(self, around: ScenarioContext) -> Environment | None:
-        """How likely each intent is over time; None where it says nothing of it.
+    def environment(self, context: ScenarioContext) -> Environment | None:
+        """How likely each intent is over time; None if this scenario does not decide that.
 
         Raises:
             UsageError: as `population`.
@@ -56,9 +56,9 @@ class Scenario(Plugin):
 
     @property
     def click_models(self) -> tuple[str, ...]:
-        """Texts of click models that it names; an unknown one is refused wherever it is named."""
+        """Texts of the click models that it names; they are checked when a Spec is made."""
         return ()
 
-    def twins(self, around: ScenarioContext) -> dict[str, str]:
-        """Texts of the scenarios that this one is held against, by name."""
+    def twins(self, context: ScenarioContext) -> dict[str, str]:
+        """Texts of the scenarios that this one is compared with, by name."""
         return {}

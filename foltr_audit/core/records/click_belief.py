@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foltr_audit.utils.arrays import Floats, Ints
-from foltr_audit.utils.frozen_arrays import read_only
+from foltr_audit.utils.frozen_arrays import freeze
 
 Probabilities = tuple[Floats, Floats]
 
@@ -32,8 +32,7 @@ class ClickBelief:
     grades: Floats
 
     def __post_init__(self) -> None:
-        for name in ("click", "stop", "grades"):
-            object.__setattr__(self, name, read_only(getattr(self, name), np.float64))
+        freeze(self, click=np.float64, stop=np.float64, grades=np.float64)
 
     def by_position(self, k: int) -> Probabilities:
         """P(click | examined) and P(stop | clicked) of k positions where grades are unknown, each (k,).

@@ -14,7 +14,7 @@ import numpy as np
 from foltr_audit.core.records.names import batches
 from foltr_audit.errors import DataError
 from foltr_audit.utils.arrays import Bools, Ints
-from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
+from foltr_audit.utils.frozen_arrays import Features, freeze, read_only_features
 
 _BATCH_ROWS = 8_192  # copies of this many rows at a time
 
@@ -44,8 +44,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only_features(self.features))
-        object.__setattr__(self, "labels", read_only(self.labels, np.int64))
-        object.__setattr__(self, "offsets", read_only(self.offsets, np.int64))
+        freeze(self, labels=np.int64, offsets=np.int64, intents=np.int64)
         documents = self.features.shape[0]
         if self.features.ndim != 2 or self.labels.shape != (documents,):
             raise DataError(
@@ -58,17 +57,16 @@ class Dataset:
         if documents and self.labels.min() < 0:
             raise DataError("dataset: a label is negative")
         if self.intents is not None:
-            object.__setattr__(self, "intents", read_only(self.intents, np.int64))
-            self._check_intents()
+            self._check_intents(self.intents)
 
-    def _check_intents(self) -> None:
-        if self.intents is None or self.intents.ndim != 2 or not len(self.intents):
+    def _check_intents(self, intents: Ints) -> None:
+        if intents.ndim != 2 or not len(intents):
             raise DataError("dataset: expected one row of grades per intent, and one intent at least")
-        if self.intents.shape[1] != self.n_documents:
-            raise DataError(f"dataset: {self.intents.shape[1]} grades an intent, expected {self.n_documents}")
-        if not np.array_equal(self.intents.max(axis=0), self.labels):
+        if intents.shape[1] != self.n_documents:
+            raise DataError(f"dataset: {intents.shape[1]} grades an intent, expected {self.n_documents}")
+        if not np.array_equal(intents.max(axis=0), self.labels):
             raise DataError("dataset: expected labels that are the highest grade under any intent")
-        if self.intents.size and self.intents.min() < 0:
+        if intents.size and intents.min() < 0:
             raise DataError("dataset: a grade is negative")
 
     def __repr__(self) -> str:

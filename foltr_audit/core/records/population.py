@@ -68,7 +68,7 @@ class Population:
 
     traits: tuple[Trait, ...] = ()
 
-    def having(self, trait: Trait) -> Population:
+    def with_trait(self, trait: Trait) -> Population:
         """The same clients with one trait more.
 
         Raises:

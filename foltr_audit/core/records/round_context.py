@@ -8,7 +8,7 @@ import numpy as np
 
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.arrays import Floats, Ints
-from foltr_audit.utils.frozen_arrays import read_only
+from foltr_audit.utils.frozen_arrays import freeze
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,9 +34,7 @@ class RoundContext:
     prefix: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clients", read_only(self.clients, np.int64))
-        object.__setattr__(self, "counts", read_only(self.counts, np.int64))
-        object.__setattr__(self, "parameters", read_only(self.parameters, np.float64))
+        freeze(self, clients=np.int64, counts=np.int64, parameters=np.float64)
 
     def at(self, rows: Ints) -> RoundContext:
         """The same round with some of the clients."""

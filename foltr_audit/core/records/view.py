@@ -12,7 +12,7 @@ from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.privacy.events import Ball
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
+from foltr_audit.utils.frozen_arrays import Features, freeze, read_only, read_only_features
 
 KNOWLEDGE = {
     "features": "feature rows of the shown documents",
@@ -133,8 +133,7 @@ class Candidates:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only_features(self.features))
-        object.__setattr__(self, "offsets", read_only(self.offsets, np.int64))
-        object.__setattr__(self, "query", read_only(self.query, np.int64))
+        freeze(self, offsets=np.int64, query=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -174,17 +173,10 @@ class View:
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parameters", read_only(self.parameters, np.float64))
-        object.__setattr__(self, "messages", read_only(self.messages, np.float64))
-        object.__setattr__(self, "shown", read_only(self.shown, np.int64))
         object.__setattr__(self, "features", read_only_features(self.features))
-        for name in ("labels", "intent_labels"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, read_only(getattr(self, name), np.int64))
-        if self.seeds is not None:
-            object.__setattr__(self, "seeds", read_only(self.seeds, np.uint64))
-        clients = np.broadcast_to(self.clients, (len(self.messages),))
-        object.__setattr__(self, "clients", read_only(clients, np.int64))
+        object.__setattr__(self, "clients", np.broadcast_to(self.clients, (len(self.messages),)))
+        freeze(self, parameters=np.float64, messages=np.float64, seeds=np.uint64)
+        freeze(self, shown=np.int64, labels=np.int64, intent_labels=np.int64, clients=np.int64)
 
     def __len__(self) -> int:
         return int(self.messages.shape[0])
@@ -198,13 +190,13 @@ class View:
         """The same view with lists no wider than their longest."""
         k = max(self.width, min(1, self.shown.shape[2]))
         labels = None if self.labels is None else self.labels[:, :, :k]
-        under = None if self.intent_labels is None else self.intent_labels[:, :, :k]
+        intent_labels = None if self.intent_labels is None else self.intent_labels[:, :, :k]
         return replace(
             self,
             shown=self.shown[:, :, :k],
             features=self.features[:, :, :k],
             labels=labels,
-            intent_labels=under,
+            intent_labels=intent_labels,
         )
 
     def under(self, intent: int) -> View:
@@ -236,16 +228,14 @@ class View:
     @cached_property
     def updates(self) -> Floats:
         """Each message as a difference to the global model, float64 (n, P)."""
-        return read_only(
-            self.messages - self.parameters if self.kind == "model" else self.messages, np.float64
-        )
+        updates = self.messages - self.parameters if self.kind == "model" else self.messages
+        return read_only(updates, np.float64)
 
     @cached_property
     def models(self) -> Floats:
         """Each message as a local model, float64 (n, P)."""
-        return read_only(
-            self.messages if self.kind == "model" else self.parameters + self.messages, np.float64
-        )
+        models = self.messages if self.kind == "model" else self.parameters + self.messages
+        return read_only(models, np.float64)
 
     @cached_property
     def jacobian(self) -> Floats:
@@ -306,8 +296,5 @@ class Inference:
         return replace(self, scores=np.pad(self.scores, more), guess=np.pad(self.guess, more))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scores", read_only(self.scores, np.float64))
-        object.__setattr__(self, "guess", read_only(self.guess, np.bool_))
-        for name in ("any_click", "lists", "intents", "traits", "patterns"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, read_only(getattr(self, name), np.float64))
+        freeze(self, scores=np.float64, guess=np.bool_)
+        freeze(self, **dict.fromkeys(("any_click", "lists", "intents", "traits", "patterns"), np.float64))

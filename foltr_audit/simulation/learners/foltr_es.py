@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from foltr_audit.core.plugins import MetricLearner, plain
 from foltr_audit.core.plugins.learner import Fact
-from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.ranking_metrics import list_metric
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -75,22 +75,12 @@ class FOLtRES(MetricLearner):
         MaxRR: 0 without a click, else 1/r for a first click on rank r; v = 11. DCG: the sum of
         `1 / log2(r + 1)` over clicked ranks r, by click pattern: bit i of its number is place i; v = 1024.
         """
-        from foltr_audit.kernels.ndcg import discounts
-
-        ranks = np.arange(1, LIST_LENGTH + 1)
-        if self.metric == "maxrr":
-            return np.concatenate([[0.0], 1.0 / ranks])
-        patterns = np.arange(2**LIST_LENGTH)[:, np.newaxis] >> (ranks - 1) & 1
-        return np.asarray((patterns * discounts(LIST_LENGTH)).sum(axis=1))
+        return list_metric(self.metric).values
 
     def outcomes(self, clicks: Bools) -> Ints:
-        """Index in `values` for the clicks of each list (..., k), int64 (...); k is 10 at most."""
-        k = clicks.shape[-1]
-        if self.metric == "maxrr":
-            reads = np.concatenate([clicks, np.ones((*clicks.shape[:-1], 1), dtype=np.bool_)], axis=-1)
-            first = reads.argmax(axis=-1) + 1
-            return np.asarray(np.where(first <= k, first, 0), dtype=np.int64)
-        return np.asarray(clicks @ 2 ** np.arange(k), dtype=np.int64)
+        """Which of `values` the clicks of each list (..., k) make, int64 (...); k is 10 at most."""
+        patterns = clicks @ 2 ** np.arange(clicks.shape[-1])
+        return list_metric(self.metric).outcomes[patterns]
 
     def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> Floats:
         """`sigma z` for each seed (C,), float64 (C, P)."""

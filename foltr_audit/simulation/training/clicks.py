@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_mixture import declared_tables
+from foltr_audit.core.click_models import declared_tables
 from foltr_audit.core.plugins import CentralLearner, CentralResult, RoundContext, Users
 from foltr_audit.core.plugins.answers import array_of, one_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.click_mixture import Tables, declared_tables
+from foltr_audit.core.click_models import Tables, declared_tables
 from foltr_audit.core.plugins import MetricLearner, RoundContext
 from foltr_audit.core.plugins.answers import array_of, arrays_of
 from foltr_audit.core.rankers.linear import LinearRanker
