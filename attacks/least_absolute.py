@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.inference.linear_systems import named_above_gap, rounding_fit, with_model_column
+from foltr_audit.inference.linear_systems import name_above_gap, rounding_fit, with_model_column
 from foltr_audit.plugins import Attack, Inference, View
 
 
@@ -32,4 +32,4 @@ class LeastAbsolute(Attack):
 
         columns = with_model_column(view)
         weights = least_absolute(columns, view.updates)[:, :-1]
-        return named_above_gap(view, rounding_fit(view, columns, weights))
+        return name_above_gap(view, rounding_fit(view, columns, weights))

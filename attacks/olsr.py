@@ -10,7 +10,7 @@ from pydantic import Field
 from foltr_audit.inference.linear_systems import (
     LeastSquaresFit,
     least_squares,
-    named_by_weight,
+    name_by_weight,
     roundings,
     with_model_column,
 )
@@ -41,7 +41,7 @@ class OLSR(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the regression weight."""
-        return named_by_weight(view, self._fit(view), self.tolerance)
+        return name_by_weight(view, self._fit(view), self.tolerance)
 
     def _fit(self, view: View) -> LeastSquaresFit:
         return least_squares(view.columns, view.updates, roundings(view), view.feature_resolution)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.inference.linear_systems import named_above_gap, rounding_fit, with_model_column
+from foltr_audit.inference.linear_systems import name_above_gap, rounding_fit, with_model_column
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.utils.arrays import Floats
 
@@ -36,7 +36,7 @@ class Tukey(Attack):
         weights = least_absolute(columns, updates)
         for i in range(len(view)):
             weights[i] = refitted(columns[i], updates[i], weights[i])
-        return named_above_gap(view, rounding_fit(view, columns, weights[:, :-1]))
+        return name_above_gap(view, rounding_fit(view, columns, weights[:, :-1]))
 
 
 def refitted(columns: Floats, values: Floats, start: Floats) -> Floats:

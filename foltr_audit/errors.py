@@ -51,10 +51,10 @@ class ContradictionError(FoltrAuditError):
     exit_code: ClassVar[int] = 70
 
 
-def shown(value: object, most: int = 80) -> str:
+def shorten_value(value: object, most: int = 80) -> str:
     """A foreign value for a message, cut to `most` characters.
 
-    >>> shown(1.5), shown("x" * 100, 5)
+    >>> shorten_value(1.5), shorten_value("x" * 100, 5)
     ('1.5', 'xxxxx...')
     """
     try:
@@ -72,12 +72,12 @@ def _is_start(name: str, longer: str) -> bool:
     return bool(name) and longer.startswith(name) and not longer[len(name) : len(name) + 1].isalnum()
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """End of a message about an unknown name: the nearest known name, and all of them.
 
-    >>> did_you_mean("olrs", ["olsr", "max-gain"])
+    >>> suggest_name("olrs", ["olsr", "max-gain"])
     "did you mean 'olsr'? (known: max-gain, olsr)"
-    >>> did_you_mean("pham-2022-table-4", ["pham-2022", "zhuang-2021-table-6"]).partition(" (")[0]
+    >>> suggest_name("pham-2022-table-4", ["pham-2022", "zhuang-2021-table-6"]).partition(" (")[0]
     "did you mean 'pham-2022'?"
     """
     names = sorted(known)

@@ -22,7 +22,7 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.errors import PluginError, UsageError, did_you_mean
+from foltr_audit.errors import PluginError, UsageError, suggest_name
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.events import OpaqueChange
 from foltr_audit.privacy.observer_views import without_lists
@@ -314,7 +314,7 @@ def check_names(protocol: AuditSpec) -> None:
     """
     name, known = protocol.estimator, ("auto", *ESTIMATORS)
     if name not in known:
-        raise UsageError(f"--estimator: unknown estimator {name!r}; {did_you_mean(name, known)}")
+        raise UsageError(f"--estimator: unknown estimator {name!r}; {suggest_name(name, known)}")
     if protocol.score not in ("auto", *SCORES):
         try:
             make(Attack, protocol.score)

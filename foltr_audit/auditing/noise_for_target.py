@@ -12,7 +12,7 @@ import numpy as np
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, RoundContext, plain
 from foltr_audit.core.plugins.registry import names
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
 from foltr_audit.privacy.events import NoiseAddition, PrivacyEvent
@@ -89,7 +89,7 @@ _MECHANISMS = {
 }
 
 
-def mechanisms() -> tuple[str, ...]:
+def list_mechanisms() -> tuple[str, ...]:
     """Names of the mechanisms that can be calibrated."""
     registered = names(Defense)
     return tuple(name for name in _MECHANISMS if name in registered)
@@ -114,7 +114,7 @@ def calibrate(
     The number that sets the noise is found to five significant digits, on the safe side.
 
     Args:
-        mechanism: one of `mechanisms()`.
+        mechanism: one of `list_mechanisms()`.
         target: epsilon of one round, or of all rounds of the situation, above 0.
         situation: what the target is for; its delta is the target's.
         norm: radius of the ball that local models are clipped to.
@@ -124,8 +124,8 @@ def calibrate(
     Raises:
         UsageError: an unknown mechanism, or a value out of range.
     """
-    if mechanism not in mechanisms():
-        raise UsageError(f"--mechanism: unknown {mechanism!r}; {did_you_mean(mechanism, mechanisms())}")
+    if mechanism not in list_mechanisms():
+        raise UsageError(f"--mechanism: unknown {mechanism!r}; {suggest_name(mechanism, list_mechanisms())}")
     if not _LEAST <= target <= _MOST:
         raise UsageError(f"--target-eps: {target:g}; expected {_LEAST:g} to {_MOST:g}")
     if not 0 < norm < math.inf:

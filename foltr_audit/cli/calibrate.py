@@ -65,7 +65,7 @@ def calibrate(
     message carries almost none of it.
     """
     from foltr_audit.auditing.noise_for_target import calibrate as least_noise
-    from foltr_audit.auditing.noise_for_target import in_sums, mechanisms
+    from foltr_audit.auditing.noise_for_target import in_sums, list_mechanisms
     from foltr_audit.privacy.accounting import AccountingContext
     from foltr_audit.report.tables.calibration import NoiseCalibrationReport
 
@@ -87,7 +87,7 @@ def calibrate(
         rounds=rounds,
         delta=delta,
     )
-    chosen = dict.fromkeys(mechanism or mechanisms())
+    chosen = dict.fromkeys(mechanism or list_mechanisms())
     summed = _secure_sum(situation)
     found = [
         least_noise(name, target_eps, situation, norm=norm, order=order, wire=summed if in_sums(name) else ())

@@ -106,11 +106,11 @@ class CommonOptions(SharedOptions):
         Raises:
             UsageError: a value is out of range, or options exclude each other.
         """
-        from foltr_audit.experiments.plan import Plan, changed, expand
+        from foltr_audit.experiments.plan import Plan, apply_changes, expand
 
         if tables is None:
             tables = [{}] if self.config is None else read_config(self.config)
-        tables = [changed(table, {**self.point(), **point}) for table in tables]
+        tables = [apply_changes(table, {**self.point(), **point}) for table in tables]
         # Learners come before defenses, since --eps means another chain for each learner; repetitions come
         # last, so that those of one system run one after the other.
         tables = expand(tables, self.learner_axis(protocol))
@@ -123,8 +123,8 @@ class CommonOptions(SharedOptions):
             _change_learner(table, self.learner_changes())
         if same:
             tables = [cell for table in tables for cell in _trained_on_each(table)]
-        tables = [changed(table, chain) for table in tables for chain in self.defense_axis(table)]
-        tables = [changed(table, run) for table in tables for run in self.repetition_axis(table)]
+        tables = [apply_changes(table, chain) for table in tables for chain in self.defense_axis(table)]
+        tables = [apply_changes(table, run) for table in tables for run in self.repetition_axis(table)]
         return Plan.of(tables, str(self.config or ""), FIELD_OPTIONS)
 
     def output(self) -> RunOutput | None:
@@ -198,10 +198,12 @@ def read_config(config: Path) -> list[Table]:
 
 def _trained_on_each(table: Table) -> list[Table]:
     from foltr_audit.core.spec.attack import AttackSpec
-    from foltr_audit.experiments.plan import changed
+    from foltr_audit.experiments.plan import apply_changes
 
     models = table["attack"].get("click_models", AttackSpec().click_models)
-    return [changed(table, {"train.click_model": name, "attack.click_models": [name]}) for name in models]
+    return [
+        apply_changes(table, {"train.click_model": name, "attack.click_models": [name]}) for name in models
+    ]
 
 
 def _change_learner(table: Table, changes: dict[str, object]) -> None:

@@ -162,7 +162,7 @@ def _compare(
     from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.comparison.compare import compare as run_comparison
-    from foltr_audit.experiments.comparison.compare import worst as worst_error
+    from foltr_audit.experiments.comparison.compare import worst_failure as worst_error
     from foltr_audit.report.pictures.compare_panels import draw_comparison
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
@@ -185,14 +185,14 @@ def _compare(
 
 
 def _estimate(grid: ComparisonGrid, workers: Workers, common: CommonOptions) -> None:
-    from foltr_audit.experiments.comparison.compare import foreseen
+    from foltr_audit.experiments.comparison.compare import plan_cells
     from foltr_audit.experiments.comparison.estimate import estimate
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.runner import Runner
     from foltr_audit.report.tables.estimate import estimate_json, print_estimate
     from foltr_audit.utils.progress import on_terminal
 
-    cells = foreseen(grid, Runner(with_undefended=False))
+    cells = plan_cells(grid, Runner(with_undefended=False))
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
     found = estimate(cells, folder, workers, on_terminal())
     show(partial(estimate_json, found), partial(print_estimate, found), json=common.json)

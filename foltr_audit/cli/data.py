@@ -91,14 +91,14 @@ def synth(
     from foltr_audit.data.letor.reader import write_letor
     from foltr_audit.data.qrels import write_qrels
     from foltr_audit.data.synthetic.generate import synthesise
-    from foltr_audit.experiments.runs.folder import writing
+    from foltr_audit.experiments.runs.folder import report_write_errors
 
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out: {out} is a file; expected a folder")
     if out.is_dir() and any(out.iterdir()) and not overwrite:
         raise UsageError(f"--out: {out} is not empty; give --overwrite to replace the files in it")
     collection = synthesise(like, queries=queries, seed=seed)
-    with writing(out):
+    with report_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for name in collection.PARTS:
             part = collection.part(name)

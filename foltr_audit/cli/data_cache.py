@@ -22,9 +22,9 @@ def listing(json: Json = False) -> None:
     """Show the cached data and their size."""
     from dataclasses import asdict
 
-    from foltr_audit.data.cache.store import cache_folder, kept
+    from foltr_audit.data.cache.store import cache_folder, list_entries
 
-    folder, rows = cache_folder(), kept()
+    folder, rows = cache_folder(), list_entries()
     if json:
         place = None if folder is None else str(folder)
         entries = [asdict(row) for row in rows]

@@ -29,11 +29,11 @@ def grid_of(common: CommonOptions, changes: Mapping[str, Any]) -> ComparisonGrid
         UsageError: a value is out of range.
     """
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
-    from foltr_audit.experiments.plan import changed
+    from foltr_audit.experiments.plan import apply_changes
 
     table = _start(common).table()
     of_spec = {name: value for name, value in changes.items() if "." in name}
-    table["spec"] = changed(table["spec"], common.point() | of_spec)
+    table["spec"] = apply_changes(table["spec"], common.point() | of_spec)
     table |= {name: value for name, value in changes.items() if name not in of_spec}
     table["learners"] = _learners(common, table["learners"])
     table |= _repetitions(common, table)

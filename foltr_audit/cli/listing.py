@@ -9,7 +9,7 @@ import typer
 
 from foltr_audit.cli.options import Json
 from foltr_audit.cli.output import print_json, stdout_console, warn_of_unloadable
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 
 KNOWLEDGE = "knowledge"
 KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", KNOWLEDGE)
@@ -21,7 +21,7 @@ def listing(
 ) -> None:
     """Show plug-ins with their parameters, or what a server may know."""
     if kind not in KINDS:
-        raise UsageError(f"list: unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
+        raise UsageError(f"list: unknown kind {kind!r}; {suggest_name(kind, KINDS)}")
     rows = _knowledge_rows() if kind == KNOWLEDGE else _rows(kind)
     if json:
         print_json("list/1", kind=kind, **{KNOWLEDGE if kind == KNOWLEDGE else "plugins": rows})

@@ -139,8 +139,8 @@ def write_file(option: str, path: Path | None, write: Callable[[Path], None]) ->
     """
     if path is None:
         return
-    from foltr_audit.experiments.runs.folder import writing
+    from foltr_audit.experiments.runs.folder import report_write_errors
 
     refuse_place(option, path)
-    with writing(path):
+    with report_write_errors(path):
         write(path)

@@ -178,11 +178,11 @@ def _spread(preset: Preset, common: CommonOptions, scale: float) -> CommonOption
     """The options with the repetitions of a preset, on all folds of the data unless --fold names one."""
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.data.load import folds
-    from foltr_audit.experiments.presets import shortened
+    from foltr_audit.experiments.presets import shorten
 
     source = preset.data.twin if common.data is None else common.data
     found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)
     runs = common.runs
     if runs is None and (preset.repetitions or found):
-        runs = shortened(preset.repetitions or len(found), scale)
+        runs = shorten(preset.repetitions or len(found), scale)
     return replace(common, runs=runs, fold="all" if common.fold is None and found else common.fold)

@@ -57,10 +57,10 @@ def report(
     if out is None:
         print_line(text.removesuffix("\n"))
         return
-    from foltr_audit.experiments.runs.folder import writing
+    from foltr_audit.experiments.runs.folder import report_write_errors
     from foltr_audit.utils import atomic_files
 
-    with writing(out):
+    with report_write_errors(out):
         atomic_files.write_text(out, text)
     note(f"wrote {out}")
 

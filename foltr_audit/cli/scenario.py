@@ -111,12 +111,12 @@ def _refuse(preset: Preset, options: dict[str, object]) -> None:
 
 
 def _merge(preset: Preset, common: CommonOptions, category_feature: int | None, scale: float) -> None:
-    from foltr_audit.experiments.plan import changed
+    from foltr_audit.experiments.plan import apply_changes
 
     check_scale(scale)
     given = {"data.source": common.data, "data.category_feature": category_feature, "seed": common.seed}
     point = {name: value for name, value in given.items() if value is not None}
-    run_merge_study(changed(preset.merging(scale), point), common, preset=preset, scale=scale)
+    run_merge_study(apply_changes(preset.merging(scale), point), common, preset=preset, scale=scale)
 
 
 def _source(preset: Preset, data: str | None, *, synthetic: bool) -> str:

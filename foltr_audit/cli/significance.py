@@ -34,8 +34,8 @@ def significance(
 
     Runs that differ only in fold, seed and repetition are one system. Runs are paired if they agree in these.
     """
-    from foltr_audit.experiments.runs.systems import systems_in
+    from foltr_audit.experiments.runs.systems import read_systems
     from foltr_audit.report.tables.significance import SignificanceReport
 
-    report = SignificanceReport.of(systems_in(runs), metric or (), paired_only=paired_only)
+    report = SignificanceReport.of(read_systems(runs), metric or (), paired_only=paired_only)
     show(report.json, report.print, json=json)

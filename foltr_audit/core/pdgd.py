@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.arrays import Bools
 
 Pairs = Literal["all", "last-click+1"]
@@ -62,7 +62,7 @@ def pdgd_setting(text: str) -> PDGDSetting:
     """
     known = PDGD_SETTINGS | _EVERY
     if text not in known:
-        raise UsageError(f"--pdgd: unknown setting {text!r}; {did_you_mean(text, known)}")
+        raise UsageError(f"--pdgd: unknown setting {text!r}; {suggest_name(text, known)}")
     return known[text]
 
 

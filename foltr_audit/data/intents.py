@@ -65,7 +65,7 @@ def new_order(query_ids: Sequence[str], intents: int, streams: Streams) -> Ints:
     return np.argsort(draws, axis=1, kind="stable")
 
 
-def balanced(dataset: Dataset, streams: Streams) -> Dataset:
+def balance(dataset: Dataset, streams: Streams) -> Dataset:
     """The same data with each query's intents in another order; unchanged where there is only one."""
     if dataset.intents is None:
         return dataset
@@ -73,9 +73,9 @@ def balanced(dataset: Dataset, streams: Streams) -> Dataset:
     return dataset.with_intents(np.take_along_axis(dataset.intents, order.T, axis=0))
 
 
-def balanced_collection(collection: Collection, streams: Streams) -> Collection:
-    """The same fold with every part `balanced`; its fingerprint stays that of the data as they were read."""
+def balance_collection(collection: Collection, streams: Streams) -> Collection:
+    """The same fold with every part `balance`; its fingerprint stays that of the data as they were read."""
     if collection.n_intents == 1:
         return collection
-    train, vali, test = (balanced(collection.part(name), streams) for name in Collection.PARTS)
+    train, vali, test = (balance(collection.part(name), streams) for name in Collection.PARTS)
     return replace(collection, train=train, vali=vali, test=test)

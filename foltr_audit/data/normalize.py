@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.frozen_arrays import Features
 
@@ -28,7 +28,7 @@ def check_normalisation(how: str) -> None:
         UsageError: a name that is none of `NORMALISATIONS`.
     """
     if how not in NORMALISATIONS:
-        raise UsageError(f"normalise: no normalisation {how!r}; {did_you_mean(how, NORMALISATIONS)}")
+        raise UsageError(f"normalise: no normalisation {how!r}; {suggest_name(how, NORMALISATIONS)}")
 
 
 def normalise(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.errors import UsageError, shown
+from foltr_audit.errors import UsageError, shorten_value
 from foltr_audit.utils.reading import toml_table
 
 Table = dict[str, Any]
@@ -72,11 +72,11 @@ def expand(tables: Sequence[Table], *axes: Sequence[Point]) -> list[Table]:
     """
     found = list(tables)
     for axis in axes:
-        found = [changed(table, point) for table in found for point in axis]
+        found = [apply_changes(table, point) for table in found for point in axis]
     return found
 
 
-def changed(table: Table, point: Point) -> Table:
+def apply_changes(table: Table, point: Point) -> Table:
     """A copy of a table with the changes of a point.
 
     Raises:
@@ -89,7 +89,9 @@ def changed(table: Table, point: Point) -> Table:
         for name in path:
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
-                raise UsageError(f"{name}={shown(inner)}: expected a table, in which {dotted} is a field")
+                raise UsageError(
+                    f"{name}={shorten_value(inner)}: expected a table, in which {dotted} is a field"
+                )
         inner[last] = value
     return new
 

@@ -24,8 +24,8 @@ from foltr_audit.core.plugins import Attack, ClickModel
 from foltr_audit.core.plugins.registry import first_problem, make
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.core.spec.train import TrainSpec
-from foltr_audit.errors import UsageError, did_you_mean
-from foltr_audit.experiments.plan import Plan, Point, Table, changed, expand
+from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.experiments.plan import Plan, Point, Table, apply_changes, expand
 from foltr_audit.utils.reading import toml_table, whole_number
 
 RANDOM = "random:k="
@@ -197,7 +197,7 @@ class Preset(_PresetTable):
             raise ValueError(f"cells: expected different names, not {', '.join(names)}")
         for figure in self.published.figures:
             if names and figure.cell not in names:
-                known = did_you_mean(figure.cell, names)
+                known = suggest_name(figure.cell, names)
                 raise ValueError(f"published.figures.cell: unknown cell {figure.cell!r}; {known}")
         return self
 
@@ -207,9 +207,9 @@ class Preset(_PresetTable):
         Args:
             scale: factor of rounds and repeats, above 0 and at most 1.
         """
-        base = changed({"data": {"source": self.data.twin}}, flat(self.shared))
+        base = apply_changes({"data": {"source": self.data.twin}}, flat(self.shared))
         found = {
-            cell.name: expand([changed(base, flat(cell.spec))], *_axes(self.grid), *_axes(cell.grid))
+            cell.name: expand([apply_changes(base, flat(cell.spec))], *_axes(self.grid), *_axes(cell.grid))
             for cell in self.cells
         }
         return {name: [self._shortened(table, scale) for table in mine] for name, mine in found.items()}
@@ -220,27 +220,27 @@ class Preset(_PresetTable):
         Args:
             scale: factor of trials and trees, above 0 and at most 1.
         """
-        fewer = {
-            name: shortened(self.merge[name], scale) for name in ("trials", "trees") if name in self.merge
-        }
-        return changed({"data": {"source": self.data.twin}}, flat(self.merge) | (fewer if scale < 1 else {}))
+        fewer = {name: shorten(self.merge[name], scale) for name in ("trials", "trees") if name in self.merge}
+        return apply_changes(
+            {"data": {"source": self.data.twin}}, flat(self.merge) | (fewer if scale < 1 else {})
+        )
 
     def _shortened(self, table: Table, scale: float) -> Table:
         """A table with fewer rounds and repeats, but as many clients, on which the noise depends."""
         if scale == 1:
-            return changed(table, {})
+            return apply_changes(table, {})
         train, attack = table.get("train", {}), table.get("attack")
         rounds = train.get("rounds", TrainSpec().rounds)
-        point: dict[str, Any] = {"train.rounds": self.periods * shortened(rounds / self.periods, scale)}
+        point: dict[str, Any] = {"train.rounds": self.periods * shorten(rounds / self.periods, scale)}
         if attack is not None:
-            point["attack.repeats"] = shortened(attack.get("repeats", 1), scale)
-        return changed(table, point)
+            point["attack.repeats"] = shorten(attack.get("repeats", 1), scale)
+        return apply_changes(table, point)
 
 
-def shortened(number: float, scale: float) -> int:
+def shorten(number: float, scale: float) -> int:
     """A share of a number, at least 1.
 
-    >>> shortened(25, 0.1), shortened(25, 0.01)
+    >>> shorten(25, 0.1), shorten(25, 0.01)
     (2, 1)
     """
     return max(1, round(number * scale))
@@ -264,7 +264,7 @@ def load_preset(name: str) -> Preset:
     """
     known = _files()
     if name not in known:
-        raise UsageError(f"unknown preset {name!r}; {did_you_mean(name, known)} (foltr-audit scenario list)")
+        raise UsageError(f"unknown preset {name!r}; {suggest_name(name, known)} (foltr-audit scenario list)")
     return read_preset(known[name].read_text(encoding="utf-8"), name)
 
 

@@ -16,16 +16,16 @@ from foltr_audit.core.records.client_groups import ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol, refuse_unknown_queries
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.data.intents import balanced_collection
+from foltr_audit.data.intents import balance_collection
 from foltr_audit.data.load import load_collection
-from foltr_audit.errors import DataError, TraceError, UsageError, did_you_mean, shown
-from foltr_audit.experiments.runs.folder import SPEC, RunFolder, writing
-from foltr_audit.experiments.stages import findings, make_attacks, refuse_if_none_runs
+from foltr_audit.errors import DataError, TraceError, UsageError, shorten_value, suggest_name
+from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
+from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import TaskEvidence, asking, not_for_clicks
+from foltr_audit.judge.protocol import TaskEvidence, attacks_for_task, not_for_clicks
 from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -104,7 +104,7 @@ class TraceAttack:
             TraceError: it is damaged, or neither a Run nor a trace.
         """
         if target is not None and target not in TARGETS:
-            raise UsageError(f"--target: unknown {target!r}; {did_you_mean(target, TARGETS)}")
+            raise UsageError(f"--target: unknown {target!r}; {suggest_name(target, TARGETS)}")
         spec, fresh = None, False
         if (path / "trace.toml").is_file():
             trace = Trace.open(path)
@@ -186,9 +186,10 @@ class TraceAttack:
         seed, repetition = (whole_number(text, 0, 2**63 - 1) for text in numbered)
         if seed is None or repetition is None:
             raise TraceError(
-                f"{self.path}: fact intents_numbered is {shown(numbered)}; expected a seed and a repetition"
+                f"{self.path}: fact intents_numbered is {shorten_value(numbered)}; "
+                "expected a seed and a repetition"
             )
-        return balanced_collection(collection, Streams(seed, repetition))
+        return balance_collection(collection, Streams(seed, repetition))
 
     @cached_property
     def population(self) -> Population:
@@ -240,7 +241,7 @@ class TraceAttack:
         """
         groups = ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
-            clicks, inquiries = findings(
+            clicks, inquiries = judge_attacks(
                 trace, self.collection, self.protocol, self._streams, progress, click_model, groups
             )
             yield TraceJudgment(
@@ -276,14 +277,14 @@ class TraceAttack:
         else:
             frame.write_parquet(buffer)
         # Encoded in memory first, so that a full disk leaves no half of a file.
-        with writing(path):
+        with report_write_errors(path):
             atomic_files.write_bytes(path, buffer.getvalue())
 
     def _guesses(self, click_model: str, trace: Trace, progress: Progress) -> pl.DataFrame:
         import polars as pl
 
         chosen, pieces = make_attacks(self.methods), []
-        attacks, others = asking(chosen, "clicks"), not_for_clicks(chosen)
+        attacks, others = attacks_for_task(chosen, "clicks"), not_for_clicks(chosen)
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide))
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in trace.rounds():

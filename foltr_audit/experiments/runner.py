@@ -19,21 +19,29 @@ from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runs.folder import PLAN, RESULTS, SPEC, RunFolder, claim_folder, locked, writing
-from foltr_audit.experiments.runs.reader import stored_plan
+from foltr_audit.experiments.runs.folder import (
+    PLAN,
+    RESULTS,
+    SPEC,
+    RunFolder,
+    claim_folder,
+    lock_folder,
+    report_write_errors,
+)
+from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.experiments.stages import (
     AttackResult,
     TrainResult,
     attack_fresh,
-    findings,
     first_model,
+    judge_attacks,
     train,
 )
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.population_summary import population_facts
-from foltr_audit.simulation.setup import Setup, as_numbered
+from foltr_audit.simulation.setup import Setup, number_intents
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
@@ -140,12 +148,12 @@ class Runner:
     def setup(self, spec: Spec) -> Setup:
         """A Spec with its data; the last data set stays in memory."""
         if self.data is not None:
-            return Setup(spec, as_numbered(spec, self.data))
+            return Setup(spec, number_intents(spec, self.data))
         key = (spec.data, spec.seed)
         if self._last is None or self._last[0] != key:
             self._last = None  # two data sets may not fit into memory
             self._last = (key, load_collection(spec.data, spec.seed))
-        return Setup(spec, as_numbered(spec, self._last[1]))
+        return Setup(spec, number_intents(spec, self._last[1]))
 
     def with_twins(self, plan: Plan) -> Plan:
         """A plan in which each Spec is followed by its twins; equal Specs are run once.
@@ -210,7 +218,7 @@ class Runner:
     def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: TrainResult) -> AttackResult:
         if trained.recording is None:
             raise UsageError("attack: the training rounds were not recorded; expected messages to attack")
-        return findings(
+        return judge_attacks(
             trained.recording,
             setup.collection,
             protocol,
@@ -247,13 +255,13 @@ class RunOutput:
         Raises:
             UsageError: the folder is in use, not empty without `resume` or `overwrite`, or of another Spec.
         """
-        with locked(self.path):
+        with lock_folder(self.path):
             claim_folder(self.path, resume=self.resume, overwrite=self.overwrite)
             self._refuse_other_plan(plan)
             if len(plan.specs) == 1:
                 only = plan.specs[0]
                 return [study.run(only, RunFolder.create(self.path, only, resume=self.resume))]
-            with writing(self.path):
+            with report_write_errors(self.path):
                 atomic_files.write_text(self.path / PLAN, plan.toml)
             return [study.run(spec, self._cell(spec)) for spec in plan.specs]
 
@@ -265,7 +273,7 @@ class RunOutput:
         if several and len(plan.specs) == 1:
             raise UsageError(f"--resume: {self.path} holds several Runs; expected several, not one")
         if several:
-            lost = [spec for spec in stored_plan(self.path).specs if spec not in plan.specs]
+            lost = [spec for spec in read_plan(self.path).specs if spec not in plan.specs]
             if lost:
                 difference = first_difference(lost[0], plan.specs[0])
                 raise UsageError(f"--resume: {self.path} holds a Run that the plan lacks: {difference}")
@@ -275,7 +283,7 @@ class RunOutput:
 
     def save_results(self, text: str) -> None:
         """Write the results of the whole plan."""
-        with writing(self.path):
+        with report_write_errors(self.path):
             atomic_files.write_text(self.path / RESULTS, text + "\n")
 
 

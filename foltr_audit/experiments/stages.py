@@ -22,7 +22,7 @@ from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import judge
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import TaskEvidence, asking, inquire
+from foltr_audit.judge.protocol import TaskEvidence, attacks_for_task, judge_tasks
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -227,7 +227,7 @@ def attack_fresh(
                 keep=True,
                 tick=tick,
             )
-        found[click_model] = findings(
+        found[click_model] = judge_attacks(
             recording,
             setup.collection,
             protocol,
@@ -239,7 +239,7 @@ def attack_fresh(
     return found
 
 
-def findings(
+def judge_attacks(
     recording: RoundStore,
     collection: Collection | None,
     protocol: AttackSpec,
@@ -279,8 +279,8 @@ def _findings(
     attacks, clicks = make_attacks(methods), None
     if protocol.view == "individual":
         with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
-            clicks = judge(recording, observer, asking(attacks, "clicks"), streams, tick, groups)
-    inquiries = inquire(recording, observer, attacks, protocol, streams, progress, name)
+            clicks = judge(recording, observer, attacks_for_task(attacks, "clicks"), streams, tick, groups)
+    inquiries = judge_tasks(recording, observer, attacks, protocol, streams, progress, name)
     refused = {} if clicks is None else clicks.refused
     refuse_if_none_runs(methods, {**refused, **inquiries.refused})
     return AttackResult(clicks, inquiries)

@@ -82,7 +82,7 @@ def rounding_fit(view: View, columns: Floats, weights: Floats) -> LeastSquaresFi
     return LeastSquaresFit(weights, fit.errors[:, :m], fit.noisy)
 
 
-def named_by_weight(view: View, fit: LeastSquaresFit, tolerance: float | None) -> Inference:
+def name_by_weight(view: View, fit: LeastSquaresFit, tolerance: float | None) -> Inference:
     """The answer that names documents with a positive weight: weights (n, B k) are the scores.
 
     A weight counts as 0 up to `tolerance` times the message's largest absolute one; where that is None, up
@@ -93,7 +93,7 @@ def named_by_weight(view: View, fit: LeastSquaresFit, tolerance: float | None) -
     return _named_above(view, fit, tolerance * np.abs(fit.weights).max(axis=1, keepdims=True, initial=0.0))
 
 
-def named_above_gap(view: View, fit: LeastSquaresFit) -> Inference:
+def name_above_gap(view: View, fit: LeastSquaresFit) -> Inference:
     """The answer that names documents with a positive weight above rounding and above a gap in the weights.
 
     For fits that are robust against noise in a minority of the numbers.

@@ -49,7 +49,7 @@ class TaskEvidence:
         return {**self.not_here, **find_refusals(evidence for evidence in found if evidence is not None)}
 
 
-def combined_inquiries(pieces: Sequence[TaskEvidence]) -> TaskEvidence:
+def combine_tasks(pieces: Sequence[TaskEvidence]) -> TaskEvidence:
     """What several repetitions found, as one."""
     found: dict[str, Any] = {}
     for name in TASKS:
@@ -62,7 +62,7 @@ def combined_inquiries(pieces: Sequence[TaskEvidence]) -> TaskEvidence:
     )
 
 
-def asking(attacks: Sequence[Attack], what: str) -> list[Attack]:
+def attacks_for_task(attacks: Sequence[Attack], what: str) -> list[Attack]:
     """The attacks whose task is `clicks`, `query`, `counts`, `intent` or `client`."""
     return [attack for attack in attacks if attack.asks == what]
 
@@ -76,7 +76,7 @@ def not_for_clicks(attacks: Sequence[Attack]) -> dict[str, str]:
     }
 
 
-def inquire(
+def judge_tasks(
     recording: RoundStore,
     observer: Observer,
     attacks: Sequence[Attack],
@@ -108,10 +108,10 @@ def inquire(
             return TaskEvidence(counts=counts, view=protocol.view)
     not_here = {
         attack.label: "it counts the clicks in sums of messages; expected --view aggregate or pooled"
-        for attack in asking(attacks, "counts")
+        for attack in attacks_for_task(attacks, "counts")
     }
     queries, intents, links = None, None, None
-    if askers := asking(attacks, "query"):
+    if askers := attacks_for_task(attacks, "query"):
         with progress.task(f"identify queries {name}".strip(), recording.n_rounds) as tick:
             queries = judge_queries(recording, observer, askers, protocol.choices, streams, tick)
     if tellers := [attack for attack in attacks if isinstance(attack, IntentAttack)]:

@@ -97,12 +97,12 @@ class RandomizedResponse:
         return abs(math.log(self.p) + math.log(self.values - 1) - math.log1p(-self.p))
 
 
-def composed(epsilon: float, interactions: int) -> float:
+def compose_epsilon(epsilon: float, interactions: int) -> float:
     """The epsilon of a message of several interactions of the same epsilon: their sum.
 
     Source: Dwork & Roth 2014, "The algorithmic foundations of differential privacy", theorem 3.16.
 
-    >>> composed(1.5, 4), composed(float("inf"), 0)
+    >>> compose_epsilon(1.5, 4), compose_epsilon(float("inf"), 0)
     (6.0, 0.0)
 
     Raises:

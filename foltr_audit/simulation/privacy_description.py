@@ -20,7 +20,7 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.plugins.answers import claims_of
 from foltr_audit.privacy.events import NoiseAddition
-from foltr_audit.privacy.randomized_response import composed
+from foltr_audit.privacy.randomized_response import compose_epsilon
 
 if TYPE_CHECKING:
     from foltr_audit.simulation.setup import Setup
@@ -65,7 +65,7 @@ class PrivacyDescription:
         behind = self.setup.interactions
         for defense in self.setup.chain.links(MetricDefense):
             for claim in claims_of(defense, self._context) if behind > 1 else ():
-                whole = composed(claim.epsilon, behind)
+                whole = compose_epsilon(claim.epsilon, behind)
                 yield (
                     f"{defense.name}: epsilon {claim.epsilon:.4g} is of one {claim.unit}; "
                     f"a message of {behind} composes {whole:.4g}"

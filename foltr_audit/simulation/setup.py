@@ -27,7 +27,7 @@ from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import parse_scenarios
-from foltr_audit.data.intents import balanced_collection
+from foltr_audit.data.intents import balance_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.client import ClientRules
@@ -39,11 +39,11 @@ from foltr_audit.utils.arrays import Floats, Ints
 L = TypeVar("L", bound=Learner)
 
 
-def as_numbered(spec: Spec, collection: Collection) -> Collection:
+def number_intents(spec: Spec, collection: Collection) -> Collection:
     """The data with each query's intents numbered again by seed and repetition, if the Spec says so."""
     if spec.data.balance is False:
         return collection
-    return balanced_collection(collection, Streams(spec.seed, spec.repetition))
+    return balance_collection(collection, Streams(spec.seed, spec.repetition))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from foltr_audit.errors import did_you_mean
+from foltr_audit.errors import suggest_name
 from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
@@ -111,7 +111,7 @@ def fact_problems(header: TraceHeader) -> list[str]:
         if header.spec_hash and (allowed is None or name in ("noise", "events")):
             continue
         if allowed is None:
-            problems.append(f"unknown fact knowledge.{name}; {did_you_mean(name, FACTS)}")
+            problems.append(f"unknown fact knowledge.{name}; {suggest_name(name, FACTS)}")
         elif not allowed.fits(value):
             problems.append(f"knowledge.{name} is {shortened(value)}, expected {allowed.values}")
     return problems

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.folder import RESULTS, locked, writing
+from foltr_audit.experiments.runs.folder import RESULTS, lock_folder, report_write_errors
 from foltr_audit.report.pictures.style import FORMATS
 from foltr_audit.studies.model_merging.pictures import CATEGORIES, IMPORTANCES, save_pictures
 from foltr_audit.studies.model_merging.study import MergeReport, Row
@@ -42,7 +42,7 @@ class MergeFolder:
         if ending not in FORMATS:
             known = ", ".join(name[1:] for name in FORMATS)
             raise UsageError(f"--picture: {ending[1:]!r}; expected one of {known}")
-        with locked(path):
+        with lock_folder(path):
             held = sorted(file.name for file in path.iterdir())
             if held and not overwrite:
                 raise UsageError(f"--out: {path} is not empty; give --overwrite to replace the files in it")
@@ -59,12 +59,12 @@ class MergeFolder:
         Raises:
             FoltrAuditError: a file cannot be written.
         """
-        with writing(self.path):
+        with report_write_errors(self.path):
             for file in self.path.iterdir():
                 if _is_ours(file.name):
                     file.unlink()
         save_pictures(self.path, study, self.ending)
-        with writing(self.path):
+        with report_write_errors(self.path):
             atomic_files.write_text(self.path / RESULTS, study.json(extra) + "\n")
 
 

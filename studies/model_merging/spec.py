@@ -11,7 +11,7 @@ from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, LIKE
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.studies.model_merging.lambdamart import MOST_TREES
 
 _EMBEDDED = f"synthetic:{LIKE}"
@@ -113,4 +113,4 @@ class MergeSpec(SpecTable):
 def _refuse_unknown(table: Mapping[str, Any], kind: type[SpecTable], source: str) -> None:
     for name in table:
         if name not in kind.model_fields:
-            raise UsageError(f"{source}{name}: no such field; {did_you_mean(str(name), kind.model_fields)}")
+            raise UsageError(f"{source}{name}: no such field; {suggest_name(str(name), kind.model_fields)}")

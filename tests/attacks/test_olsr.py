@@ -18,7 +18,7 @@ from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.inference.linear_systems import (
     least_squares,
-    named_by_weight,
+    name_by_weight,
     rounding_fit,
     roundings,
     with_model_column,
@@ -171,7 +171,7 @@ def test_what_rounding_could_have_made_names_nothing() -> None:
     weights[0, :4] = [4.1, 3.9, -9.0, 400.0]
     fit = least_squares(view.columns, view.updates, roundings(view))._replace(weights=weights, errors=errors)
     there = replace(view, shown=np.tile(np.arange(K), (2, 1, 1)))
-    named = [named_by_weight(there, fit, tolerance).guess for tolerance in (None, 0.0, 0.01)]
+    named = [name_by_weight(there, fit, tolerance).guess for tolerance in (None, 0.0, 0.01)]
     for guess, expected in zip(named, ([0, 3], [0, 1, 3], [0, 3]), strict=True):
         assert np.flatnonzero(guess[0, 0]).tolist() == expected
         assert not guess[1].any()

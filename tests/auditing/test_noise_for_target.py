@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrate, mechanisms
+from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrate, list_mechanisms
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import PrivacyEvent
 from foltr_audit.errors import UsageError
@@ -41,7 +41,7 @@ def deviation(found: NoiseCalibration, there: AccountingContext) -> float:
 
 
 def test_every_mechanism_is_there() -> None:
-    assert set(mechanisms()) == {
+    assert set(list_mechanisms()) == {
         "laplace",
         "gamma-laplace",
         "gaussian",
@@ -119,7 +119,7 @@ def test_a_sum_of_laplace_draws_is_nearly_gaussian(rounds: int) -> None:
 
 @settings(max_examples=25)
 @given(
-    name=st.sampled_from(mechanisms()),
+    name=st.sampled_from(list_mechanisms()),
     target=st.floats(0.05, 20.0),
     unit=st.sampled_from(["click", "interaction", "query", "client"]),
     view=st.sampled_from(["individual", "aggregate", "colluding"]),

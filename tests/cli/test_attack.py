@@ -265,9 +265,9 @@ def test_overwrite_replaces_a_run(copied: Path) -> None:
 
 
 def test_a_folder_that_another_run_holds_is_refused(tmp_path: Path) -> None:
-    from foltr_audit.experiments.runs.folder import locked
+    from foltr_audit.experiments.runs.folder import lock_folder
 
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         done = run("attack", *SMALL, "--out", tmp_path)
     assert done.code == 2
     assert "another run" in done.one_error()

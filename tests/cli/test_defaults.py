@@ -18,7 +18,7 @@ from foltr_audit.evidence.check.limits import SystemLimits as Gate
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import SearchBudget
-from foltr_audit.report.results.meaning import meaning
+from foltr_audit.report.results.meaning import describe_results
 from tests.fixtures.command import run
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "10", "--rounds", "2", "--click-model", "perfect")
@@ -103,11 +103,11 @@ def rows(*methods: str) -> list[dict[str, object]]:
 
 
 def test_a_verdict_names_the_attacks_that_it_is_of() -> None:
-    told = meaning(rows("olsr"))
+    told = describe_results(rows("olsr"))
     assert "olsr, the only attack that ran, is not shown to be better than guessing" in told
     assert "no attack is shown" not in told
     assert told.endswith("Stronger attacks were not tried: leave out --method to run them.")
-    told = meaning(rows("olsr", "lad", "map"))
+    told = describe_results(rows("olsr", "lad", "map"))
     assert "none of olsr, lad and map is shown to be better than guessing" in told
     assert "Stronger" not in told
 

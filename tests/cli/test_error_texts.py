@@ -9,7 +9,7 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.cli.given import split_methods
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from tests.fixtures.command import SMALL, run
 
 
@@ -59,9 +59,9 @@ def test_several_attacks_in_one_option() -> None:
 
 def test_a_longer_name_means_the_one_that_it_begins_with() -> None:
     known = ["pham-2022", "pham-2022-figure-1", "zhuang-2021-table-6"]
-    assert did_you_mean("pham-2022-table-4", known).startswith("did you mean 'pham-2022'?")
-    assert did_you_mean("pham-2022-figure-1x", known).startswith("did you mean 'pham-2022-figure-1'?")
-    assert did_you_mean("mapx", ["map", "max-gain"]).startswith("did you mean 'map'?")
+    assert suggest_name("pham-2022-table-4", known).startswith("did you mean 'pham-2022'?")
+    assert suggest_name("pham-2022-figure-1x", known).startswith("did you mean 'pham-2022-figure-1'?")
+    assert suggest_name("mapx", ["map", "max-gain"]).startswith("did you mean 'map'?")
 
 
 def test_a_spec_in_python_says_what_is_wrong() -> None:

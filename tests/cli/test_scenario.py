@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.plan import Plan, changed, read_tables
+from foltr_audit.experiments.plan import Plan, apply_changes, read_tables
 from foltr_audit.experiments.presets import load_preset, preset_names
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.tables.presets import FOLDS, count, preset_plan
@@ -186,7 +186,7 @@ def test_repetitions_are_scaled_and_may_be_given() -> None:
 def test_a_spec_of_every_preset_runs_at_the_smallest_scale(name: str) -> None:
     preset = load_preset(name)
     (table, *_) = next(iter(preset.tables(1e-6).values()))
-    spec = Spec.parse(changed(table, {"data.source": small_data(name)}))
+    spec = Spec.parse(apply_changes(table, {"data.source": small_data(name)}))
     cell = Runner().run(spec)
     assert len(cell.trained.rounds) == preset.periods
     assert cell.spec.population.clients == spec.population.clients

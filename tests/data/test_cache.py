@@ -96,8 +96,8 @@ def test_sources_of_the_same_content_share_it(cache_place: Path, letor_file: Pat
     found = [load(path) for path in (letor_file, twin, link)]
     assert len(contents(cache_place)) == 1
     assert [one.source for one in found] == [str(letor_file), str(twin), str(link)]
-    assert len({row.content for row in store.kept()}) == 1
-    assert len(store.kept()) == 3
+    assert len({row.content for row in store.list_entries()}) == 1
+    assert len(store.list_entries()) == 3
     load(letor_file, "none")
     assert len(contents(cache_place)) == 2
 
@@ -273,9 +273,9 @@ def test_the_last_use_is_noted(cache_place: Path, letor_file: Path) -> None:
     load(letor_file)
     (index,) = cache_place.glob("*.json")
     os.utime(index, (0, 0))
-    assert store.kept()[0].last_used == "1970-01-01T00:00:00+00:00"
+    assert store.list_entries()[0].last_used == "1970-01-01T00:00:00+00:00"
     load(letor_file)
-    assert store.kept()[0].last_used > "2020"
+    assert store.list_entries()[0].last_used > "2020"
 
 
 def test_clear_removes_what_is_the_cache_s_own(cache_place: Path, letor_file: Path) -> None:
@@ -349,7 +349,7 @@ def test_made_up_intents_are_kept_apart(cache_place: Path) -> None:
     assert len({collection.fingerprint for collection in again}) == 3
     for one, other in zip(collections, again, strict=True):
         assert_same(one, other)
-    assert [row.source for row in store.kept()] == [
+    assert [row.source for row in store.list_entries()] == [
         "synthetic:mq2007:30",
         "synthetic:mq2007:30 with intents synthetic:2",
         "synthetic:mq2007:30 with intents synthetic:3",

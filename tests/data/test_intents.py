@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.data import DataSpec, are_synthetic, canonical_intents
-from foltr_audit.data.intents import balanced, balanced_collection, intent_files, new_order
+from foltr_audit.data.intents import balance, balance_collection, intent_files, new_order
 from foltr_audit.data.load import load_collection
 from foltr_audit.data.normalize import normalise
 from foltr_audit.data.qrels import read_qrels
@@ -55,7 +55,7 @@ def per_query(part: Dataset) -> NDArray[np.int64]:
 def test_each_query_keeps_its_rows(data: st.DataObject, intents: int, lengths: list[int], seed: int) -> None:
     grades = data.draw(hnp.arrays(np.int64, (intents, sum(lengths)), elements=st.integers(0, 3)))
     plain = with_grades(grades, lengths)
-    made = balanced(plain, Streams(seed))
+    made = balance(plain, Streams(seed))
     assert np.array_equal(made.labels, plain.labels)
     order = new_order(plain.query_ids, intents, Streams(seed))
     for query, (start, stop) in enumerate(zip(plain.offsets[:-1], plain.offsets[1:], strict=True)):
@@ -124,14 +124,14 @@ def test_balance_depends_on_seed_and_repetition_and_on_no_other_query() -> None:
 
 def test_a_collection_is_balanced_part_by_part() -> None:
     collection, streams = synthesise("clueweb-intents", queries=10), Streams(3, 2)
-    made = balanced_collection(collection, streams)
+    made = balance_collection(collection, streams)
     for name in collection.PARTS:
-        assert np.array_equal(made.part(name).grades, balanced(collection.part(name), streams).grades)
+        assert np.array_equal(made.part(name).grades, balance(collection.part(name), streams).grades)
     assert not np.array_equal(made.train.grades, collection.train.grades)
     assert made.fingerprint == collection.fingerprint
     single = synthesise("mq2007", queries=5)
-    assert balanced_collection(single, streams) is single
-    assert balanced(single.train, streams) is single.train
+    assert balance_collection(single, streams) is single
+    assert balance(single.train, streams) is single.train
 
 
 # --- synthetic intents ----------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def own_and_others(part: Dataset) -> tuple[float, float]:
 
 def test_an_intent_can_be_learnt_and_helps_others_less() -> None:
     collection = normalise(synthesise("clueweb-intents"), "zscore")
-    part = balanced_collection(collection, Streams(1)).train
+    part = balance_collection(collection, Streams(1)).train
     own, others = own_and_others(part)
     assert own > 0.3
     assert others < 0.98 * own
@@ -236,7 +236,7 @@ def test_pdgd_learns_the_intent_that_it_is_shown() -> None:
     from foltr_audit.simulation.evaluation import OfflineMetrics
     from foltr_audit.simulation.setup import Setup
 
-    whole = balanced_collection(normalise(synthesise("clueweb-intents"), "zscore"), Streams(1))
+    whole = balance_collection(normalise(synthesise("clueweb-intents"), "zscore"), Streams(1))
     under = [whole.train.under(intent) for intent in range(4)]
     shown = [replace(whole, train=part, vali=part, test=part) for part in under]
     spec = Spec(

@@ -20,7 +20,7 @@ from foltr_audit.errors import TraceError
 from foltr_audit.evidence.bundle import unpack
 from foltr_audit.evidence.bundle.archive import entry
 from foltr_audit.evidence.bundle.manifest import NAME
-from foltr_audit.experiments.comparison.cell_arrays import cell_arrays
+from foltr_audit.experiments.comparison.cell_arrays import read_arrays
 from foltr_audit.utils.reading import arrays
 from foltr_audit.utils.reading.arrays import read_array
 from tests.fixtures.bundles import Files, changed_json, content, forged, write_bundle
@@ -275,15 +275,15 @@ def packed(**values: Any) -> bytes:
 )
 def test_arrays_that_no_cell_has_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(TraceError):
-        cell_arrays(packed(**values))
+        read_arrays(packed(**values))
 
 
 def test_arrays_that_unpack_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = packed(query_ndcg=np.zeros(10_000))
-    assert cell_arrays(data)["query_ndcg"].size == 10_000
+    assert read_arrays(data)["query_ndcg"].size == 10_000
     monkeypatch.setattr(arrays, "UNPACKS_TO", (50_000, 1))
     with pytest.raises(TraceError, match="unpacks to more"):
-        cell_arrays(data)
+        read_arrays(data)
 
 
 @pytest.mark.parametrize("shape", ["(10000000000000,)", "(-1,)", "(3, 4)", "(True,)"])

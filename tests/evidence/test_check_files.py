@@ -15,7 +15,7 @@ from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.markdown import append, markdown
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.evidence.check.subjects import ValueWithInterval, printable
-from foltr_audit.report.render.markdown import quoted
+from foltr_audit.report.render.markdown import escape_markdown
 from tests.fixtures.check_subjects import subject
 
 LIMITS = SystemLimits.parse(
@@ -70,7 +70,7 @@ def test_markdown_says_what_is_broken() -> None:
     assert "4 limits checked on 1 row: 1 broken, 1 not judged" in text
     assert "| max\\_proven\\_eps | toy | **broken** | 1 |" in text
     assert "no twin of toy" in text
-    assert quoted("a\nb $x$") == "a b \\$x\\$"
+    assert escape_markdown("a\nb $x$") == "a b \\$x\\$"
 
 
 def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:

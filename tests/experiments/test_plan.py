@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.plan import Plan, changed, expand, read_tables
+from foltr_audit.experiments.plan import Plan, apply_changes, expand, read_tables
 from tests.fixtures.spec_tables import SPEC_TABLES
 
 
@@ -147,7 +147,7 @@ def test_without_axes_or_points() -> None:
 def test_changes_leave_their_table_alone() -> None:
     table: dict[str, Any] = {"train": {"rounds": 1}, "defense": ["none"]}
     before = deepcopy(table)
-    new = changed(table, {"train.rounds": 2, "attack.on": ["test"], "seed": 3})
+    new = apply_changes(table, {"train.rounds": 2, "attack.on": ["test"], "seed": 3})
     assert table == before
     assert new == {"train": {"rounds": 2}, "defense": ["none"], "attack": {"on": ["test"]}, "seed": 3}
     new["defense"].append("clip:norm=1")

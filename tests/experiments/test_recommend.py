@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.auditing.noise_for_target import mechanisms
+from foltr_audit.auditing.noise_for_target import list_mechanisms
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -64,12 +64,12 @@ def test_a_server_that_sees_messages_needs_whole_noise_or_a_secure_sum() -> None
     assert set(space.defenses) == expected
     refused = {one.alternative: one.eps_proven for one in space.refused}
     assert refused["none"] == refused[SECURE] == refused["proven-gamma-laplace"] == math.inf
-    assert len(expected) + len(refused) == 2 + 2 * len(mechanisms())
+    assert len(expected) + len(refused) == 2 + 2 * len(list_mechanisms())
 
 
 def test_shares_are_enough_for_who_gets_sums_only() -> None:
     space = SearchSpace.of(accountant(PrivacyLimits(max_eps=4.0, view="aggregate")))
-    for name in mechanisms():
+    for name in list_mechanisms():
         assert f"proven-{name}" in space.defenses
     assert SECURE not in space.defenses  # a sum without noise has no epsilon
 

@@ -10,8 +10,8 @@ import pytest
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.experiments.runs.reader import RunReader, stored_runs
-from foltr_audit.experiments.runs.systems import matched, systems_in, without_shared_parameters
+from foltr_audit.experiments.runs.reader import RunReader, read_runs
+from foltr_audit.experiments.runs.systems import match_runs, read_systems, without_shared_parameters
 from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
 
 PERFECT: dict[str, Any] = {"train": {"click_model": "perfect"}}
@@ -48,7 +48,7 @@ def test_an_unfinished_run_is_opened_and_not_compared(tmp_path: Path) -> None:
     run = RunReader.open(tmp_path)
     assert (run.n_rounds, run.finished) == (2, False)
     with pytest.raises(UsageError, match=r"2 of 3 rounds; end the run with --resume"):
-        stored_runs(tmp_path)
+        read_runs(tmp_path)
 
 
 def test_a_run_without_a_round_has_no_metrics(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_run_without_a_round_has_no_metrics(tmp_path: Path) -> None:
     (bare / "spec.toml").write_text(spec.toml)
     assert RunReader.open(bare).metrics == {}
     with pytest.raises(UsageError, match="0 of 1 rounds"):
-        stored_runs(bare)
+        read_runs(bare)
 
 
 def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
 
     def told(kind: type[FoltrAuditError], path: Path) -> str:
         with pytest.raises(kind) as found:
-            stored_runs(path)
+            read_runs(path)
         assert "\n" not in str(found.value)
         return str(found.value)
 
@@ -79,7 +79,7 @@ def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
     assert "another Spec" in told(TraceError, tmp_path / "run")
     (tmp_path / "other" / "trace" / "truth" / "rounds-00000.parquet").write_bytes(b"cut")
     with pytest.raises(TraceError, match="cut"):
-        _ = stored_runs(tmp_path / "other")[0].metrics
+        _ = read_runs(tmp_path / "other")[0].metrics
     (tmp_path / "several" / "plan.toml").write_text("seed = ")
     assert "not TOML" in told(TraceError, tmp_path / "several")
 
@@ -89,8 +89,8 @@ def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_the_runs_of_a_plan_come_in_its_order(tmp_path: Path) -> None:
     plan = write_system(tmp_path, [0.3, 0.1, 0.2])
-    assert [run.spec for run in stored_runs(tmp_path)] == list(plan.specs)
-    assert [run.value("offline_ndcg@10") for run in stored_runs(tmp_path)] == [0.3, 0.1, 0.2]
+    assert [run.spec for run in read_runs(tmp_path)] == list(plan.specs)
+    assert [run.value("offline_ndcg@10") for run in read_runs(tmp_path)] == [0.3, 0.1, 0.2]
 
 
 def test_a_missing_or_exchanged_run_of_a_plan_is_noticed(tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_a_missing_or_exchanged_run_of_a_plan_is_noticed(tmp_path: Path) -> None
     lost, other = (tmp_path / spec.hash[:12] for spec in plan.specs[:2])
     away = lost.rename(tmp_path.parent / f"{tmp_path.name}-away")
     with pytest.raises(UsageError, match=rf"Run {lost.name} of its plan.toml is missing.*--resume"):
-        stored_runs(tmp_path)
+        read_runs(tmp_path)
     other.rename(lost)
     away.rename(other)
     with pytest.raises(TraceError, match="repetition is 1 there and 0 here"):
-        stored_runs(tmp_path)
+        read_runs(tmp_path)
 
 
 # --- systems --------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_a_missing_or_exchanged_run_of_a_plan_is_noticed(tmp_path: Path) -> None
 def test_two_folders_are_named_by_what_differs(tmp_path: Path) -> None:
     write_system(tmp_path / "a", [0.3, 0.1], **PERFECT)
     write_system(tmp_path / "b", [0.3, 0.1], **NOISY)
-    found = systems_in([tmp_path / "a", tmp_path / "b"])
+    found = read_systems([tmp_path / "a", tmp_path / "b"])
     assert [one.name for one in found] == ["train.click_model=perfect", "train.click_model=informational"]
     assert [one.fields for one in found] == [
         {"train.click_model": name} for name in ("perfect", "informational")
@@ -129,17 +129,17 @@ def test_a_folder_holds_several_systems_and_folds_are_repetitions(tmp_path: Path
         for i in range(3)
     ]
     write_plan(tmp_path, runs)
-    found = systems_in([tmp_path])
+    found = read_systems([tmp_path])
     assert [len(one.runs) for one in found] == [3, 3]
     assert [set(one.fields) for one in found] == [{"defense"}] * 2
     assert [one.name.startswith("defense=clip:norm=1") for one in found] == [True, True]
-    assert len(matched(*found)) == 3
+    assert len(match_runs(*found)) == 3
 
 
 def test_only_the_parameters_that_differ_are_named(tmp_path: Path) -> None:
     for rate in (0.1, 0.2):
         write_system(tmp_path / f"{rate}", [0.3], train={"learner": f"fpdgd:learning_rate={rate}"})
-    found = systems_in([tmp_path / "0.1", tmp_path / "0.2"])
+    found = read_systems([tmp_path / "0.1", tmp_path / "0.2"])
     assert [one.name for one in found] == [f"train.learner=fpdgd:learning_rate={rate}" for rate in (0.1, 0.2)]
     assert without_shared_parameters(["pdgd:batch=1,rate=2", "dbgd:rate=1", "pdgd:batch=1,rate=1"]) == {
         "pdgd:batch=1,rate=2": "pdgd:rate=2",
@@ -153,10 +153,10 @@ def test_the_folder_names_what_the_spec_does_not(tmp_path: Path) -> None:
     for name in ("old/run", "new/run", "new/other"):
         write_system(tmp_path / name, [0.3, 0.1])
     old, new, other = (tmp_path / name for name in ("old/run", "new/run", "new/other"))
-    assert [one.name for one in systems_in([old, other])] == ["run", "other"]
-    assert [one.name for one in systems_in([old, new])] == [str(old), str(new)]
+    assert [one.name for one in read_systems([old, other])] == ["run", "other"]
+    assert [one.name for one in read_systems([old, new])] == [str(old), str(new)]
     write_system(tmp_path / "third", [0.3, 0.1], **chain(1.0))
-    names = [one.name for one in systems_in([old, other, tmp_path / "third"])]
+    names = [one.name for one in read_systems([old, other, tmp_path / "third"])]
     assert names[:2] == ["defense=none (run)", "defense=none (other)"]
     assert names[2].startswith("defense=clip")
 
@@ -165,7 +165,7 @@ def test_an_attack_that_one_system_lacks_is_one_word(tmp_path: Path) -> None:
     train: dict[str, Any] = {"train": {"learner": "fpdgd"}}
     write_system(tmp_path / "a", [0.3], attack={"methods": ["olsr"]}, **train)
     write_system(tmp_path / "b", [0.3], **train)
-    found = systems_in([tmp_path / "a", tmp_path / "b"])
+    found = read_systems([tmp_path / "a", tmp_path / "b"])
     assert [one.name for one in found] == ["attack=yes", "attack=no"]
 
 
@@ -174,11 +174,11 @@ def test_one_system_or_the_same_run_twice_is_refused(tmp_path: Path) -> None:
     inner = tmp_path / "a" / plan.specs[1].hash[:12]
     (tmp_path / "link").symlink_to(tmp_path / "a")
     with pytest.raises(UsageError, match="only one system"):
-        systems_in([tmp_path / "a"])
+        read_systems([tmp_path / "a"])
     for again in (tmp_path / "a", tmp_path / "link", inner, tmp_path / "x" / ".." / "a"):
         (tmp_path / "x").mkdir(exist_ok=True)
         with pytest.raises(UsageError, match="given twice"):
-            systems_in([tmp_path / "a", again])
+            read_systems([tmp_path / "a", again])
 
 
 # --- pairs ----------------------------------------------------------------------------------------
@@ -187,12 +187,12 @@ def test_one_system_or_the_same_run_twice_is_refused(tmp_path: Path) -> None:
 def test_pairs_share_data_fold_seed_and_repetition(tmp_path: Path) -> None:
     write_system(tmp_path / "a", [0.1, 0.2, 0.3, 0.4], **PERFECT)
     write_system(tmp_path / "b", [0.5, 0.6, 0.7], first=1, **NOISY)
-    a, b = systems_in([tmp_path / "a", tmp_path / "b"])
+    a, b = read_systems([tmp_path / "a", tmp_path / "b"])
     with pytest.raises(
         UsageError, match=r"train.click_model=informational: no Run of repetition 0, seed 1.*--paired-only"
     ):
-        matched(a, b)
-    both = matched(a, b, paired_only=True)
+        match_runs(a, b)
+    both = match_runs(a, b, paired_only=True)
     assert [one.repetition for one in both] == [1, 2, 3]
     assert [a.runs[one].value("offline_ndcg@10") for one in both] == [0.2, 0.3, 0.4]
     assert [b.runs[one].value("offline_ndcg@10") for one in both] == [0.5, 0.6, 0.7]
@@ -215,11 +215,11 @@ def test_what_is_no_pair_is_told(
 ) -> None:
     write_system(tmp_path / "a", [0.1, 0.2], **mine)
     write_system(tmp_path / "b", [0.1, 0.2], **yours)
-    a, b = systems_in([tmp_path / "a", tmp_path / "b"])
+    a, b = read_systems([tmp_path / "a", tmp_path / "b"])
     with pytest.raises(UsageError, match=told):
-        matched(a, b)
+        match_runs(a, b)
     with pytest.raises(UsageError, match="expected"):
-        matched(a, b, paired_only=True)
+        match_runs(a, b, paired_only=True)
 
 
 def test_the_content_of_the_data_counts_and_not_their_place(tmp_path: Path) -> None:
@@ -232,15 +232,15 @@ def test_the_content_of_the_data_counts_and_not_their_place(tmp_path: Path) -> N
         (tmp_path / name / "plan.toml").write_text(
             plan + "\n" + "\n".join(f"[[cells]]\nrepetition = {i}" for i in range(2))
         )
-    a, b = systems_in([tmp_path / "a", tmp_path / "b"])
-    assert len(matched(a, b)) == 2
-    a, c = systems_in([tmp_path / "a", tmp_path / "c"])
+    a, b = read_systems([tmp_path / "a", tmp_path / "b"])
+    assert len(match_runs(a, b)) == 2
+    a, c = read_systems([tmp_path / "a", tmp_path / "c"])
     with pytest.raises(UsageError, match="on other data"):
-        matched(a, c)
+        match_runs(a, c)
 
 
 def test_one_pair_is_too_few(tmp_path: Path) -> None:
     write_system(tmp_path / "a", [0.1], **PERFECT)
     write_system(tmp_path / "b", [0.2], **NOISY)
     with pytest.raises(UsageError, match=r"1 pair of Runs.*expected 2 or more"):
-        matched(*systems_in([tmp_path / "a", tmp_path / "b"]))
+        match_runs(*read_systems([tmp_path / "a", tmp_path / "b"]))

@@ -16,8 +16,8 @@ from foltr_audit.data.cache.entry import map_entry, seal, unseal, write_entry
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.differences import RunDiff
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
-from foltr_audit.experiments.runs.reader import RunReader, stored_runs
-from foltr_audit.experiments.runs.systems import systems_in
+from foltr_audit.experiments.runs.reader import RunReader, read_runs
+from foltr_audit.experiments.runs.systems import read_systems
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.tables.run_differences import diff_json
 from foltr_audit.report.tables.significance import SignificanceReport
@@ -222,8 +222,8 @@ def runs(folder: Path) -> Feed:
         diff_json(RunDiff.of(RunReader.open(folder / "a"), RunReader.open(folder / "b")))
 
     def tests() -> None:
-        stored_runs(folder / "c")
-        SignificanceReport.of(systems_in([folder / "d", folder / "c"]), ()).json()
+        read_runs(folder / "c")
+        SignificanceReport.of(read_systems([folder / "d", folder / "c"]), ()).json()
 
     def feed(rng: Random) -> None:
         for name, original in files.items():

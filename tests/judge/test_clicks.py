@@ -18,7 +18,7 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Knowledge
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.stages import attack_fresh, findings, make_attacks, train
+from foltr_audit.experiments.stages import attack_fresh, judge_attacks, make_attacks, train
 from foltr_audit.judge import observer as observer_room
 from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.clicks import infer_round
@@ -282,9 +282,9 @@ def test_where_no_attack_can_run_nothing_is_reported(setup_of: SetupOf, collecti
     recording, streams = recording_of(setup_of(learner="fpdgd:interactions=1"), rounds=1), Streams(1)
     protocol = AttackSpec(methods=("map", "olsr"), hide=("features",))
     with pytest.raises(UsageError, match=r"attack map: cannot run on this view: .* features; attack olsr: "):
-        findings(recording, collection, protocol, streams)
+        judge_attacks(recording, collection, protocol, streams)
     some = AttackSpec(methods=("map", "olsr"), hide=("noise", "order"))
-    evidence = findings(recording, collection, some, streams).clicks
+    evidence = judge_attacks(recording, collection, some, streams).clicks
     assert evidence is not None
     assert list(evidence.refused) == ["first-position", "position-prior", "relevance-prior", "map"]
     assert list(evidence.guessed)[-1] == "olsr"
@@ -359,7 +359,7 @@ def test_fresh_clients_are_judged_per_click_model(setup_of: SetupOf, collection:
         memory = MemoryRoundStore(header)
         for record, truth in (played.recorded() for played in clients.rounds(model, click_model)):
             memory.write(record, truth)
-        again = findings(memory, collection, protocol, setup.streams).clicks
+        again = judge_attacks(memory, collection, protocol, setup.streams).clicks
         assert again is not None
         assert equal(evidence, again)
 

@@ -17,7 +17,7 @@ from foltr_audit.core.click_models import (
     PerfectClickModel,
 )
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.randomized_response import RandomizedResponse, composed
+from foltr_audit.privacy.randomized_response import RandomizedResponse, compose_epsilon
 from foltr_audit.utils.arrays import Floats
 
 MODELS = (PerfectClickModel(), NavigationalClickModel(), InformationalClickModel())
@@ -120,16 +120,18 @@ def test_extremes_of_the_conversion() -> None:
     assert RandomizedResponse.with_epsilon(math.inf, 11).p == 1
     assert RandomizedResponse.with_epsilon(5000.0, 1024).p == 1
     assert RandomizedResponse.with_epsilon(0.0, 8).p == 0.125
-    assert composed(2.5, 4) == 10
-    assert composed(math.inf, 1) == math.inf
-    assert composed(math.inf, 0) == 0
+    assert compose_epsilon(2.5, 4) == 10
+    assert compose_epsilon(math.inf, 1) == math.inf
+    assert compose_epsilon(math.inf, 0) == 0
 
 
 def test_composition_is_reached_by_brute_force() -> None:
     """Of three interactions: the loss of all triples of reports is three times that of one."""
     matrix = RandomizedResponse(0.7, 4).matrix
     triple = np.einsum("ai,bj,ck->abcijk", matrix, matrix, matrix).reshape(64, 64)
-    assert largest_loss(triple) == pytest.approx(composed(RandomizedResponse(0.7, 4).epsilon, 3), rel=1e-12)
+    assert largest_loss(triple) == pytest.approx(
+        compose_epsilon(RandomizedResponse(0.7, 4).epsilon, 3), rel=1e-12
+    )
 
 
 # --- text and refusals -----------------------------------------------------------------------------------
@@ -172,6 +174,6 @@ def test_other_refusals() -> None:
         with pytest.raises(UsageError, match="expected a number from 0"):
             RandomizedResponse.with_epsilon(bad, 11)
         with pytest.raises(UsageError, match="expected numbers from 0"):
-            composed(bad, 2)
+            compose_epsilon(bad, 2)
     with pytest.raises(UsageError, match="for -1 interactions"):
-        composed(1.0, -1)
+        compose_epsilon(1.0, -1)

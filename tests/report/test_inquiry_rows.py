@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from foltr_audit.judge.counts import CountEvidence
-from foltr_audit.judge.protocol import TaskEvidence, combined_inquiries
+from foltr_audit.judge.protocol import TaskEvidence, combine_tasks
 from foltr_audit.judge.queries import QueryEvidence, TruthRanks
 from foltr_audit.report.results.inquiries import inquiry_rows, rank_correlations
 from foltr_audit.rng import Streams
@@ -138,16 +138,16 @@ def test_hundredths_of_a_click_make_no_order() -> None:
 
 
 def test_repetitions_are_pooled() -> None:
-    both = combined_inquiries(
+    both = combine_tasks(
         [TaskEvidence(queries=queries(), not_here={"x": "why"}), TaskEvidence(queries=queries())]
     )
     assert both.queries is not None
     assert both.queries.query.size == 8
     assert both.counts is None
     assert both.refused == {"x": "why", "other": "it needs more"}
-    sums = combined_inquiries(
+    sums = combine_tasks(
         [TaskEvidence(counts=counts(), view="aggregate"), TaskEvidence(counts=counts(), view="aggregate")]
     )
     assert sums.counts is not None
     assert sums.counts.counts.shape == (4, 3)
-    assert combined_inquiries([TaskEvidence()]).refused == {}
+    assert combine_tasks([TaskEvidence()]).refused == {}

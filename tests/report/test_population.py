@@ -16,7 +16,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
 from foltr_audit.judge.linkage import LinkEvidence
-from foltr_audit.judge.protocol import TaskEvidence, combined_inquiries
+from foltr_audit.judge.protocol import TaskEvidence, combine_tasks
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.inquiries import inquiry_rows
@@ -108,7 +108,7 @@ def test_no_link_makes_no_row() -> None:
 
 def test_repetitions_are_pooled() -> None:
     one = TaskEvidence(intents=IntentEvidence(told={"intent-inference": told()}), links=links())
-    both = combined_inquiries([one, one])
+    both = combine_tasks([one, one])
     assert both.intents is not None
     assert both.links is not None
     assert both.intents.told["intent-inference"].client.size == 8

@@ -15,7 +15,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import binomial_interval
 from foltr_audit.report.results.attack import KINDS
 from foltr_audit.report.results.doubts import doubt_rows
-from foltr_audit.report.results.meaning import meaning, sure_auc
+from foltr_audit.report.results.meaning import describe_results, sure_auc
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.command import SMALL, files, run
 
@@ -128,9 +128,9 @@ def _rows(rng: np.random.Generator, choices: int, queries: int, shift: float = 0
 def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
     """15 rows to choose from: false alarms stay within a binomial limit of the nominal 2.5 %."""
     rng = np.random.default_rng(7)
-    alarms = sum("finds" in meaning(_rows(rng, 15, 40)) for _ in range(200))
+    alarms = sum("finds" in describe_results(_rows(rng, 15, 40)) for _ in range(200))
     assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
-    found = sum("finds" in meaning(_rows(rng, 15, 200, shift=0.3)) for _ in range(20))
+    found = sum("finds" in describe_results(_rows(rng, 15, 200, shift=0.3)) for _ in range(20))
     assert found == 20
     naive = sum(
         max(row["auc_ci95"][0] for row in _rows(rng, 15, 40) if not row["baseline"]) > 0.5 for _ in range(200)
@@ -141,8 +141,8 @@ def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
 def test_the_sentence_says_that_few_lists_were_attacked() -> None:
     rng = np.random.default_rng(7)
     for shift in (0.0, 0.5):
-        assert meaning(_rows(rng, 1, 29, shift=shift)).endswith(" This rests on only 29 lists.")
-        assert "rests on" not in meaning(_rows(rng, 1, 30, shift=shift))
+        assert describe_results(_rows(rng, 1, 29, shift=shift)).endswith(" This rests on only 29 lists.")
+        assert "rests on" not in describe_results(_rows(rng, 1, 30, shift=shift))
 
 
 def test_an_auc_near_1_on_few_lists_is_shown() -> None:
@@ -232,10 +232,10 @@ def test_every_count_is_told() -> None:
 def test_an_attack_that_reads_backwards_is_not_called_guessing() -> None:
     """Significantly below one half is as much as above it; false alarms are as rare as those of leaks."""
     rng = np.random.default_rng(8)
-    backwards = [meaning(_rows(rng, 15, 200, shift=-0.3)) for _ in range(20)]
+    backwards = [describe_results(_rows(rng, 15, 200, shift=-0.3)) for _ in range(20)]
     assert all("with the wrong sign" in text and "better than guessing" not in text for text in backwards)
-    alarms = sum("with the wrong sign" in meaning(_rows(rng, 15, 40)) for _ in range(200))
+    alarms = sum("with the wrong sign" in describe_results(_rows(rng, 15, 40)) for _ in range(200))
     assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
     one_reads = [*_rows(rng, 1, 200, shift=-0.3), *_rows(rng, 1, 200, shift=0.3)[1:]]
-    assert "finds" in meaning(one_reads)
+    assert "finds" in describe_results(one_reads)
     assert any("with the wrong sign" in row["warning"] for row in doubt_rows(one_reads))

@@ -13,7 +13,7 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.data.intents import balanced_collection
+from foltr_audit.data.intents import balance_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.judge.clicks import judge
@@ -141,5 +141,5 @@ def test_a_bare_trace_keeps_the_numbers_of_its_intents(tmp_path: Path) -> None:
     assert bare is not None
     assert whole is not None
     assert np.array_equal(bare.train.grades, whole.train.grades)
-    again = balanced_collection(whole, Streams(7))
+    again = balance_collection(whole, Streams(7))
     assert not np.array_equal(again.train.grades, whole.train.grades), "numbered anew once, and not twice"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.errors import DataError, TraceError, UsageError, shown
+from foltr_audit.errors import DataError, TraceError, UsageError, shorten_value
 from foltr_audit.utils.reading import file_bytes, file_text, json_table, json_value, toml_table, whole_number
 from foltr_audit.utils.reading.array_types import ArraySchema, refuse_other_forms
 from foltr_audit.utils.reading.arrays import UNPACKS_TO, map_array, read_archive, read_array
@@ -71,8 +71,8 @@ def test_whole_numbers(number: int) -> None:
 
 
 def test_a_value_in_a_message_is_short() -> None:
-    assert shown(16**5000) == "a number of thousands of digits"
-    assert len(shown("x" * 5000)) < 100
+    assert shorten_value(16**5000) == "a number of thousands of digits"
+    assert len(shorten_value("x" * 5000)) < 100
 
 
 # --- JSON and TOML --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.rankers import known_ranker
 from foltr_audit.core.records.view import Inference, Knowledge, View
-from foltr_audit.errors import PluginError, did_you_mean
+from foltr_audit.errors import PluginError, suggest_name
 from foltr_audit.utils.arrays import Floats, Ints
 
 
@@ -46,7 +46,7 @@ class Attack(Plugin):
         known = [each.name for each in fields(Knowledge)]
         unknown = sorted(cls.needs - set(known))
         if unknown:
-            raise PluginError(f"{who}: it needs {unknown[0]!r}; {did_you_mean(unknown[0], known)}")
+            raise PluginError(f"{who}: it needs {unknown[0]!r}; {suggest_name(unknown[0], known)}")
 
     def why_not(self, view: View) -> str | None:
         """Why this attack cannot run on a view, or None if it can."""

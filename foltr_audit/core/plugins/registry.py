@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ValidationError
 from pydantic_core import ErrorDetails
 
 from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
-from foltr_audit.errors import PluginError, did_you_mean, shown
+from foltr_audit.errors import PluginError, shorten_value, suggest_name
 from foltr_audit.utils.reading import json_table
 
 P = TypeVar("P", bound=Plugin)
@@ -117,7 +117,7 @@ def plugin_class(base: type[P], name: str) -> type[P]:
     """
     points = _registered(GROUPS[base])
     if name not in points:
-        raise PluginError(f"unknown {SINGULAR[base]} {name!r}; {did_you_mean(name, points)}")
+        raise PluginError(f"unknown {SINGULAR[base]} {name!r}; {suggest_name(name, points)}")
     return _load(base, points[name])
 
 
@@ -178,7 +178,7 @@ def remade(plugin: P, changes: Mapping[str, object]) -> P:
 def _validated(cls: type[P], who: str, given: Mapping[str, object]) -> P:
     unknown = [key for key in given if key not in cls.model_fields]
     if unknown:
-        hint = did_you_mean(unknown[0], cls.model_fields)
+        hint = suggest_name(unknown[0], cls.model_fields)
         raise PluginError(f"{who}: unknown parameter {unknown[0]!r}; {hint}")
     try:
         return cls.model_validate(given)
@@ -202,7 +202,7 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
         return message
     if details["type"] == "value_error":
         return f"{where}: {message}"
-    return f"{where}={shown(details['input'])}: {message}"
+    return f"{where}={shorten_value(details['input'])}: {message}"
 
 
 def parameters(cls: type[Plugin]) -> list[dict[str, object]]:

@@ -13,7 +13,7 @@ from foltr_audit.core.plugins.registry import canonical, first_problem, make
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.view import KNOWLEDGE
 from foltr_audit.core.spec.base import PARTS, SpecTable, known_parts, not_deterministic, once
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 
 _LEAST_SQUARES = ("olsr", "lad")
 _ONE_LIST, _SEVERAL_LISTS, _SUMS = "map", "joint-map", "aggregate"
@@ -35,7 +35,7 @@ def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
     """
     for value in values:
         if value not in KNOWLEDGE:
-            raise ValueError(f"unknown knowledge {value!r}; {did_you_mean(value, KNOWLEDGE)}")
+            raise ValueError(f"unknown knowledge {value!r}; {suggest_name(value, KNOWLEDGE)}")
     return tuple(name for name in KNOWLEDGE if name in values)
 
 

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from foltr_audit.errors import did_you_mean
+from foltr_audit.errors import suggest_name
 
 PARTS = ("train", "vali", "test")
 """Parts of a data set."""
@@ -59,5 +59,5 @@ def known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
     """
     for value in values:
         if value not in PARTS:
-            raise ValueError(f"unknown part {value!r}; {did_you_mean(value, PARTS)}")
+            raise ValueError(f"unknown part {value!r}; {suggest_name(value, PARTS)}")
     return once(values)

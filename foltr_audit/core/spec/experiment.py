@@ -20,7 +20,7 @@ from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.population import PopulationSpec
 from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.reading import toml_table
 
 
@@ -185,12 +185,12 @@ def _refuse_unknown(table: dict[str, Any]) -> None:
     known = {"schema", *Spec.model_fields} - {"schema_"}
     for name, value in table.items():
         if name not in known:
-            raise UsageError(f"unknown field {name!r}; {did_you_mean(name, known)}")
+            raise UsageError(f"unknown field {name!r}; {suggest_name(name, known)}")
         if name in _TABLE_CLASSES and isinstance(value, dict):
             fields = _TABLE_CLASSES[name].model_fields
             for inner in value:
                 if inner not in fields:
-                    raise UsageError(f"unknown field {name}.{inner}; {did_you_mean(inner, fields)}")
+                    raise UsageError(f"unknown field {name}.{inner}; {suggest_name(inner, fields)}")
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -213,7 +213,7 @@ def _remove(path: Path) -> None:
 # --- looking at it and emptying it ----------------------------------------------------------------
 
 
-def kept() -> list[CacheEntry]:
+def list_entries() -> list[CacheEntry]:
     """Every source in the cache, by name."""
     folder = cache_folder()
     if folder is None:

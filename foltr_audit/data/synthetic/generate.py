@@ -35,7 +35,7 @@ from foltr_audit.data.synthetic.columns import (
     grid,
 )
 from foltr_audit.data.synthetic.intents import synthetic_intents
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.arrays import Ints, Singles
 
 
@@ -219,7 +219,7 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
         UsageError: an unknown `like`, fewer than 5 queries, or more than `MOST_QUERIES`.
     """
     if like not in LIKES:
-        raise UsageError(f"synthetic: --like {like!r} is unknown; {did_you_mean(like, LIKES)}")
+        raise UsageError(f"synthetic: --like {like!r} is unknown; {suggest_name(like, LIKES)}")
     model = _KNOWN.get(like)
     usual = topics.QUERIES if model is None else model.queries
     number = usual if queries is None else queries

@@ -20,7 +20,7 @@ from foltr_audit.evidence.bundle.differences import (
 )
 from foltr_audit.evidence.bundle.integrity import FOREIGN, BundleCheck, CheckUnavailableError, error_line
 from foltr_audit.evidence.bundle.manifest import BundleManifest
-from foltr_audit.experiments.comparison.compare import tried_in
+from foltr_audit.experiments.comparison.compare import read_trials
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion, GridExpansion
 from foltr_audit.experiments.comparison.facts import read_facts
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -170,7 +170,7 @@ def _choice_problems(
     """The differences between the stored sensitivities and those that the trainings choose."""
     if not all(folder.done(cell.spec) for cell in trainings):
         return ["trainings that choose a sensitivity are missing"]
-    found = [row._asdict() for row in tried_in(folder, trainings)]
+    found = [row._asdict() for row in read_trials(folder, trainings)]
     differ = table_differences({"sensitivities": folder.sensitivities()}, {"sensitivities": found}, tolerance)
     return [f"not the choice of the trainings: {line}" for line in differ]
 

@@ -15,7 +15,7 @@ from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.facts import FACTS, read_facts
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
-from foltr_audit.experiments.runs.reader import RunReader, stored_plan
+from foltr_audit.experiments.runs.reader import RunReader, read_plan
 from foltr_audit.report.results.train import ROUNDS
 from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER
@@ -164,7 +164,7 @@ def _of_runs(path: Path, *, with_trace: bool) -> BundleContents:
         _add_run(found, path, "", RunReader.open(path))
     else:
         found.add(path, PLAN)
-        for spec in stored_plan(path).specs:
+        for spec in read_plan(path).specs:
             name = spec.hash[:12]
             if (path / name / SPEC).is_file():
                 _add_run(found, path, f"{name}/", RunReader.open(path / name))

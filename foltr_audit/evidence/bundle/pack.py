@@ -19,7 +19,7 @@ from foltr_audit.evidence.bundle.archive import BundleWriter, digest_of
 from foltr_audit.evidence.bundle.contents import BundleContents, BundleSource, contents_of
 from foltr_audit.evidence.bundle.manifest import NAME, BundleEntry, BundleManifest
 from foltr_audit.evidence.bundle.versions import versions
-from foltr_audit.experiments.runs.folder import writing
+from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -84,7 +84,7 @@ def pack(
             f"{folder}: unfinished: {contents.unfinished[0]}; finish it with --resume, "
             "or give --partial to pack the finished part"
         )
-    with writing(to), atomic_files.whole_file(to) as stream:
+    with report_write_errors(to), atomic_files.whole_file(to) as stream:
         manifest = _write(contents, stream, progress)
     with to.open("rb") as packed:
         digest = digest_of(packed)

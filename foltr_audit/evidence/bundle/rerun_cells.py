@@ -19,7 +19,7 @@ from foltr_audit.evidence.bundle.differences import (
 )
 from foltr_audit.evidence.bundle.integrity import CheckUnavailableError
 from foltr_audit.evidence.bundle.place import DataLocator
-from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, cell_arrays
+from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, read_arrays
 from foltr_audit.experiments.comparison.cells import Files
 from foltr_audit.experiments.comparison.facts import FACTS, read_facts
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -157,6 +157,6 @@ class CellRerunner:
             yield f"{ARRAYS}: SHA-256 {digests[0][:12]}, found {digests[1][:12]}"
         yield from table_differences(stored, found, self.tolerance, FACTS)
         if self.lists:
-            there = cell_arrays(self.folder.cell(spec) / ARRAYS)
-            for line in array_differences(there, cell_arrays(files[ARRAYS]), self.tolerance):
+            there = read_arrays(self.folder.cell(spec) / ARRAYS)
+            for line in array_differences(there, read_arrays(files[ARRAYS]), self.tolerance):
                 yield f"{ARRAYS}: {line}"

@@ -11,7 +11,7 @@ from foltr_audit.evidence.bundle.integrity import FOREIGN, BundleCheck, error_li
 from foltr_audit.evidence.bundle.manifest import BundleManifest
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, RESULTS, TRAINING, RunFolder
-from foltr_audit.experiments.runs.reader import stored_plan
+from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_ready
 from foltr_audit.utils.reading import file_bytes, json_table
@@ -30,7 +30,7 @@ def plan_of(root: Path, manifest: BundleManifest) -> Plan:
     Raises:
         TraceError: it is damaged.
     """
-    return Plan((RunFolder(root).spec,)) if manifest.kind == "run" else stored_plan(root)
+    return Plan((RunFolder(root).spec,)) if manifest.kind == "run" else read_plan(root)
 
 
 def check_runs(root: Path, manifest: BundleManifest) -> BundleCheck:

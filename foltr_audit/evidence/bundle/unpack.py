@@ -21,7 +21,7 @@ from foltr_audit.evidence.bundle.archive import CHUNK, digest_of, write_files
 from foltr_audit.evidence.bundle.manifest import MOST_BYTES, NAME, BundleManifest
 from foltr_audit.experiments.comparison import folder as comparison_folder
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
-from foltr_audit.experiments.runs.folder import FRESH, TRAINING, writing
+from foltr_audit.experiments.runs.folder import FRESH, TRAINING, report_write_errors
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 
 MOST_ENTRIES = 1_000_000
@@ -152,14 +152,14 @@ def _unpack_file(
     if not belongs(name, manifest):
         return f"not a file of this kind of bundle: a {manifest.kind}"
     digest, total, target = hashlib.sha256(), 0, root / name
-    with writing(target):
+    with report_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         file = target.open("xb")
     with file:
         for piece in _pieces(path, archive, info):
             digest.update(piece)
             total += len(piece)
-            with writing(target):
+            with report_write_errors(target):
                 file.write(piece)
     if (total, digest.hexdigest()) != (manifest.files[name].size, manifest.files[name].sha256):
         return f"not the content in {NAME}"
@@ -184,7 +184,7 @@ def _refuse_other_form(path: Path, manifest: BundleManifest, root: Path, digest:
         TraceError: the bytes differ.
     """
     again = root / "again.zip"
-    with writing(again):
+    with report_write_errors(again):
         (root / "files").mkdir(exist_ok=True)
         (root / "files" / NAME).write_bytes(manifest.text.encode())
         with again.open("xb") as stream:

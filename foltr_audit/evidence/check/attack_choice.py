@@ -10,7 +10,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.protocol import not_for_clicks
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.wording import listed
+from foltr_audit.report.results.wording import join_names
 
 
 def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def untried_warnings(protocol: AttackSpec, kind: str) -> list[str]:
     if not missing:
         return []
     return [
-        f"max_attack_auc is not judged by {listed(missing, 'or')}, which were not tried; "
+        f"max_attack_auc is not judged by {join_names(missing, 'or')}, which were not tried; "
         "leave out --method to judge by them too"
     ]
 

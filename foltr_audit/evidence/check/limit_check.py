@@ -14,8 +14,8 @@ from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval,
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.few_lists import how_few
-from foltr_audit.report.results.wording import listed
+from foltr_audit.report.results.few_lists import describe_few_lists
+from foltr_audit.report.results.wording import join_names
 from foltr_audit.utils.formatting import short
 
 Status = Literal["holds", "broken", "not judged"]
@@ -161,7 +161,7 @@ def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
             missing=f"no attack on clicks could run: {refused}" if refused else subject.no_attack
         )
     ran = [str(row["method"]) for row in subject.attacks]
-    others = f"the strongest of {listed(ran)}" if len(ran) > 1 else "the only one that ran"
+    others = f"the strongest of {join_names(ran)}" if len(ran) > 1 else "the only one that ran"
     found = [_one_attack(limits, row, others) for row in subject.attacks]
     worst = max(found, key=lambda one: -1.0 if one.judged is None else one.judged)
     if worst.judged is not None and worst.judged > (limits.max_attack_auc or 0.0):
@@ -179,7 +179,7 @@ def _one_attack(limits: SystemLimits, row: Row, others: str) -> _LimitValue:
         interval=None if interval is None else (interval[0], interval[1]),
         missing="" if row["auc"] is not None else "no attacked list has both clicked and unclicked documents",
     )
-    few = how_few([row["lists"]])
+    few = describe_few_lists([row["lists"]])
     about = ", ".join(part for part in (f"attack {row['method']}", others, few) if part)
     return _read(limits, reading, about, high_is_bad=True)
 

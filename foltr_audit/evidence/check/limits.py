@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.audit import AuditView
 from foltr_audit.core.spec.base import VIEW, SpecTable
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.reading import toml_table
 
 EPS_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps")
@@ -76,7 +76,7 @@ class SystemLimits(SpecTable):
         """
         for name in table:
             if name not in cls.model_fields:
-                raise UsageError(f"{where}: unknown limit {name!r}; {did_you_mean(name, cls.model_fields)}")
+                raise UsageError(f"{where}: unknown limit {name!r}; {suggest_name(name, cls.model_fields)}")
         try:
             return cls.model_validate(table)
         except ValidationError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from foltr_audit.evidence.check.limit_check import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
-from foltr_audit.report.render.markdown import quoted, table_lines
+from foltr_audit.report.render.markdown import escape_markdown, table_lines
 from foltr_audit.utils import atomic_files
 
 _HEADINGS = ("limit", "row", "", "value", "interval", "allowed", "of")
@@ -20,7 +20,7 @@ def markdown(report: CheckReport) -> str:
         "",
         *table_lines(_HEADINGS, map(_cells, report.outcomes), [False] * len(_HEADINGS)),
         "",
-        *(f"- warning: {quoted(text)}" for text in report.warnings),
+        *(f"- warning: {escape_markdown(text)}" for text in report.warnings),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -28,7 +28,12 @@ def markdown(report: CheckReport) -> str:
 def _cells(one: LimitOutcome) -> tuple[str, ...]:
     about = one.missing if one.status == "not judged" else one.about
     texts = (one.value_text, one.interval_text(), one.allowed_text, about)
-    return (quoted(one.limit), quoted(one.subject), _STATUS[one.status], *(quoted(text) for text in texts))
+    return (
+        escape_markdown(one.limit),
+        escape_markdown(one.subject),
+        _STATUS[one.status],
+        *(escape_markdown(text) for text in texts),
+    )
 
 
 def append(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.report.results.base import Row
@@ -105,7 +105,7 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
     left_out = {row["defense"]: row["why"] for row in report.left_out}
     for name in defenses:
         if name not in known:
-            why = f"left out: {left_out[name]}" if name in left_out else did_you_mean(name, known)
+            why = f"left out: {left_out[name]}" if name in left_out else suggest_name(name, known)
             raise UsageError(f"--defense: {name!r} is not a defense of this comparison; {why}")
     there = sorted({row["eps"] for row in report.results if row["eps"] is not None})
     for value in eps:

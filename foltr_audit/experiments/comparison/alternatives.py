@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foltr_audit.auditing.noise_for_target import calibrate, in_sums, mechanisms
+from foltr_audit.auditing.noise_for_target import calibrate, in_sums, list_mechanisms
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, RoundContext, plain
 from foltr_audit.core.plugins.answers import published_of
@@ -69,8 +69,8 @@ class DefenseAlternative:
 
     def __post_init__(self) -> None:
         for part in self._parts:
-            if part.startswith(PROVEN) and part.removeprefix(PROVEN) not in mechanisms():
-                known = ", ".join(PROVEN + name for name in mechanisms())
+            if part.startswith(PROVEN) and part.removeprefix(PROVEN) not in list_mechanisms():
+                known = ", ".join(PROVEN + name for name in list_mechanisms())
                 raise UsageError(f"--defense: unknown {part!r}; expected one of {known}")
             if not self._is_keyword(part) and part.partition(":")[0].strip() not in names(Defense):
                 known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))

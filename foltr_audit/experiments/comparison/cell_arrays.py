@@ -42,7 +42,7 @@ _CURVES = ("round", "online_ndcg@10", "offline_ndcg@10")
 """Metrics that every cell has for each round."""
 
 
-def cell_arrays(content: bytes | Path, where: str = ARRAYS) -> Arrays:
+def read_arrays(content: bytes | Path, where: str = ARRAYS) -> Arrays:
     """The arrays of a cell, of a file or its content.
 
     Raises:

@@ -27,8 +27,8 @@ from foltr_audit.experiments.comparison.cell_arrays import (
     ROUNDS,
     Arrays,
     arrays_of,
-    cell_arrays,
     evidence_in,
+    read_arrays,
     rounds_in,
 )
 from foltr_audit.experiments.comparison.facts import FACTS, SCHEMA, read_facts
@@ -68,7 +68,7 @@ class CellRecord:
     evidence: ClickEvidence | None
 
 
-def files_of(cell: RunResult, setup: Setup) -> Files:
+def pack_cell(cell: RunResult, setup: Setup) -> Files:
     """The files of a cell that was run; the same bytes for the same Spec."""
     arrays, facts = _rounds(cell), _facts(cell)
     federation = Federation(setup)
@@ -101,7 +101,7 @@ def read_cell(folder: Path, spec: Spec) -> CellRecord:
             f"{folder / ARRAYS}: damaged: not the content that {FACTS} names; delete {folder}, "
             "then compare --resume runs the cell again"
         )
-    arrays = cell_arrays(packed, str(folder / ARRAYS))
+    arrays = read_arrays(packed, str(folder / ARRAYS))
     try:
         return CellRecord(
             spec=spec,

@@ -63,7 +63,7 @@ def compare(
     return run_cells(specs, folder, workers, progress)
 
 
-def foreseen(grid: ComparisonGrid, study: Runner) -> list[CellPlan]:
+def plan_cells(grid: ComparisonGrid, study: Runner) -> list[CellPlan]:
     """Every cell that a grid will run; of sensitivities that are still to be chosen, the published ones.
 
     Raises:
@@ -92,7 +92,7 @@ def choose_sensitivities(
     failed = run_cells([cell.spec for cell in cells], folder, workers, progress, "choose sensitivity")
     if failed:
         raise failed[0].error
-    return tried_in(folder, cells)
+    return read_trials(folder, cells)
 
 
 def _refuse_intents(specs: Iterable[Spec], study: Runner) -> None:
@@ -106,7 +106,7 @@ def _refuse_intents(specs: Iterable[Spec], study: Runner) -> None:
             )
 
 
-def tried_in(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[SensitivityTrial]:
+def read_trials(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[SensitivityTrial]:
     """The sensitivities of finished trainings that choose one, the best of each point marked.
 
     Raises:
@@ -130,6 +130,6 @@ def _mark_best(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTr
     return [row._replace(chosen=row == best[row[:4]]) for row in rows]
 
 
-def worst(failed: Sequence[CellFailure]) -> CellFailure | None:
+def worst_failure(failed: Sequence[CellFailure]) -> CellFailure | None:
     """The failure that a command ends with: the first one with the lowest exit code."""
     return min(failed, key=lambda one: one.exit_code, default=None)

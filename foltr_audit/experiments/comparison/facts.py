@@ -13,7 +13,7 @@ from foltr_audit.auditing.verdict import Verdict
 from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.audit import AuditView
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.errors import TraceError, shown
+from foltr_audit.errors import TraceError, shorten_value
 from foltr_audit.utils.reading import file_bytes, json_table
 
 FACTS = "cell.json"
@@ -171,7 +171,7 @@ def read_facts(folder: Path, spec: Spec) -> tuple[dict[str, Any], EvidenceFacts 
     path = folder / FACTS
     table = json_table(file_bytes(path, TraceError, MOST_FACTS_BYTES), str(path), TraceError)
     if table.get("schema", SCHEMA) != SCHEMA:
-        raise TraceError(f"{path}: schema {shown(table['schema'])!r}; expected {SCHEMA!r}")
+        raise TraceError(f"{path}: schema {shorten_value(table['schema'])!r}; expected {SCHEMA!r}")
     try:
         facts = _CellFacts.model_validate(table)
     except ValidationError as error:

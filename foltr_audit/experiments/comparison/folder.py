@@ -39,7 +39,7 @@ from foltr_audit.experiments.comparison.expansion import (
 )
 from foltr_audit.experiments.comparison.facts import FACTS
 from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
-from foltr_audit.experiments.runs.folder import RESULTS, SPEC, held_files, take_lock, writing
+from foltr_audit.experiments.runs.folder import RESULTS, SPEC, held_files, report_write_errors, take_lock
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 
@@ -123,7 +123,7 @@ class ComparisonFolder:
         if path.exists() and not path.is_dir():
             raise UsageError(f"--out: {path} is a file; expected a folder")
         held = held_files(path, is_part, "a comparison", resume=resume, overwrite=overwrite)
-        with writing(path):
+        with report_write_errors(path):
             if overwrite and held:
                 _empty(path)
             (path / CELLS).mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ class ComparisonFolder:
             FoltrAuditError: it cannot be written.
         """
         folder = self.cell(spec)
-        with writing(folder):
+        with report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for left in [file for file in folder.iterdir() if atomic_files.is_temporary(file.name)]:
                 left.unlink()  # of a writer that was killed: no other one is at work, since we hold the lock
@@ -202,7 +202,7 @@ class ComparisonFolder:
             "left_out": [one._asdict() for one in left_out],
             "sensitivities": [dict(row) for row in tried],
         }
-        with writing(self.path):
+        with report_write_errors(self.path):
             for cell in cells:  # before the index, which must name no Spec that is missing
                 self._save_spec(cell.spec)
             atomic_files.write_text(self.path / GRID, grid.toml)
@@ -298,7 +298,7 @@ class ComparisonFolder:
 
     def save_results(self, text: str) -> None:
         """Write the results of the whole comparison."""
-        with writing(self.path):
+        with report_write_errors(self.path):
             atomic_files.write_text(self.path / RESULTS, text + "\n")
 
 

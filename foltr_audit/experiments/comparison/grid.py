@@ -17,7 +17,7 @@ from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.train import default_learner
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES, DefenseAlternative
-from foltr_audit.experiments.plan import Table, changed
+from foltr_audit.experiments.plan import Table, apply_changes
 from foltr_audit.utils.reading import toml_table
 
 Kind = Literal["attack", "audit", "select"]
@@ -152,7 +152,7 @@ class ComparisonGrid(SpecTable):
         Raises:
             UsageError: values that do not fit each other.
         """
-        table = changed(
+        table = apply_changes(
             {name: value for name, value in self.spec.items() if name not in ("attack", "audit")},
             {
                 "repetition": run,

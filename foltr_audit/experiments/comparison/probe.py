@@ -23,9 +23,9 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, LISTS
-from foltr_audit.experiments.comparison.cells import Files, files_of
+from foltr_audit.experiments.comparison.cells import Files, pack_cell
 from foltr_audit.experiments.comparison.pace import Sort, sort_of
-from foltr_audit.experiments.plan import Table, changed
+from foltr_audit.experiments.plan import Table, apply_changes
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.arrays import Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
@@ -105,7 +105,7 @@ def _measure(number: int, spec: Spec) -> CellCost:
     short = min(ROUNDS, spec.train.rounds)
     more_rounds = spec.train.rounds / short
     training = spec.attack is not None and spec.attack.target == "training"
-    table = changed(spec.table(), {"train.rounds": short if training else 1})
+    table = apply_changes(spec.table(), {"train.rounds": short if training else 1})
     if spec.attack is not None:
         table["attack"]["repeats"] = 1
     elif spec.audit is not None:
@@ -114,7 +114,7 @@ def _measure(number: int, spec: Spec) -> CellCost:
         _play(table, sample)  # compiles kernels, which the times below must not contain
         _WARM.add(sort_of(spec)[:-1])
     plain = {name: value for name, value in table.items() if name not in ("attack", "audit")}
-    trained = _play(changed(plain, {"train.rounds": short}), data)
+    trained = _play(apply_changes(plain, {"train.rounds": short}), data)
     seconds = trained.seconds["train"] * more_rounds + trained.seconds["rest"]
     disk = {name: float(len(content)) for name, content in trained.files.items()}
     disk[ARRAYS] += 8 * trained.metrics * (spec.train.rounds - short)
@@ -140,7 +140,9 @@ def _audit_seconds(table: Table, sample: Collection, trials: int, more_queries: 
     few, more = (min(most, trials) for most in TRIALS)
     seconds = first.seconds["search"] * more_queries + games(first)
     if more > few:
-        slope = (games(_play(changed(table, {"audit.trials": more}), sample)) - games(first)) / (more - few)
+        slope = (games(_play(apply_changes(table, {"audit.trials": more}), sample)) - games(first)) / (
+            more - few
+        )
         seconds += max(0.0, slope) * (trials - few)
     return seconds
 
@@ -150,7 +152,7 @@ def _play(table: Table, data: Collection) -> _ProbeRun:
     start = time.perf_counter()
     study = Runner(timer, data, with_undefended=False)
     cell = study.run(spec)
-    files = files_of(cell, study.setup(spec))
+    files = pack_cell(cell, study.setup(spec))
     rest = time.perf_counter() - start - sum(timer.seconds.values())
     timer.seconds["rest"] = rest
     return _ProbeRun(files, len(cell.trained.rounds[0]), timer.seconds)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.experiments.comparison.cells import Files, files_of
+from foltr_audit.experiments.comparison.cells import Files, pack_cell
 from foltr_audit.experiments.comparison.folder import CellLock, ComparisonFolder
 from foltr_audit.experiments.comparison.pace import PaceEstimator, first_of_each_sort
 from foltr_audit.experiments.comparison.workers import Workers
@@ -57,7 +57,7 @@ class CellFailure(NamedTuple):
 def run_cell(spec: Spec, study: Runner) -> Files:
     """Run one Spec and pack its results."""
     cell = study.run(spec)
-    return files_of(cell, study.setup(spec))
+    return pack_cell(cell, study.setup(spec))
 
 
 @cache

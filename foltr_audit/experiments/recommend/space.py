@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
-from foltr_audit.auditing.noise_for_target import mechanisms
+from foltr_audit.auditing.noise_for_target import list_mechanisms
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
@@ -231,7 +231,7 @@ def _norm_of(text: str) -> str:
 
 def alternatives() -> tuple[str, ...]:
     """No defense, secure aggregation alone, and every mechanism with and without it."""
-    several = [f"{PROVEN}{name}" for name in mechanisms()]
+    several = [f"{PROVEN}{name}" for name in list_mechanisms()]
     return ("none", SECURE, *several, *(f"{text}+{SECURE}" for text in several))
 
 

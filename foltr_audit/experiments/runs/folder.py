@@ -64,7 +64,7 @@ class RunFolder:
             UsageError: the folder holds a Run of another Spec.
             FoltrAuditError: the folder cannot be written.
         """
-        with writing(path):
+        with report_write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             if (path / SPEC).exists():
                 _same_spec(path, spec)
@@ -146,7 +146,7 @@ class RunFolder:
         """Write the trained global model, float64 (P,)."""
         buffer = io.BytesIO()
         np.save(buffer, parameters, allow_pickle=False)
-        with writing(self.path):
+        with report_write_errors(self.path):
             atomic_files.write_bytes(self.path / MODEL, buffer.getvalue())
 
 
@@ -172,7 +172,7 @@ def load_model(path: Path, parameters: int) -> Floats:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def report_write_errors(path: Path) -> Iterator[None]:
     """Report an error of the file system in one line.
 
     Raises:
@@ -185,7 +185,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock_folder(path: Path) -> Iterator[None]:
     """Lock a folder, made if missing; the lock ends with the process, even if that is killed.
 
     Raises:
@@ -210,7 +210,7 @@ def take_lock(path: Path) -> int | None:
     """
     import fcntl  # flock, not a lock file: the kernel releases it even if the process is killed
 
-    with writing(path):
+    with report_write_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDONLY)
     try:
@@ -262,7 +262,7 @@ def claim_folder(path: Path, *, resume: bool, overwrite: bool) -> None:
     for file in held:
         if file.name == SPEC:
             _ = RunFolder(path / file.parent).spec  # refuses to replace another kind of file with that name
-    with writing(path):
+    with report_write_errors(path):
         if overwrite:
             _empty(path, held)
         for file in held if resume else ():

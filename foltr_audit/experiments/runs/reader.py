@@ -12,7 +12,7 @@ import numpy as np
 
 from foltr_audit.core.ranking_metrics import mean_of_rounds, online_sum
 from foltr_audit.core.spec.experiment import Spec, first_difference
-from foltr_audit.errors import TraceError, UsageError, did_you_mean
+from foltr_audit.errors import TraceError, UsageError, suggest_name
 from foltr_audit.experiments.plan import Plan, read_tables
 from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder
 from foltr_audit.trace import Trace
@@ -113,7 +113,7 @@ class RunReader:
         """
         if metric not in self.metrics:
             raise UsageError(
-                f"--metric: {self.path}: unknown metric {metric!r}; {did_you_mean(metric, self.metrics)}"
+                f"--metric: {self.path}: unknown metric {metric!r}; {suggest_name(metric, self.metrics)}"
             )
         value = self.metrics[metric]
         if not math.isfinite(value):
@@ -121,7 +121,7 @@ class RunReader:
         return value
 
 
-def stored_runs(path: Path) -> list[RunReader]:
+def read_runs(path: Path) -> list[RunReader]:
     """The finished Runs of an `--out` folder, in the order of its plan.
 
     Raises:
@@ -150,7 +150,7 @@ def refuse_twice(runs: Sequence[RunReader]) -> None:
 
 def _planned(path: Path) -> list[RunReader]:
     runs = []
-    for spec in stored_plan(path).specs:
+    for spec in read_plan(path).specs:
         inner = path / spec.hash[:12]
         if not (inner / SPEC).is_file():
             raise UsageError(
@@ -164,7 +164,7 @@ def _planned(path: Path) -> list[RunReader]:
     return runs
 
 
-def stored_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> Plan:
     """The plan of an `--out` folder with several Runs.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.reader import RunReader, refuse_twice, stored_runs
+from foltr_audit.experiments.runs.reader import RunReader, read_runs, refuse_twice
 from foltr_audit.utils.formatting import json_text
 
 Fields = dict[str, Any]
@@ -76,14 +76,14 @@ class RankingSystem:
         return run.spec.data.source + (f" fold {fold}" if fold else "")
 
 
-def systems_in(folders: Sequence[Path]) -> list[RankingSystem]:
+def read_systems(folders: Sequence[Path]) -> list[RankingSystem]:
     """The systems in some `--out` folders, in order.
 
     Raises:
         UsageError: a folder without a Run, a Run that is unfinished or given twice, or only one system.
         TraceError: a damaged Run.
     """
-    runs = [(folder, run) for folder in folders for run in stored_runs(folder)]
+    runs = [(folder, run) for folder in folders for run in read_runs(folder)]
     refuse_twice([run for _, run in runs])
     grouped: dict[tuple[int, str], list[tuple[Path, RunReader]]] = {}
     tables: list[Fields] = []
@@ -109,7 +109,7 @@ def systems_in(folders: Sequence[Path]) -> list[RankingSystem]:
     ]
 
 
-def matched(a: RankingSystem, b: RankingSystem, *, paired_only: bool = False) -> list[RunKey]:
+def match_runs(a: RankingSystem, b: RankingSystem, *, paired_only: bool = False) -> list[RunKey]:
     """The repetitions of which both systems have a Run, in order.
 
     Args:

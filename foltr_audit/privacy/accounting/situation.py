@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from foltr_audit.errors import UsageError, did_you_mean
+from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.events import UNITS
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 
@@ -64,9 +64,9 @@ class AccountingContext:
 
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
-            raise UsageError(f"accounting: unknown view {self.view!r}; {did_you_mean(self.view, VIEWS)}")
+            raise UsageError(f"accounting: unknown view {self.view!r}; {suggest_name(self.view, VIEWS)}")
         if self.unit not in UNITS:
-            raise UsageError(f"accounting: unknown unit {self.unit!r}; {did_you_mean(self.unit, UNITS)}")
+            raise UsageError(f"accounting: unknown unit {self.unit!r}; {suggest_name(self.unit, UNITS)}")
         for name in ("parameters", "shares", "interactions", "list_length", "rounds"):
             if not getattr(self, name) >= 1:
                 raise UsageError(f"accounting: {name} {getattr(self, name)}; expected at least 1")

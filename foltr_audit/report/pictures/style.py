@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foltr_audit.experiments.runs.folder import writing
+from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.utils import atomic_files
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def save_picture(path: Path, draw: Callable[[], Figure]) -> None:
     picture, suffix = io.BytesIO(), path.suffix.lower()
     with picture_style():
         draw().savefig(picture, format=suffix[1:], dpi=200, metadata=dict(UNDATED[suffix]))
-    with writing(path):
+    with report_write_errors(path):
         atomic_files.write_bytes(path, picture.getvalue())
 
 

@@ -21,18 +21,18 @@ from foltr_audit.report.render.document import (
 
 def markdown(document: ReportDocument) -> str:
     """The text; what it quotes is shown literally, never as markup."""
-    lines = [f"# {quoted(document.title)}", "", quoted(document.subtitle), ""]
+    lines = [f"# {escape_markdown(document.title)}", "", escape_markdown(document.subtitle), ""]
     for section in document.shown:
         if all(isinstance(block, Pictures) for block in section.blocks):
             continue
-        lines += [f"## {quoted(section.title)}", ""]
+        lines += [f"## {escape_markdown(section.title)}", ""]
         for block in section.blocks:
             found = list(_lines(block))
             lines += [*found, ""] if found else []
-    return "\n".join([*lines, quoted(document.made_by), ""])
+    return "\n".join([*lines, escape_markdown(document.made_by), ""])
 
 
-def quoted(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""Text that Markdown shows literally.
 
     >>> quoted("a|b<c>*d*")
@@ -64,23 +64,24 @@ def _lines(block: Block) -> Iterator[str]:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
         yield from (fence, *block.text.rstrip("\n").split("\n"), fence)
     elif isinstance(block, BulletList):
-        yield from (f"- {quoted(text)}" for text in block.texts)
+        yield from (f"- {escape_markdown(text)}" for text in block.texts)
     elif isinstance(block, Subheading):
-        yield f"### {quoted(block.text)}"
+        yield f"### {escape_markdown(block.text)}"
     elif isinstance(block, Notice):
-        yield f"**{quoted(block.text)}**"
+        yield f"**{escape_markdown(block.text)}**"
     elif isinstance(block, Paragraph):
-        yield quoted(block.text)
+        yield escape_markdown(block.text)
 
 
 def _table(table: DocumentTable) -> Iterator[str]:
-    yield f"**{quoted(table.caption)}**"
+    yield f"**{escape_markdown(table.caption)}**"
     yield ""
     names = [f"{one.group}: {one.text}" if one.group else one.text for one in table.headings]
     rows = (
-        [quoted(f"{one.text} ({one.below})" if one.below else one.text) for one in row] for row in table.rows
+        [escape_markdown(f"{one.text} ({one.below})" if one.below else one.text) for one in row]
+        for row in table.rows
     )
-    yield from table_lines(list(map(quoted, names)), rows, [one.numeric for one in table.headings])
+    yield from table_lines(list(map(escape_markdown, names)), rows, [one.numeric for one in table.headings])
     if table.notes:
         yield ""
-        yield quoted(table.notes)
+        yield escape_markdown(table.notes)

@@ -12,7 +12,7 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence, combined
-from foltr_audit.judge.protocol import TaskEvidence, combined_inquiries
+from foltr_audit.judge.protocol import TaskEvidence, combine_tasks
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores
 from foltr_audit.report.results import attack_rows as details
 from foltr_audit.report.results.base import (
@@ -110,7 +110,7 @@ def _rows(group: RunGroup) -> Iterator[dict[str, list[Row]]]:
     queries = spec.attack.queries if spec.attack is not None else ()
     for click_model in group.cells[0].inquiries:
         clicks = [cell.evidence[click_model] for cell in group.cells if click_model in cell.evidence]
-        inquiries = combined_inquiries([cell.inquiries[click_model] for cell in group.cells])
+        inquiries = combine_tasks([cell.inquiries[click_model] for cell in group.cells])
         pooled = combined(clicks) if clicks else None
         yield rows_of(pooled, inquiries, click_model, group.setting, Streams(spec.seed), queries)
 

@@ -20,7 +20,7 @@ from foltr_audit.report.results.meaning import sure_auc
 from foltr_audit.report.results.wording import (
     counted,
     is_or_are,
-    listed,
+    join_names,
     short_method,
     shortened,
     verdicts_on,
@@ -68,13 +68,17 @@ def describe_scope(report: CompareReport) -> str:
     defenses = list(dict.fromkeys(row["alternative"] for row in rows))
     every = sorted({row["eps"] for row in rows if row["eps"] is not None})
     noised = list(dict.fromkeys(row["alternative"] for row in rows if row["eps"] is not None))
-    which = f", of which {listed(noised)}" if 0 < len(noised) < len(defenses) else ""
-    at = f"{which} at a claimed epsilon of {listed([epsilon(one) for one in every], 'or')}" if every else ""
+    which = f", of which {join_names(noised)}" if 0 < len(noised) < len(defenses) else ""
+    at = (
+        f"{which} at a claimed epsilon of {join_names([epsilon(one) for one in every], 'or')}"
+        if every
+        else ""
+    )
     clicks = list(dict.fromkeys(row["click_model"] for row in rows))
     runs = sorted({row["runs"] for row in rows})
     kind = "synthetic data" if report.dataset["synthetic"] else "data"
     what = f"{counted(len(defenses), 'defense')} ({', '.join(defenses)}){at}"
-    text = f"{what}, on {kind} {report.dataset['source']}, with {listed(clicks)} clicks"
+    text = f"{what}, on {kind} {report.dataset['source']}, with {join_names(clicks)} clicks"
     if runs == [1]:
         return f"{text}: one run each, so that no interval here says how another run would differ."
     return f"{text}: {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} runs each."
@@ -176,7 +180,7 @@ def _by_defense(several: Sequence[StrongestLeak]) -> list[str]:
 def _together(several: Sequence[StrongestLeak]) -> str:
     first = several[0]
     name = first.name.replace(str(first.row["name"]), str(first.row["alternative"]))
-    eps = listed([epsilon(leak.row["eps"]) for leak in several])
+    eps = join_names([epsilon(leak.row["eps"]) for leak in several])
     low, high = (short(end(leak.row["auc"] for leak in several)) for end in (min, max))
     return f"{name}, eps {eps} (AUC {low if low == high else f'{low} to {high}'})"
 
@@ -206,7 +210,7 @@ def describe_leaks(world: WorldRows) -> list[str]:
         names = list(dict.fromkeys("random" if one.startswith("random:") else one for one in guesses))
         if mine:
             which = shortened(_by_defense(mine))
-            sentences.append(text.format(defenses=which, guesses=listed(names, "or") if names else ""))
+            sentences.append(text.format(defenses=which, guesses=join_names(names, "or") if names else ""))
         if mine and kind == "reads":
             first = next((leak for leak in mine if leak.row["alternative"] != "none"), mine[0])
             row = first.row

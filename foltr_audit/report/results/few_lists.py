@@ -14,11 +14,11 @@ def few_lists(counts: Sequence[int]) -> str:
     >>> few_lists([14, 11, 90]), few_lists([5]), few_lists([30])
     (' This rests on only 11 to 14 lists.', ' This rests on only 5 lists.', '')
     """
-    few = how_few(counts)
+    few = describe_few_lists(counts)
     return f" This rests on {few}." if few else ""
 
 
-def how_few(counts: Sequence[int]) -> str:
+def describe_few_lists(counts: Sequence[int]) -> str:
     """As `few_lists`, in words that follow a name: `only 14 lists`."""
     few = sorted(count for count in counts if count < FEW_LISTS)
     if not few:

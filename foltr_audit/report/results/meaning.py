@@ -9,11 +9,11 @@ from foltr_audit.core.spec.attack import STRONGEST
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.few_lists import few_lists
-from foltr_audit.report.results.wording import listed, whole_percent
+from foltr_audit.report.results.wording import join_names, whole_percent
 from foltr_audit.utils.formatting import epsilon
 
 
-def meaning(results: Sequence[Row]) -> str:
+def describe_results(results: Sequence[Row]) -> str:
     """What the strongest attack on the smallest claimed epsilon shows.
 
     The strongest of several rows is the luckiest too. So its AUC counts as better than guessing only
@@ -73,7 +73,7 @@ def _not_shown(row: Row, rows: Sequence[Row]) -> str:
         )
     else:
         found = (
-            f"none of {listed(ran)} is shown to be better than guessing; the best, {row['method']} on "
+            f"none of {join_names(ran)} is shown to be better than guessing; the best, {row['method']} on "
             f"{row['click_model']} clicks, has {numbers}."
         )
     if not {name.partition(":")[0] for name in ran} & STRONGEST:

@@ -12,7 +12,7 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import WireDefense
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
-from foltr_audit.experiments.runs.folder import writing
+from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.report.results.base import (
     Report,
     Row,
@@ -83,7 +83,7 @@ class TrainReport(Report):
         """
         buffer = io.BytesIO()
         self.to_frame().write_parquet(buffer)
-        with writing(folder):
+        with report_write_errors(folder):
             atomic_files.write_bytes(folder / ROUNDS, buffer.getvalue())
 
 

@@ -88,7 +88,7 @@ def is_or_are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def listed(names: Sequence[str], word: str = "and") -> str:
+def join_names(names: Sequence[str], word: str = "and") -> str:
     """Names with a word before the last one."""
     *first, last = names
     return f"{', '.join(first)} {word} {last}" if first else last

@@ -12,7 +12,7 @@ from rich.markup import escape
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.fact_warnings import print_facts
-from foltr_audit.report.results.meaning import meaning
+from foltr_audit.report.results.meaning import describe_results
 from foltr_audit.report.results.settings import differing
 from foltr_audit.report.tables import attack_details as details
 from foltr_audit.report.tables.group_tables import groups_table, utility_groups_table
@@ -71,7 +71,7 @@ def print_attack(report: AttackReport, console: Console) -> None:
     if any(not row["baseline"] for row in report.results) or not (
         report.counts or report.query_identification or report.intent_inference or report.linkage
     ):
-        console.print(escape(meaning(report.results)), style="bold", highlight=False)
+        console.print(escape(describe_results(report.results)), style="bold", highlight=False)
 
 
 def _print_world(report: AttackReport, name: str, rows: Sequence[Row], console: Console) -> None:

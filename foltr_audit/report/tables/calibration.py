@@ -11,7 +11,7 @@ from rich.markup import escape
 from foltr_audit.auditing.noise_for_target import NoiseCalibration, in_sums
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.observer_views import sees, with_article
-from foltr_audit.report.results.wording import listed
+from foltr_audit.report.results.wording import join_names
 from foltr_audit.report.tables.layout import Column, rows_table
 from foltr_audit.utils.formatting import json_text
 
@@ -122,7 +122,7 @@ class NoiseCalibrationReport:
         if not shares or all(one.wired for one in self.found if one.mechanism in shares):
             return []
         return [
-            f"{listed(shares)}: the bound holds for the sum only; a single message carries "
+            f"{join_names(shares)}: the bound holds for the sum only; a single message carries "
             f"1/{self.situation.shares} of the noise, and whoever sees messages reads them; "
             "add +secure-aggregation to the chain"
         ]

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.reader import FINAL, OFFLINE, ONLINE_MEAN, ONLINE_SUM
-from foltr_audit.experiments.runs.systems import RankingSystem, matched
+from foltr_audit.experiments.runs.systems import RankingSystem, match_runs
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.tables.layout import (
@@ -165,7 +165,7 @@ def _comparisons(systems: Sequence[RankingSystem], metric: str, paired_only: boo
 
 
 def _test(a: RankingSystem, b: RankingSystem, metric: str, paired_only: bool) -> PairedTest:
-    repetitions = matched(a, b, paired_only=paired_only)
+    repetitions = match_runs(a, b, paired_only=paired_only)
     first, second = (
         np.array([system.runs[repetition].value(metric) for repetition in repetitions]) for system in (a, b)
     )
