@@ -9,7 +9,7 @@ kink that is leaves the basis.
 
 Why not `scipy.optimize.linprog`: decoders solve thousands of small dense systems. HiGHS takes them one at a
 time, with two variables for every residual, and breaks ties as it likes: a system of 46 equations for 10
-unknowns takes 0.2 ms here and 6 ms there (one thread of a 2023 server).
+unknowns takes 0.2 ms here and 6 ms there (one thread of a server processor).
 
 Source: Barrodale & Roberts 1973, "An improved algorithm for discrete l1 linear approximation", which passes
 several kinks in a step; Bloomfield & Steiger 1980, "Least absolute deviations curve-fitting", for the
