@@ -372,4 +372,4 @@ def test_the_table_fits_and_says_what_is_bounded() -> None:
     lines = [" ".join(line.split()) for line in text.getvalue().splitlines()]
     assert all(len(line) <= 80 for line in text.getvalue().splitlines())
     assert any(line.startswith("attack 1.2 2.000 ") and line.endswith(".000 3.333 60.0 %") for line in lines)
-    assert "called 1 lists' clicks impossible" in " ".join(lines)
+    assert "called the clicks of 1 list impossible" in " ".join(lines)

@@ -202,7 +202,7 @@ def test_places_where_no_picture_can_go_are_refused(tmp_path: Path) -> None:
     for path, words in (
         (tmp_path / "none" / "x.svg", "no such folder"),
         (tmp_path / "folder.svg", "is a folder"),
-        (tmp_path / "folder.svg" / "x.svg", "is kept for Runs"),
+        (tmp_path / "folder.svg" / "x.svg", "is reserved for Runs"),
     ):
         with pytest.raises(UsageError, match=words):
             check_picture(path, tmp_path / "folder.svg")

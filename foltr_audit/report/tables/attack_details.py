@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.settings import setting_text
+from foltr_audit.report.results.wording import counted
 from foltr_audit.report.tables.layout import (
     Column,
     epsilon_column,
@@ -160,7 +161,7 @@ def _information_caption(rows: Sequence[Row]) -> str:
         if row["impossible"]:
             lines.append(
                 f"{row['method']}, eps {epsilon(row['eps_claimed'])}: it called the clicks of "
-                f"{row['impossible']} lists impossible; each counts as 20 bits or more"
+                f"{counted(row['impossible'], 'list')} impossible; each counts as 20 bits or more"
             )
         if row["wrong_prior"]:
             lines.append(
