@@ -211,9 +211,9 @@ def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:
         ("max_attack_auc = 0.6", ("--method", "query-id"), "tells the query"),
         ("max_attack_auc = 0.6", ("--method", "nothing"), "nothing"),
         ("max_attack_auc = 0.6", ("--no-trace",), "records no messages"),
-        ("max_attack_auc = 0.6", ("--trials", 100), "only with a limit that an audit is for"),
+        ("max_attack_auc = 0.6", ("--trials", 100), "only with a limit that needs an audit"),
         ("max_attack_auc = 0.6", ("--junit", "no/such/folder.xml"), "in a folder that does not exist"),
-        ("max_attack_auc = 0.6", ("--summary", "."), "no plain file"),
+        ("max_attack_auc = 0.6", ("--summary", "."), "not a plain file"),
         ("max_attack_auc = 0.6", ("--resume",), "only with --out"),
         (
             "max_proven_eps = 1.0",
@@ -221,7 +221,7 @@ def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:
             "max_proven_eps cannot be judged: learner foltr-es",
         ),
         ("max_proven_eps = 1.0", ("--trials", 3), "trials=3"),
-        ("no_refuted_claims = true", (), "claims nothing"),
+        ("no_refuted_claims = true", (), "makes no claim"),
         (
             "max_proven_eps = 1.0",
             ("--scenario", "quantity-skew:zipf=1", "--method", "olsr", "--click-model", "perfect"),

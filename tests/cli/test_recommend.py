@@ -136,7 +136,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(
         (("--max-eps", "1", "--candidates", "0"), "--candidates: 0; expected at least 1"),
         (("--max-eps", "1", "--runs", "0"), "--runs: 0; expected at least 1"),
         (("--max-eps", "1", "--trials", "5"), "--trials=5: "),
-        (("--max-eps", "1", "--fold", "all"), "--fold all: a query that chooses in one fold"),
+        (("--max-eps", "1", "--fold", "all"), "--fold all: a query that selects in one fold"),
         (("--max-eps", "1", "--learner", "fpdgd", "--learner", "dbgd"), "2 experiments; expected one"),
         (("--max-eps", "1", "--method", "query-id"), "--method: query-id"),
         (("--max-eps", "1", "--method", "olrs"), "did you mean 'olsr'?"),

@@ -92,7 +92,7 @@ def test_commands_in_the_report_repeat_a_cell(stored: Path, monkeypatch: pytest.
 def test_an_unfinished_comparison_tells_what_is_done(cut: Path) -> None:
     done = run("report", cut, "--to", "json")
     assert done.code == 0
-    assert done.err == "unfinished: 3 of 4 cells are done; compare --resume ends the rest\n"
+    assert done.err == "unfinished: 3 of 4 cells are done; compare --resume runs the rest\n"
     found = done.json()
     assert [row["runs"] for row in found["results"]] == [2, 1]
     (waiting,) = found["unfinished"]
@@ -161,7 +161,7 @@ def test_refusals(stored: Path, tmp_path: Path) -> None:
         (["--out", tmp_path / "no" / "x.html"], "no such folder"),
         (["--overwrite"], "only with --out"),
         (["--to", "pdf"], "pdf"),
-        (["--to", "md", "--out", tmp_path / "x.html"], "is a name for html, and --to asks for md"),
+        (["--to", "md", "--out", tmp_path / "x.html"], "has the ending of html; expected that of --to md"),
     ):
         done = run("report", stored, *arguments)
         assert (done.code, done.out) == (2, "")

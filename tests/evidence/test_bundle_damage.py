@@ -177,7 +177,7 @@ def test_no_entry_gets_out_of_its_folder(small_bundle: Path, tmp_path: Path, nam
 def test_links_folders_devices_and_ciphers_are_refused(small_bundle: Path, tmp_path: Path) -> None:
     files = {"grid.toml": b"/etc/passwd", **content(small_bundle)}
     for mode in (0o120777, 0o040755, 0o020666, 0):
-        refused(zipped(tmp_path / "f.zip", files, external_attr=mode << 16), "no regular file")
+        refused(zipped(tmp_path / "f.zip", files, external_attr=mode << 16), "not a regular file")
     path = write_bundle(tmp_path / "g.zip", files)
     data = bytearray(path.read_bytes())
     data[first_listed(path) + 8] |= 1
@@ -215,7 +215,7 @@ def test_too_many_entries_and_too_long_a_manifest(
     refused(small_bundle, "10 entries; expected at most 5")
     monkeypatch.undo()
     monkeypatch.setattr(unpack, "MOST_BYTES", 100)
-    refused(small_bundle, "expected 100 at most")
+    refused(small_bundle, "expected at most 100")
 
 
 @pytest.mark.parametrize(

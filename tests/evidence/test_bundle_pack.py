@@ -100,7 +100,7 @@ def test_a_damaged_cell_is_not_packed(copy: Path, tmp_path: Path) -> None:
 def test_a_comparison_has_no_trace_to_pack(small_comparison: Path, tmp_path: Path) -> None:
     done = run("bundle", small_comparison, "--to", tmp_path / "b.zip", "--with-trace")
     assert done.code == 2
-    assert "keeps no traces" in done.one_error()
+    assert "stores no traces" in done.one_error()
 
 
 def test_places_that_a_bundle_may_not_go_to(small_comparison: Path, tmp_path: Path) -> None:

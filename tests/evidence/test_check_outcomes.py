@@ -93,7 +93,7 @@ def test_one_attack_is_said_to_be_the_only_one() -> None:
         ("max_measured_eps", subject(claims=[]), "no audit was run"),
         ("max_exact_eps", subject(claims=[claim(eps_exact=None)]), "not computable"),
         ("max_exact_eps", subject(claims=[claim(), claim(eps_exact=None)]), "not computable"),
-        ("max_measured_eps", subject(claims=[claim(eps_ceiling=0.8)]), "0.8 at most"),
+        ("max_measured_eps", subject(claims=[claim(eps_ceiling=0.8)]), "at most 0.8"),
     ],
 )
 def test_what_cannot_be_judged_says_what_is_missing(limit: str, held: CheckSubject, told: str) -> None:

@@ -82,7 +82,7 @@ def test_a_column_that_is_no_category() -> None:
     ):
         QueryTopics.of(collection([[(5, 1)], [(0.5, 1)]]), 2, Streams(1))
     many: list[list[tuple[float, int]]] = [[(float(number), 1) for number in range(1200)]]
-    with pytest.raises(DataError, match=r"^toy: feature 2 has 1200 different values; .* at most 1000$"):
+    with pytest.raises(DataError, match=r"^toy: feature 2 has 1200 distinct values; .* at most 1000$"):
         QueryTopics.of(collection(many), 2, Streams(1))
 
 
