@@ -105,7 +105,7 @@ def test_no_error_and_no_request(page: Path, tmp_path: Path) -> None:
 
 def test_errors_and_requests_would_be_seen(tmp_path: Path) -> None:
     bad = tmp_path / "bad.html"
-    bad.write_text('<img src="https://picture.invalid/x.png"><script>console.error("oh"); missing()</script>')
+    bad.write_text('<img src="https://picture.invalid/x.png"><script>console.error("oh"); nothing()</script>')
     seen = Browsed(tmp_path, bad.as_uri(), "--dump-dom")
     assert len(seen.console) >= 2
     assert any("picture.invalid" in url for url in seen.fetched)
