@@ -12,7 +12,9 @@ from foltr_audit.inference.pattern_decoder import Prior, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 
-_LONGEST = 64  # a start is drawn for so many documents, so that padding does not shift the draws
+# Starts are drawn for this many documents and then cut: a list that is padded to another width gets the
+# same ones.
+_LONGEST = 64
 
 
 class AggregateCounts(Attack):
@@ -56,6 +58,7 @@ class AggregateCounts(Attack):
         belief = view.knowledge.belief
         grades = 1 if belief is None else belief.click.size
         drawn = rng.integers(0, grades, size=(self.restarts, _LONGEST))[:, :k]
+        # Lists of one grade each are starts as well: `restarts=0` leaves only these.
         starts = np.concatenate([np.repeat(np.arange(grades)[:, np.newaxis], k, axis=1), drawn])
         counts = CountDecoder(view, self.prior).counts(starts)
         scores = np.repeat(counts[:, np.newaxis], B, axis=1).reshape(n, B, k)

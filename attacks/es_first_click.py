@@ -90,6 +90,8 @@ def replayed_order(view: View) -> Ints:
     )
     pages = _ListDocuments(view.features.reshape(n * B * k, -1), k * np.arange(n * B + 1))
     scores, _ = view.ranker.scores(models.reshape(n * B, -1), pages, np.arange(n * B))
+    # The last key counts first: padding at the end, then by score; of equal scores the lower position in the
+    # data set comes first.
     return np.lexsort((view.shown, -scores.reshape(n, B, k), ~view.is_document), axis=-1)
 
 
@@ -212,6 +214,7 @@ class _PatternPosterior:
             for b in range(B):
                 beliefs = believer.log_priors(rows, b)
                 beliefs[without[:, b]] = blind.log_priors(rows[without[:, b]], b)
+                # An outcome that the message rules out has the logarithm -inf, as it should.
                 with np.errstate(divide="ignore"):
                     posterior = beliefs + np.log(likely[:, b, outcomes])
                 lengths = self.lengths[rows, b]

@@ -200,7 +200,9 @@ def same_direction(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
 def _directions(updates: Floats) -> Floats:
     """Updates (n, P) less their mean, of length 1, or 0."""
     largest = np.abs(updates).max(initial=0.0)
+    # Scaled first, so that squares of numbers near the ends of the range are finite and above 0.
     scaled = updates / largest if 0 < largest < np.inf else np.zeros_like(updates)
+    # Sorted, so that the rounding of the mean does not depend on the order of the messages.
     centred = scaled - np.sort(scaled, axis=0).mean(axis=0) if len(scaled) else scaled
     length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
     return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > 0))

@@ -47,6 +47,8 @@ class Raifle(Attack):
         for step in range(1, self.steps + 1) if view.shown.size else ():
             clicks = _sigmoid(free)
             slope = relaxed.gradient(clicks) * clicks * (1 - clicks)
+            # Slopes get a largest size of 1. Those of a tiny update would drown in `_TINY`, and their squares
+            # could vanish.
             size = np.abs(slope).max(axis=(1, 2), keepdims=True, initial=0.0)
             slope = np.divide(slope, size, out=np.zeros_like(slope), where=size > 0)
             mean = _DECAY_MEAN * mean + (1 - _DECAY_MEAN) * slope
@@ -58,4 +60,5 @@ class Raifle(Attack):
 
 
 def _sigmoid(free: Floats) -> Floats:
+    # By the hyperbolic tangent, which does not overflow as the exponential of a large number does.
     return np.asarray(0.5 + 0.5 * np.tanh(0.5 * free))

@@ -76,6 +76,7 @@ class ClickRR(ClickDefense, MessageDefense):
         from foltr_audit.kernels.elementary import exp
 
         k, chance = clicks.shape[1], 1.0 / (1.0 + exp(self.epsilon))
+        # Each step reads k numbers of its own; with the same ones, two lists would show the same flips.
         lies = context.streams("click-rr").uniform(k, first=step * k) < chance
         return np.asarray((clicks ^ lies) & (shown >= 0))
 

@@ -47,6 +47,7 @@ class _GridMechanism(MessageDefense):
     def _parameters_fit(self) -> Self:
         if (self.sensitivity is None) != (self.delta is None):
             raise ValueError("a claim needs both sensitivity and delta; expected both or none")
+        # A law is made here once, so that wrong parameters are refused with the chain and not in a round.
         self._share(1)
         return self
 

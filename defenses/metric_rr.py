@@ -101,6 +101,7 @@ class MetricRR(MetricDefense):
         """
         p, others = self.response(values.size).p, values.size - 1
         u = context.streams(self.name).uniform(2, first=2 * step)
+        # The product may round up to `others` for a number just below 1, and would name a value too many.
         other = np.minimum((u[:, 1] * others).astype(np.int64), others - 1)
         return np.where(u[:, 0] < p, outcomes, other + (other >= outcomes))
 

@@ -64,6 +64,7 @@ class Quantise(MessageDefense):
         middle = 0.5 * self.intervals
         places = np.clip((models - context.parameters) / self.width, -middle, middle) + middle
         below = np.floor(places)
+        # Up with a probability equal to the fraction: then the mean is the update itself.
         above = context.streams("quantise").uniform(models.shape[1]) < places - below
         return context.parameters + self.width * (below + above - middle)
 

@@ -56,6 +56,7 @@ class SecureAggregation(WireDefense):
     @model_validator(mode="after")
     def _can_be_run(self) -> SecureAggregation:
         try:
+            # One client of weight 1 must fit already. Whether a whole cohort fits is known in a round only.
             self.protocol.encoding.check_sum(np.ones(1, dtype=np.int64))
         except UsageError as error:
             raise ValueError(str(error).removeprefix("secure-aggregation: ")) from error
@@ -80,6 +81,8 @@ class SecureAggregation(WireDefense):
 
     def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
         """Masked messages uint64 (C, P) and their sum. Clients lost already drop out after sharing keys."""
+        # Both numbers are drawn for every client, from a stream that no mask uses: a change of one
+        # probability does not move who drops out by the other.
         chance = context.streams("drop-out").uniform(2)
         before = chance[:, 0] < self.drop_before
         after = (chance[:, 1] < self.drop_after) | ~survivors

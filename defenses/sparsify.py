@@ -31,6 +31,7 @@ class TopK(MessageDefense):
         """Models that differ from the global one in at most k coordinates, float64 (C, P)."""
         sizes = np.abs(models - context.parameters)
         kept = np.zeros(models.shape, dtype=np.bool_)
+        # Stable, as the parameter promises: of equal sizes the first coordinates are sent.
         largest = np.argsort(-sizes, axis=1, kind="stable")[:, : self.k]
         np.put_along_axis(kept, largest, True, axis=1)
         return np.where(kept, models, context.parameters)
@@ -67,6 +68,7 @@ class RandomK(MessageDefense):
     def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models that differ from the global one only in the round's coordinates, float64 (C, P)."""
         P = models.shape[1]
+        # The stream of one fixed id, whoever takes part: all clients have to leave out the same coordinates.
         everybody = np.zeros(1, dtype=np.int64)
         public = context.source.clients(f"{context.prefix}random-k", context.round, everybody)
         kept = np.zeros(P, dtype=np.bool_)

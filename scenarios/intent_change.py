@@ -104,6 +104,7 @@ class IntentChange(Scenario):
         return 1.0
 
     def _bound(self, number: int, periods: int, total: int) -> int:
+        # One division for each bound, not a rounded length times a number: so the last bound is the total.
         return number * self.period if self.period else number * total // periods
 
     def twins(self, context: ScenarioContext) -> dict[str, str]:

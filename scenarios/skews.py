@@ -135,6 +135,7 @@ class QuantitySkew(Scenario):
             mean = sum(shares) / self.levels
             sizes = [max(1, round(interactions * share / mean)) for share in shares]
         if self.even:
+            # The remainder goes to the first kinds, so that the total stays what it was.
             least, more = divmod(sum(sizes), len(sizes))
             sizes = [least + (j < more) for j in range(len(sizes))]
         return sizes

@@ -192,6 +192,8 @@ class Audit:
             games.append(_CanaryGame(model, session, canary, exact, score, trials))
         if len(games) == 1:
             return games[0]
+        # A promised bound varies by chance. Among games that promise about as much the exact loss decides,
+        # which does not vary.
         promised = [game.session.promised(_chosen_on(game.trials)) for game in games]
         enough = AS_GOOD * max(promised) - BY_CHANCE
         likely = [game for game, promise in zip(games, promised, strict=True) if promise >= enough]
@@ -211,6 +213,7 @@ class Audit:
             next(bound for bound in several if bound.estimator == chosen) for several in (estimates, strict)
         )
         upper, upper_run = self._upper(session, canary.unit, view, claim, declared)
+        # The exact loss is computed from the declared law, which a broken link does not follow.
         exact = None if declared.broken else game.exact
         sure = not lower.assumes or chosen == "gaussian-dp"  # its assumption is checked by `nearly_normal`
         verdict, why = verdict_on(

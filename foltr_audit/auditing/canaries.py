@@ -129,6 +129,8 @@ class CanarySearch:
         kept: list[Floats] = []
         for query, clicks, points in self._messages(tick):
             moves = np.linalg.norm(points - points[0], ord=self.order, axis=1)
+            # Only some patterns of each query are kept, since the search below is among all pairs of them
+            # over all queries.
             far = np.argsort(-moves, kind="stable")[:_KEPT]
             logs.extend(_ClickLog(query, clicks[row]) for row in far)
             kept.append(points[far])
@@ -231,6 +233,7 @@ class CanarySearch:
             query = int(rng.choice(self.fresh.queries))
             shown = self.clients.lists(np.array([query]))
             labels = self.clients.data.shown_labels(np.array([query, query]), np.repeat(shown, 2, axis=0))
+            # Streams are named by round and client. A random round gives each attempt clicks of its own.
             streams = self.clients.context(int(rng.integers(2**31)), np.arange(2)).streams("typical")
             zero, one = clicks_of(model, labels, setup.collection.largest_label, streams, 0)
             if unit == "click":

@@ -38,6 +38,8 @@ class ChainClaim(NamedTuple):
             return NOTHING
         if size == 1 or self.delta == 0:
             return ChainClaim(self.epsilon * size, self.delta)
+        # `expm1` keeps the digits of a small epsilon; the quotient of a large one may overflow to infinity,
+        # and delta is then 1.
         with np.errstate(over="ignore"):
             grown = float(np.expm1(size * self.epsilon) / np.expm1(self.epsilon))
         return ChainClaim(self.epsilon * size, min(1.0, grown * self.delta))

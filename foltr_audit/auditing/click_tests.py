@@ -106,6 +106,7 @@ def _every_pattern(count: int) -> Bools:
 
 def _orders(count: int, length: int) -> Ints:
     """An order of the places of a list for each client, int64 (C, k)."""
+    # A step that has no divisor in common with the length visits every place once.
     steps = np.array([step for step in range(1, length) if math.gcd(step, length) == 1])
     rows = np.arange(count)[:, np.newaxis]
     return np.asarray((np.arange(length) * steps[rows % steps.size] + rows // steps.size) % length)
@@ -130,6 +131,7 @@ def _check_rates(
     each = [slice(i, i + 1) for i in range(truth.shape[1])] if columns else []
     for column in [slice(None), *each]:
         clicked, said = truth[:, column].ravel(), reported[:, column].ravel()
+        # The bound is for equally many trials of both hypotheses; more of one kind are left out.
         trials = min(int(clicked.sum()), int((~clicked).sum()))
         one, none = said[clicked][:trials], said[~clicked][:trials]
         for wrong, missed in ((none, ~one), (~none, one)):

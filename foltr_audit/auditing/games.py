@@ -93,6 +93,8 @@ class GameSimulator:
     ) -> Observation:
         """The messages of different clients that all hold the same input."""
         clients = self.clients[message]
+        # Ids name streams: even ones hold input 0 and odd ones input 1, so that no noise of the client itself
+        # occurs under both.
         which, ids = np.full(self.count, hypothesis), 2 * np.arange(self.count) + hypothesis
         context = clients.context(message, ids, interactions=self.interactions)
         local = canary.play(clients, which, context, sampled=self.sampled)

@@ -52,6 +52,7 @@ def law_table(law: NoiseLaw) -> LawTable | None:
 def _summed(law: NoiseLaw, step: float, far: float) -> LawTable:
     points = np.arange(math.ceil(far / step) + 2) * step
     masses = np.exp(law.log_density(points)) * step
+    # Before masses are doubled to cover both signs: two draws are equal only if their signs are too.
     repeats = float(masses[0] ** 2 + 2.0 * (masses[1:] ** 2).sum())
     masses[1:] *= 2.0
     return LawTable(np.asarray(points + 0.5 * step), np.cumsum(masses), repeats, 0.0)

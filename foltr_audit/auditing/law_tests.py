@@ -69,6 +69,7 @@ def check_distribution(draws: NoiseDraws, law: NoiseLaw, table: LawTable) -> Ite
     sizes, count = np.abs(draws.noise), draws.noise.size
     deviation = float(np.sqrt(np.mean(np.square(draws.noise))) / np.sqrt(law.variance))
     what = f"noise {draws.where} has {deviation:.3g} times the declared standard deviation"
+    # On a coarse lattice several levels fall on one point, which is tested once.
     for size, chance in dict.fromkeys(table.level(level) for level in _LEVELS):
         if size >= RESOLVED * draws.resolution:
             share = float(np.mean(sizes <= size))

@@ -160,6 +160,7 @@ def _loss_of_reports(epsilon: float, games: GameSimulator, canary: Canary, *, li
     keep = 1.0 / (1.0 + math.exp(-epsilon))
     wrong = [(reports != clicks[h, differ[0]])[:, :width].sum(axis=1) for h in (0, 1)]
     chances = [keep ** (width - flips) * (1.0 - keep) ** flips for flips in wrong]
+    # `ravel` below, since NumPy 2.0 gives these numbers another shape than other versions do.
     _, same = np.unique(seen, axis=0, return_inverse=True)
     sums = [np.bincount(same.ravel(), weights=chance) for chance in chances]
     return float(np.abs(np.log(sums[1]) - np.log(sums[0])).max())

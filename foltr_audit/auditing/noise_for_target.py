@@ -224,6 +224,7 @@ class _NoiseSearch:
             if not 1.0 / _FARTHEST < bad < _FARTHEST:
                 return good, good
         while max(good / bad, bad / good) > _CLOSE:
+            # The geometric mean: the right order of magnitude is not known, and precision is relative.
             middle = math.sqrt(good * bad)
             good, bad = (middle, bad) if self._meets(middle) else (good, middle)
         return good, bad
@@ -259,6 +260,7 @@ class _NoiseSearch:
 def _rounded(value: float, how: Callable[[float], int]) -> float:
     """A positive number with few significant digits."""
     places = _DIGITS - 1 - math.floor(math.log10(value))
+    # 10 to a negative power is not exact in binary. Division by an exact power keeps 1.1 as 1.1.
     if places >= 0:
         return how(value * 10.0**places) / 10.0**places
     return float(how(value / 10.0**-places) * 10**-places)

@@ -49,6 +49,8 @@ class OtherClients:
         sums = np.empty((self.count, models.shape[1]))
         with self.progress.task("other clients", -(-self.count // _TICKS)) as tick:
             for trial in range(self.count):
+                # A prefix of their own: these ids and rounds also occur among the clients of a canary, whose
+                # noise must be independent of theirs.
                 prefix = f"audit/others/{message}/"
                 context = self.clients.context(trial, ids, prefix, self.interactions)
                 local = self._stepped(models, chain, context) if after is None else after

@@ -108,6 +108,7 @@ def _discriminant(zero: Floats, one: Floats, learning: int) -> Pair:
         [zero[:learning] - zero[:learning].mean(axis=0), one[:learning] - one[:learning].mean(axis=0)]
     )
     covariance = both.T @ both / max(1, len(both) - 2)
+    # The second term is above 0 where messages carry no noise, and the covariance is 0.
     ridge = _RIDGE * float(np.trace(covariance)) / covariance.shape[0] + _RIDGE**2 * float(shift @ shift)
     if not ridge > 0:  # neither noise nor shift
         return np.zeros(len(zero)), np.zeros(len(one))

@@ -7,7 +7,9 @@ import numpy as np
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.utils.arrays import Floats
 
-_DIGITS = 12  # chances that agree in this many digits are merged, which keeps their number small
+# Chances are products in several orders, which differ in their last digits. Those that agree in twelve
+# digits are merged: otherwise their number would multiply with every position.
+_DIGITS = 12
 
 
 def cascade_rates(click: Floats, stop: Floats) -> Floats:

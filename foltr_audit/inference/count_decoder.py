@@ -31,6 +31,7 @@ def law_of_sum(known: Knowledge, clients: int) -> NoiseLaw:
     """The law of the noise in a sum over some clients; unknown noise stays unknown."""
     law = noise_law(known)
     if isinstance(law, RoundingNoise):
+        # Rounding errors of different clients are independent, so that their variances add up.
         return replace(law, resolution=law.resolution * clients**0.5)
     return law if isinstance(law, ScaleFreeNoise) else law.summed(clients)
 
@@ -110,6 +111,7 @@ class CountDecoder:
     def _chunks(self) -> Iterator[Ints]:
         """Sums over equally many clients, a bounded number of patterns at a time."""
         _, _, k = self.view.shown.shape
+        # A chunk holds one number of clients, since the law of the summed noise depends on it.
         size = max(1, (_CHUNK_NUMBERS >> k) // (2 * k + 1))
         for clients in np.unique(self.view.clients):
             rows = np.flatnonzero(self.view.clients == clients)
@@ -155,4 +157,5 @@ class CountDecoder:
 def _log_chances(belief: ClickBelief, k: int) -> Floats:
     """Log of how often each of k positions shows each grade, (k, G)."""
     chances = belief.grades[np.minimum(np.arange(k), len(belief.grades) - 1)]
+    # A grade that a position never shows gets a finite logarithm instead of -inf.
     return np.log(np.maximum(chances, 1e-300))

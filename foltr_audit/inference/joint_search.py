@@ -104,6 +104,7 @@ class JointSearch:
         for first in range(0, n if B else 0, _CHUNK):
             rows = np.arange(first, min(first + _CHUNK, n))
             best, votes = self.best(rows, starts[rows])
+            # Without a criterion the usual fit is infinite. Every message lies below it, and none is lost.
             explained = ~self.unexplained(best) | (self.decoder.usual_fit == np.inf)
             yield JointSearchResult(best, votes, ~explained)
 
@@ -120,6 +121,8 @@ class JointSearch:
         ends = self.settled(
             SearchState(message, clicks, self.values(message, clicks)), self.sweep, self.sweeps
         )
+        # Every message has equally many ends, so that sorted rows form a table. A stable sort keeps their
+        # order: of equally good ends the same one wins in every run.
         by_message = np.argsort(ends.message, kind="stable").reshape(n, -1)
         best = ends.at(by_message[np.arange(n), ends.value[by_message].argmax(axis=1)])
         votes = ends.clicks[by_message].mean(axis=1)

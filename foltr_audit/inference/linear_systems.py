@@ -54,6 +54,7 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
     if not columns.size:
         nothing = np.zeros((columns.shape[0], columns.shape[2]))
         return LeastSquaresFit(nothing, nothing, np.zeros(len(columns), dtype=np.bool_))
+    # Not `np.linalg.lstsq` or `pinv`: singular values and vectors also give the errors of the weights.
     U, s, Vt = np.linalg.svd(columns, full_matrices=False)
     floor = np.finfo(np.float64).eps * max(columns.shape[1:]) * s.max(axis=-1, keepdims=True, initial=0.0)
     inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > floor)

@@ -95,6 +95,7 @@ class ListLikelihood:
             several = np.repeat(messages[rows], priors.shape[1])
             found[rows] += self.of_models(stepped, several, b + 1).reshape(-1, priors.shape[1])
             if clicks is not None and b + 2 < B:
+                # `rows` is a slice, so `found[rows]` is a view, and the call changes `found` itself.
                 self._weigh_later(found[rows], stepped, messages[rows], b, clicks[rows])
         return found
 

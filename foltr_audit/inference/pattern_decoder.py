@@ -52,6 +52,8 @@ def usual_log_density(law: NoiseLaw, least: float) -> tuple[float, float, float]
     """
     from scipy.integrate import trapezoid
 
+    # The density of a share may be infinite at 0, and much of its mass lies many decades below its scale: a
+    # grid of equal steps would miss it.
     x = np.geomspace(least, 1e4 * law.scale, 20_001)
     values = law.log_density(x)
     density = 2.0 * np.exp(values)

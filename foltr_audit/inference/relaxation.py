@@ -67,6 +67,7 @@ class ClickRelaxation:
 
     def path(self, clicks: Floats) -> Floats:
         """Local models before each interaction of relaxed clicks (n, B, k): (B, n, P)."""
+        # A copy, since `at_start` is a read-only broadcast.
         path = np.array(self.at_start)
         for b in range(len(path) - 1):
             path[b + 1] = self._stepped(path[b], self.effect(path[b], b), clicks, b)[1]
@@ -113,6 +114,7 @@ class ClickRelaxation:
         design[:, :, -1] = -self.view.parameters
         upper = np.empty((n, B * k + 1))
         upper[:, :-1] = self.observed.reshape(n, B * k)
+        # The last unknown is 1 less the factor of the clip. Without a clip its bound of 0 takes it out.
         upper[:, -1] = self.view.knowledge.clip is not None
         solve = box_least_squares if loss == "least-squares" else box_least_absolute
         found = solve(design, self.view.updates, upper)

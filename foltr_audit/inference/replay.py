@@ -120,5 +120,6 @@ class Replay:
         candidates = self.view.candidates
         if candidates is None:
             raise ValueError("a replay over candidates needs them")
+        # Where a message has fewer lists the query is -1. Any query serves there, since no step follows.
         query = np.maximum(candidates.query[messages, b], 0)
         return self.view.ranker.scores(np.ascontiguousarray(models), candidates, query)

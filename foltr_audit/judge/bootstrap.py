@@ -155,6 +155,7 @@ class QueryBootstrap:
     def _ratios(self, sums: Floats, counts: Floats) -> Floats:
         """Sums over counts, both by query (Q,), in each resample, (R,)."""
         totals = np.einsum("bq,q->b", self.weights, counts)
+        # A resample may hold no query with a value: it is NaN and left out, instead of a division by 0.
         blank = np.full_like(totals, np.nan)
         ratios: Floats = np.divide(
             np.einsum("bq,q->b", self.weights, sums), totals, out=blank, where=totals > 0

@@ -76,6 +76,7 @@ def calibration(evidence: ClickEvidence, label: str, resamples: QueryBootstrap) 
     if not np.all((p >= -_ROUNDING) & (p <= 1 + _ROUNDING)):
         wrong = p[~((p >= -_ROUNDING) & (p <= 1 + _ROUNDING))][0]
         raise PluginError(f"attack {label}: score {wrong:g}; expected probabilities, as the attack declares")
+    # After the check: what is left beyond 0 and 1 is rounding, and would fall outside the bins.
     p = np.clip(p, 0.0, 1.0)
     count = here.sum(axis=1).astype(np.float64)
     clicked = (clicks & here).sum(axis=1).astype(np.float64)

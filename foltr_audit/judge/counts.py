@@ -125,6 +125,7 @@ class ListTotals:
                     updates.append(np.zeros(record.parameters.size))
                     clients.append(0)
                     counts.append(np.zeros(record.shown.shape[1], dtype=np.int64))
+                # In float64: a sum of many float32 messages would lose digits that clicks are read from.
                 updates[number] += record.messages[row].astype(np.float64) - model
                 clients[number] += 1
                 counts[number] += truth.clicks[row]

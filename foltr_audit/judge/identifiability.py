@@ -69,6 +69,8 @@ def identifiability(view: View) -> Identifiability:
     columns = view.columns
     if not columns.size:
         return nothing_identifiable(n, B, k)
+    # Columns get one size first. The floor is relative to the largest singular value, and documents with
+    # small features would fall below it, although scaling a column does not change which are independent.
     sizes = np.max(np.abs(columns), axis=1, keepdims=True, initial=0.0)
     scaled = np.divide(columns, sizes, out=np.zeros_like(columns), where=sizes > 0)
     _, s, Vt = np.linalg.svd(scaled, full_matrices=False)

@@ -163,6 +163,7 @@ def offered(before: Ints, now: Ints, choices: int, streams: Streams, round_: int
     own = np.searchsorted(now[order], before[message])
     offer = np.empty((message.size, m), dtype=np.int64)
     for row, place in enumerate(own.tolist()):
+        # The name of the stream holds client and round, not the row, so that a shuffle changes no decoys.
         rng = streams.generator(f"link-decoys/{round_}/{before[message[row]]}")
         offer[row] = draw_choices(place, now.size, m, rng)
     right = (offer == own[:, np.newaxis]).argmax(axis=1)

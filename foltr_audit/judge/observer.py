@@ -86,6 +86,7 @@ class Observer:
             TraceError: a number that is not finite, or documents that the data set does not have.
             UsageError: features are not embedded, and the data set is not given.
         """
+        # A trace may come from anyone. One number that is not finite would spread through every regression.
         if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")
         placement = InteractionPlacement.of(record)

@@ -183,6 +183,7 @@ class RoundQueries:
     def of(cls, record: RoundRecord, names: NDArray[np.str_]) -> RoundQueries:
         """The queries of a round whose messages hold one interaction each."""
         keys = np.stack([record.part, record.query], axis=1)
+        # `reshape` below, since NumPy 2.0 gives these numbers another shape than other versions do.
         _, first, query = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         return cls(first, query.reshape(-1), names)
 
@@ -209,4 +210,5 @@ class RoundQueries:
 def draw_choices(truth: int, among: int, choices: int, rng: np.random.Generator) -> Ints:
     """The truth and other numbers below `among`, drawn without replacement: int64 (choices,), rising."""
     others = rng.permutation(among - 1)[: choices - 1]
+    # In rising order, so that the place of the truth among the choices tells an attack nothing.
     return np.sort(np.append(others + (others >= truth), truth))

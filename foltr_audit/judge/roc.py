@@ -33,6 +33,7 @@ class ScoreRanking(NamedTuple):
         """Items (D,) in order; scores may be infinite, but not NaN."""
         order = np.argsort(scores, kind="stable")
         ranked = scores[order]
+        # Cut to the number of items: without any, the leading False would be one too many.
         tie = np.cumsum(np.concatenate([[False], ranked[1:] != ranked[:-1]])[: ranked.size])
         return cls(positive[order], tie, np.ascontiguousarray(cluster[order]))
 

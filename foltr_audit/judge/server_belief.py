@@ -70,6 +70,8 @@ def _shown(train: Dataset, ranker: str, parameters: Floats, *, sampled: bool) ->
     scores, starts = make_ranker(ranker, train.n_features).scores(parameters[np.newaxis], train, queries)
     if not sampled:
         return top_lists(scores, starts, LIST_LENGTH)
+    # A fixed seed: the belief is stored under model and settings, and must not depend on which experiment
+    # asked for it first.
     streams = Streams(0).clients("belief", 0, queries)
     key, purpose = np.uint64(streams.key), streams.purpose_code
     return sampled_lists(scores, starts, LIST_LENGTH, 0, streams.clients, streams.round, purpose, key)

@@ -22,6 +22,7 @@ def shuffled(record: RoundRecord, truth: RoundTruth, streams: Streams) -> tuple[
 
 def reordered(record: RoundRecord, truth: RoundTruth, order: Ints) -> tuple[RoundRecord, RoundTruth]:
     """The round whose i-th message is message order[i] of a round; its interactions go with it."""
+    # `argsort` of a permutation is its inverse. The stable sort below keeps the steps of a message in order.
     slot = order.argsort()[record.slot]
     rows = slot.argsort(kind="stable")
     moved = replace(

@@ -61,6 +61,7 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
     """What the server of a trace knows in addition to the messages, from its header."""
     facts = header.knowledge
 
+    # A header may come from another system: a fact of an unexpected type counts as not known.
     def text(name: str) -> str | None:
         value = facts.get(name)
         return value if isinstance(value, str) else None
@@ -154,6 +155,8 @@ def features_of(record: RoundRecord, header: TraceHeader, collection: Collection
     for index in np.unique(record.part):
         data, here = collection.part(header.dataset.parts[index]), record.part == index
         query, shown = record.query[here], record.shown[here]
+        # The numbers come from a file, and features lie in one flat array: a place beyond the end of a query
+        # would silently be a document of the next one.
         if query.max(initial=-1) >= data.n_queries or np.any(shown >= data.lengths[query][:, np.newaxis]):
             raise TraceError(f"trace: round {record.round} shows documents that the data set does not have")
         rows[here] = data.shown_features(query, shown)

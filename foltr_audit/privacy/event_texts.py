@@ -21,6 +21,8 @@ from foltr_audit.privacy.events import (
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.base import plain
 
+# A sign or `nan` does not match: radii, factors, steps and epsilons are never below 0, and a text
+# may come from a trace of another system.
 _NUMBER = r"(inf|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _OF = "of=(model|update)"
 
@@ -71,6 +73,7 @@ def parse_event(text: str) -> PrivacyEvent | UnknownNoise | None:
     GridRounding(step=0.001, nearest=True)
     """
     for form, made in _FORMS:
+        # Without DOTALL the name of an opaque mechanism that holds a line break would match no form.
         match = re.fullmatch(form, text, flags=re.DOTALL)
         if match is not None:
             return made(*match.groups())
@@ -105,6 +108,7 @@ _FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise]], ...] = (
     ("noised:(.+)", _noised),
     (f"randomised-clicks:eps={_NUMBER}", lambda eps: ClickRandomization(epsilon=float(eps))),
     (f"randomised-metrics:eps={_NUMBER}", lambda eps: MetricRandomization(epsilon=float(eps))),
+    # Fifteen digits bound the integers: `int` would read thousands of them, and raise an error beyond.
     ("summed:at-least=([0-9]{1,15})(?:,neighbours=([0-9]{1,15}),needed=([0-9]{1,15}))?", _summed),
     ("opaque:(.*)", lambda mechanism: OpaqueChange(mechanism=mechanism)),
 )

@@ -88,6 +88,7 @@ def gaussian_mu(eps: float, delta: float) -> float:
         low, high = high, 2.0 * high
     while high - low > _TOLERANCE * high:
         middle = 0.5 * (low + high)
+        # Two ends that are neighbours in float64 have no number between them: the loop would not end.
         if not low < middle < high:
             break
         low, high = (middle, high) if gaussian_delta(middle, eps) <= delta else (low, middle)
@@ -121,6 +122,7 @@ def _log(x: float) -> float:
 
 
 def _check(name: str, value: float) -> None:
+    # Written with `not`, this refuses NaN too: every comparison with NaN is false.
     if not 0 <= value <= LARGEST:
         raise UsageError(f"gaussian dp: {name}={value:g}; expected 0 <= {name} <= {LARGEST:g}")
 

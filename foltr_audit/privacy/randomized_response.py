@@ -55,6 +55,8 @@ class RandomizedResponse:
         if not epsilon >= 0:
             raise UsageError(f"metric-rr: eps={epsilon}; expected a number from 0")
         _check_values(values)
+        # Our own `exp` has the same bits with every C library. Reports are drawn by comparing with p, so a
+        # last digit of it could change a run.
         return cls(1.0 / (1.0 + (values - 1) * exp(-epsilon)), values)
 
     @classmethod
@@ -73,6 +75,7 @@ class RandomizedResponse:
     @property
     def text(self) -> str:
         """The law as text, which `parse` reads back, e.g. `metric-rr:p=0.25`."""
+        # Seventeen digits give back the same float64. Fewer are used where they do so too.
         return f"metric-rr:p={self.p:.17g}" if float(f"{self.p:g}") != self.p else f"metric-rr:p={self.p:g}"
 
     @property
@@ -110,6 +113,7 @@ def compose_epsilon(epsilon: float, interactions: int) -> float:
     """
     if not epsilon >= 0 or not interactions >= 0:
         raise UsageError(f"metric-rr: eps={epsilon} for {interactions} interactions; expected numbers from 0")
+    # An infinite epsilon times 0 interactions would be NaN.
     return interactions * epsilon if interactions else 0.0
 
 

@@ -186,6 +186,7 @@ def _pure_bound(right: ArrayLike, guesses: ArrayLike, alpha: float) -> Floats:
 
     v = np.asarray(right, dtype=np.float64)
     left = np.asarray(guesses, dtype=np.float64) - v + 1.0
+    # 1 - q has an inverse function of its own: subtracting a q next to 1 from 1 would lose its digits.
     return np.asarray(
         np.log(special.betaincinv(v, left, alpha)) - np.log(special.betainccinv(left, v, alpha))
     )

@@ -29,6 +29,7 @@ def amplified(epsilon: float, share: float) -> float:
     """
     if math.isinf(epsilon):
         return math.inf
+    # This form has no e^eps, which overflows from an epsilon of 710 on.
     return max(0.0, epsilon + math.log(share + (1.0 - share) * math.exp(-epsilon)))
 
 
@@ -55,6 +56,7 @@ def pure_over(epsilon: float, times: int, delta: float) -> float:
     low, high = max(0, math.floor(middle - spread)), min(times, math.ceil(middle + spread))
     counts = np.arange(low, high + 1)
     masses = binom.pmf(counts, times, chance)
+    # What is not summed counts in full towards delta, so that the bound errs on the safe side.
     outside = float(binom.cdf(low - 1, times, chance) + binom.sf(high, times, chance))
     losses = (2.0 * counts - times) * epsilon
 

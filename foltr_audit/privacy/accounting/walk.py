@@ -133,6 +133,8 @@ class _SensitivityTracker:
             apart = apart.within(self.inside[kind].times(2.0))
         self.apart = apart.tightened(self.parameters)
         self.noises.append(ProtectiveNoise(law=law, apart=self.apart, unbounded=self.why, grid=self.grid))
+        # Noise can carry a message anywhere, so no ball holds it any more. Two neighbours with the same noise
+        # are still no farther apart than before.
         self.inside = dict.fromkeys(KINDS, Norms())
         self.why = "nothing bounds the messages between the two noises"
         self.grid = _common_grid(self.grid, step_of(law))

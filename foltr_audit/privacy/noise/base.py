@@ -21,6 +21,7 @@ MOST_STEPS = 2.0**24
 """Largest standard deviation of noise on a grid, in grid steps: up to here its samplers are exact."""
 
 NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+# Fifteen digits bound what `int` parses from a text of unknown origin, and are exact in float64.
 _KINDS = {"int": ("([0-9]{1,15})", int), "float": (NUMBER, float)}  # by annotation, which is text here
 
 
@@ -126,6 +127,7 @@ def plain(value: float) -> str:
 
 def multiples(x: ArrayLike, scale: float) -> Floats:
     """|x| / scale, at most 1e300; NaN stays NaN."""
+    # A very small scale may make the quotient infinite; it is cut off below.
     with np.errstate(over="ignore"):
         z = np.abs(np.asarray(x, dtype=np.float64)) / scale
     return np.minimum(z, FARTHEST)

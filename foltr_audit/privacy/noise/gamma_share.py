@@ -101,6 +101,7 @@ class GammaShare(ParametricNoise):
         if self.shape <= 0.5:
             return np.where(size > 0, np.inf, 0.0)
         z, a = multiples(size, self.scale), self.shape
+        # Both forms are computed for every shift, each with arguments cut off to where it holds.
         near, far = np.minimum(z, _NEAR), np.maximum(size, _NEAR * self.scale)
         peak = math.lgamma(a - 0.5) - math.lgamma(a) - math.log(self.scale) - math.log(2.0)
         peak -= 0.5 * math.log(math.pi)

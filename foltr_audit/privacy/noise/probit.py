@@ -61,6 +61,8 @@ def lattice_slope(log_masses: Floats) -> float:
     middle = 2.0 * float(ndtri(0.5 + 0.5 * math.exp(float(log_masses[0]))))
     if log_masses.size < 3:
         return middle
+    # The sum begins at the far end, where masses are smallest, and stays in logarithms: tails far below
+    # the smallest float64 keep their digits.
     beyond = np.logaddexp.accumulate(log_masses[:0:-1])[::-1]  # log P(X > k), k = 0 .. J - 1
     heights = -ndtri_exp(beyond)
     inside = heights[: _reliable(log_masses, beyond)]

@@ -28,6 +28,7 @@ def expand(seeds: Sequence[bytes], size: int) -> NDArray[np.uint64]:
 
     zeros, nonce = bytes(size * _WORD), bytes(16)
     streams = [Cipher(ChaCha20(seed, nonce), mode=None).encryptor().update(zeros) for seed in seeds]
+    # The byte order is fixed, so that a seed gives the same integers on every machine.
     words = np.frombuffer(b"".join(streams), dtype="<u8").reshape(len(streams), size)
     return words.astype(np.uint64, copy=False)
 
@@ -72,9 +73,11 @@ class PairwiseMasks:
         out[~sends] = 0
 
     def _add(self, out: NDArray[np.uint64], left: Ints, right: Ints) -> None:
+        # A copy, since `np.frombuffer` gives memory that cannot be written, and signs change in place.
         masks = expand(self.seeds(left, right), out.shape[1]).copy()
         swapped = self.clients[left] > self.clients[right]
         np.negative(masks, where=swapped[:, np.newaxis], out=masks)
+        # The places of a ring do not repeat on either side; with repeats `+=` would add only one of them.
         out[left] += masks
         out[right] -= masks
 

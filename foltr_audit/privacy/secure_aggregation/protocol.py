@@ -133,6 +133,7 @@ class SecureSum:
             rows = np.flatnonzero(sends)
             seeds = [secrets.secret("self", client) for client in clients[rows].tolist()]
             add_self_masks(payload, rows, seeds)
+            # Sums wrap at 2^64, which 2^b divides: one reduction at the end gives the right integers.
             payload = self.encoding.reduced(payload)
         aborted = aborted or _too_few("masked", "sent a masked message", sends, plan)
         reached = aborted is None
@@ -187,6 +188,7 @@ class SecureSum:
 def circle(secrets: ClientSecrets, clients: Ints, degree: int) -> MaskGraph:
     """The graph of a round: clients in the order of a keyed hash of their ids."""
     tickets = [secrets.secret("place", client) for client in clients.tolist()]
+    # Places on the circle must not follow from ids: colluding clients could sit next to their target.
     order = sorted(range(clients.size), key=tickets.__getitem__)
     return MaskGraph(np.array(order, dtype=np.int64), degree)
 

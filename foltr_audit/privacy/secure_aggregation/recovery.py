@@ -96,6 +96,7 @@ class MaskRecovery:
         key = self.secrets.private_key(self._recovered("pair", place), self.agreement)
         others = self.graph.table[place][self._holders[place]]
         seeds = [key.seed(other.public) for o in others.tolist() if (other := self.keys[o]) is not None]
+        # These are the signs that the survivors used: of a pair the smaller id adds the mask.
         signs = np.where(self.clients[others] < self.clients[place], 1, -1)
         return sum_of_masks(seeds, size, signs)
 
