@@ -72,9 +72,12 @@ def list_metric(name: str) -> ListMetric:
     return ListMetric(np.concatenate([[0.0], 1.0 / (places + 1)]), first)
 
 
+OFFLINE_NDCG, ONLINE_NDCG = "offline_ndcg@10", "online_ndcg@10"
+"""The two metrics of utility that most reports show."""
+
 OFFLINE: Mapping[str, MetricDescription] = MappingProxyType(
     {
-        "offline_ndcg@10": MetricDescription("nDCG@10"),
+        OFFLINE_NDCG: MetricDescription("nDCG@10"),
         "offline_mrr@10": MetricDescription("MRR@10"),
         "offline_map@10": MetricDescription("MAP@10"),
         "offline_dcg@10": MetricDescription("DCG@10"),
