@@ -61,6 +61,8 @@ class CascadeClickModel(ClickModel):
 
         click, stop = self.tables(largest_label)
         k = labels.shape[1]
+        # Every position has its two draws, even below the place where a user stops. So step s begins at draw
+        # 2 k s, and the clicks of one step never shift the draws of another.
         return cascade_clicks(labels, streams.uniform(2 * k, first=2 * k * step), click, stop)
 
 
@@ -125,6 +127,8 @@ class ClickModelMixture(ClickModel):
         clicks = np.zeros(labels.shape, dtype=np.bool_)
         for m, model in enumerate(self.models):
             rows = np.flatnonzero(number == m)
+            # The padding is no code: -1 modulo L + 1 would be L, and padding would become the most relevant
+            # grade.
             grades = np.where(labels[rows] >= 0, labels[rows] % stride, -1)
             clicks[rows] = clicks_of(model, grades, largest_label, streams.at(rows), step)
         return clicks
@@ -137,8 +141,11 @@ def declared_tables(model: ClickModel, largest_label: int) -> Tables | None:
         if len(known) < len(model.models):
             return None
         click, stop = zip(*known, strict=True)
+        # The smallest published scale may hold more grades than the collection. A mixture counts L + 1 codes
+        # for each model, so longer tables would shift those of the models behind.
         G = largest_label + 1
         return np.concatenate([each[:G] for each in click]), np.concatenate([each[:G] for each in stop])
+    # A subclass with its own `click` may do something else than its tables say, so kernels must not use them.
     if isinstance(model, CascadeClickModel) and type(model).click is CascadeClickModel.click:
         return model.tables(largest_label)
     return None

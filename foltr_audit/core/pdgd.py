@@ -72,6 +72,8 @@ def observed_documents(clicks: Bools, is_document: Bools, *, only_observed: bool
     Where everything or nothing that is observed was clicked there is no pair.
     """
     position = np.arange(clicks.shape[1])
+    # -2, not -1, where nothing was clicked: `last + 1` is then before every position, and no document counts
+    # as observed.
     last = np.where(clicks, position, -2).max(axis=1, initial=-2)
     seen = is_document & ((position <= last[:, np.newaxis] + 1) | (not only_observed))
     pairs = clicks.any(axis=1) & (seen & ~clicks).any(axis=1)

@@ -110,6 +110,8 @@ class NeuralRanker(Ranker):
         for layer in layers:
             given.append(_units(layer, given[-1]))
         parts = [given[-1]]
+        # relu(z) is positive exactly where z is. So the stored outputs also tell where the derivative is 1,
+        # and the sums before relu need not be kept.
         slopes = np.where(given[-1] > 0.0, self._output(parameters)[..., np.newaxis, :], 0.0)
         for layer, inputs in zip(reversed(layers), reversed(given[:-1]), strict=True):
             products = slopes[..., np.newaxis] * inputs[..., np.newaxis, :]
