@@ -110,6 +110,7 @@ class OfflineMetrics:
             only: Floats = several[0]
             return only
         shares = np.full(len(several), 1.0 / len(several)) if weights is None else weights
+        # An impossible intent may have no query that counts: 0 times its NaN would be NaN.
         there = shares > 0
         return np.asarray((shares[there, np.newaxis] * several[there]).sum(axis=0))
 
