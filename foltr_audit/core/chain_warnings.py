@@ -1,7 +1,7 @@
-"""Wrong pairings of defenses, said aloud: noise whose claim does not hold behind what the chain bounds.
+"""Warnings about incompatible defenses: noise whose claim does not hold with the bounds of its chain.
 
-Decided from the events that defenses declare, so plug-ins of others are judged alike. Only a defense that
-states a `sensitivity` can be told that it is too small.
+The checks use the events that defenses declare, so they also apply to third-party plug-ins. The sensitivity
+is checked only for a defense that has an attribute `sensitivity`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from foltr_audit.privacy.events import (
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Skellam
 
 _SPARSE = ("top-k", "random-k")
-_ROUNDING = 1e-9  # claims and bounds are compared up to that
+_ROUNDING = 1e-9  # relative tolerance of comparisons of claims with bounds
 
 
 def warnings(
     defenses: Sequence[Defense], parameters: int, context: RoundContext, *, acts_without_pairs: bool = True
 ) -> list[str]:
-    """One line for each pairing in a chain that does less than its claims say; none where all is well.
+    """One line for each combination of defenses that does not fulfil its claims; empty without problems.
 
     Args:
-        defenses: the chain, in its order.
+        defenses: the defenses of the chain, in order.
         parameters: number P of coordinates of a message.
         context: a round; its `shares` say how many clients send.
-        acts_without_pairs: whether step defenses act after an interaction without pairs too.
+        acts_without_pairs: whether step defenses also act after an interaction without pairs.
     """
     acts = DefenseChain(tuple(defenses)).acts(context, acts_without_pairs=acts_without_pairs)
     walk = _ChainBounds(parameters=parameters)
@@ -54,18 +54,18 @@ def warnings(
 
 
 def _rounds_for_noise(defense: Defense, context: RoundContext) -> bool:
-    """Whether it rounds for noise of its own, which then allows for that."""
+    """Whether a defense rounds for its own noise; its sensitivity then allows for the rounding."""
     return any(isinstance(event, NoiseAddition) for event in defense.events(context))
 
 
 @dataclass
 class _ChainBounds:
-    """The bounds that hold on the way along a chain.
+    """The norm bounds that hold at one place of a chain.
 
     Attributes:
         parameters: number of coordinates.
-        bounds: those that still hold, with who set them.
-        undone: who set a bound that is lost, and who undid it.
+        bounds: the bounds that hold here, each with the name of the defense that set it.
+        undone: names of the defense whose bound was lost, and of the defense that removed it.
     """
 
     parameters: int
@@ -73,7 +73,7 @@ class _ChainBounds:
     undone: tuple[str, str] | None = None
 
     def meet(self, defense: Defense, event: PrivacyEvent) -> None:
-        """Go past an event that is no noise."""
+        """Update the bounds for an event that adds no noise."""
         before = self.bounds
         if isinstance(event, NormBound):
             if event.always or event.of == "update":
@@ -93,13 +93,15 @@ class _ChainBounds:
         return replace(old, norm=old.norm + move * self.parameters ** (1.0 / old.ord))
 
     def of_noise(self, defense: Defense, event: NoiseAddition, later: Sequence[str]) -> list[str]:
-        """What is wrong with noise at this place."""
+        """Warnings about noise that is added at this place."""
         who = defense.name
         if not self.bounds:
-            late = [f"; {name} comes too late, after the noise" for name in later[:1] if name != who]
-            lost = f"; {self.undone[1]} undoes the bound of {self.undone[0]}" if self.undone else ""
+            late = [f"; {name} acts too late, after the noise" for name in later[:1] if name != who]
+            lost = f"; {self.undone[1]} removes the bound of {self.undone[0]}" if self.undone else ""
             end = lost or "".join(late)
-            return [f"{who}: nothing bounds what the noise is to hide{end}: its claim holds for no client"]
+            return [
+                f"{who}: no defense bounds the messages before the noise{end}: its claim holds for no client"
+            ]
         sensitivity = getattr(defense, "sensitivity", None)
         if not isinstance(sensitivity, float | int):
             return []
@@ -112,7 +114,7 @@ class _ChainBounds:
         return [self._too_little(who, bound, order, apart, sensitivity)]
 
     def _stretch(self, bound: NormBound, order: int) -> float:
-        """How many times larger another norm may be than the one that is bounded."""
+        """Largest ratio of the norm of this order to the norm that is bounded."""
         return float(self.parameters ** max(0.0, 1.0 / order - 1.0 / bound.ord))
 
     def _too_little(self, who: str, bound: NormBound, order: int, apart: float, sensitivity: float) -> str:
@@ -137,7 +139,7 @@ class _ChainBounds:
 
 
 def _is_pure(event: NoiseAddition) -> bool:
-    """Whether the law is one that an L1 distance is hidden by."""
+    """Whether the noise gives pure differential privacy, so that it must cover an L1 distance."""
     law = event.law
     return isinstance(law, GammaShare) or bool(np.isfinite(law.worst_loss(law.scale)))
 
@@ -147,7 +149,7 @@ def _norm(order: float) -> str:
 
 
 def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundContext) -> list[str]:
-    """Noise of which a message carries a share only, without a sum `later`, or with one of too few."""
+    """Warnings about noise shares: no sum in `later`, a sum of too few messages, or rounded shares."""
     n = context.shares
     if n <= 1 or not isinstance(defense, MessageDefense):
         return []
@@ -157,40 +159,40 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
     sums = [event.at_least for event in later if isinstance(event, MessageAggregation)]
     if not sums:
         return [
-            f"{defense.name}: single messages carry 1/{n} of the noise, and nothing in the chain keeps them "
-            "from the server: add noise that is whole on each message, or secure-aggregation"
+            f"{defense.name}: each message carries only 1/{n} of the noise, and the server sees each one: "
+            "add secure-aggregation, or a defense that adds the full noise to each message"
         ]
     found = []
     if max(sums) < n:
         found.append(
-            f"{defense.name}: a sum may hold {max(sums)} of {n} messages, and then "
+            f"{defense.name}: a sum may contain only {max(sums)} of {n} messages, and with them only "
             f"{max(sums) / n:.0%} of the noise"
         )
     rounded = any(isinstance(event, GridRounding) for event in later)
     if rounded and not isinstance(share, DiscreteGaussian | Skellam):
         found.append(
-            f"{defense.name}: each share is rounded for the sum, so that nothing is proven of their sum: "
-            "take discrete-gaussian or skellam, whose shares lie on a grid"
+            f"{defense.name}: each share is rounded before the sum, so there is no proof for the sum: "
+            "use discrete-gaussian or skellam, whose shares are whole multiples of the grid step"
         )
     return found
 
 
 def _of_the_whole(acts: Sequence[tuple[Defense, PrivacyEvent]], context: RoundContext) -> list[str]:
-    """Sums that never open; several noises; coordinates left out and then filled with noise."""
+    """Warnings about sums that always abort, several noises, and sparse messages filled by noise."""
     found = []
     noises = [place for place, (_, event) in enumerate(acts) if isinstance(event, NoiseAddition)]
     for defense, event in acts:
         if isinstance(event, MessageAggregation) and event.at_least > context.shares:
             found.append(
-                f"{defense.name}: sums of {event.at_least} messages at least, of {context.shares} clients: "
-                "every round is aborted"
+                f"{defense.name}: a sum needs {event.at_least} messages, but only {context.shares} clients "
+                "send: every round aborts"
             )
     if len(noises) > 1:
         names = ", ".join(acts[place][0].name for place in noises)
-        found.append(f"several noises ({names}): each claim reckons with its own noise alone")
+        found.append(f"several defenses add noise ({names}): each claim accounts only for its own noise")
     for defense, _ in acts[: noises[-1]] if noises else ():
         if defense.name in _SPARSE:
             found.append(
-                f"{defense.name}: noise on every coordinate fills what it leaves out: put it after the noise"
+                f"{defense.name}: later noise fills the coordinates it sets to zero: put it after the noise"
             )
     return found

@@ -79,7 +79,7 @@ class PerfectClickModel(CascadeClickModel):
 
 
 class NavigationalClickModel(CascadeClickModel):
-    """Looks for one good document, and mostly stops once it is found."""
+    """Looks for one good document and usually stops after finding it."""
 
     name: ClassVar[str] = "navigational"
     click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
@@ -111,9 +111,10 @@ class InformationalClickModel(CascadeClickModel):
 
 
 class ClickModelMixture(ClickModel):
-    """Clients with different click models: grade r of a list that model m clicks on is coded `m (L + 1) + r`.
+    """Several click models; each list has one of them.
 
-    L is the largest label of the collection. The code lets one array of labels say which model clicks.
+    Grade r of a list with model m is encoded as `m (L + 1) + r`, with the largest label L of the collection.
+    One array of labels thus holds both the grades and the model of each list.
     """
 
     name: ClassVar[str] = "mixture"
@@ -121,7 +122,7 @@ class ClickModelMixture(ClickModel):
     models: tuple[ClickModel, ...]
 
     def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
-        """Clicks on each list by its own model, bool (C, k)."""
+        """Clicks of each list's model, bool (C, k)."""
         stride = largest_label + 1
         number = labels.max(axis=1, initial=0) // stride  # all documents of a list name the same model
         clicks = np.zeros(labels.shape, dtype=np.bool_)
@@ -135,7 +136,7 @@ class ClickModelMixture(ClickModel):
 
 
 def declared_tables(model: ClickModel, largest_label: int) -> Tables | None:
-    """P(click | grade) and P(stop | click, grade) for kernels, (G,) each; None for a model with own code."""
+    """P(click | grade) and P(stop | click, grade) for kernels, (G,) each; None if `click` is overridden."""
     if isinstance(model, ClickModelMixture):
         known = [tables for each in model.models if (tables := declared_tables(each, largest_label))]
         if len(known) < len(model.models):

@@ -10,7 +10,7 @@ import foltr_audit as fa
 from tests.fixtures.command import SMALL, run, spawn
 
 CHAIN = ("--eps", "1.2")
-NOISE = "gamma-laplace: single messages carry 1/40 of the noise"
+NOISE = "gamma-laplace: each message carries only 1/40 of the noise"
 QUICK = {
     "attack": ("--click-model", "perfect"),
     "train": (),
