@@ -208,7 +208,7 @@ def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:
         ("max_attack_auc = 0.6", ("--trace", "nowhere", "--eps", 1), "--eps: not with --trace"),
         ("max_attack_auc = 0.6", ("--comparison", "nowhere"), "no such folder"),
         ("max_attack_auc = 0.6", ("--comparison", "nowhere", "--runs", 2), "--runs: not with --comparison"),
-        ("max_attack_auc = 0.6", ("--method", "query-id"), "tells the query"),
+        ("max_attack_auc = 0.6", ("--method", "query-id"), "finds the query"),
         ("max_attack_auc = 0.6", ("--method", "nothing"), "nothing"),
         ("max_attack_auc = 0.6", ("--no-trace",), "records no messages"),
         ("max_attack_auc = 0.6", ("--trials", 100), "only with a limit that needs an audit"),

@@ -235,7 +235,7 @@ def test_the_content_of_the_data_counts_and_not_their_place(tmp_path: Path) -> N
     a, b = read_systems([tmp_path / "a", tmp_path / "b"])
     assert len(match_runs(a, b)) == 2
     a, c = read_systems([tmp_path / "a", tmp_path / "c"])
-    with pytest.raises(UsageError, match="on other data"):
+    with pytest.raises(UsageError, match="different data"):
         match_runs(a, c)
 
 

@@ -35,7 +35,7 @@ def markdown(document: ReportDocument) -> str:
 def escape_markdown(text: str) -> str:
     r"""Text that Markdown shows literally.
 
-    >>> quoted("a|b<c>*d*")
+    >>> escape_markdown("a|b<c>*d*")
     'a\\|b&lt;c&gt;\\*d\\*'
     """
     plain = escape(" ".join(text.split()), quote=False)
