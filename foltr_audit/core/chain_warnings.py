@@ -1,38 +1,35 @@
-"""Wrong pairings of defenses, said aloud: noise whose claim does not hold behind what the chain bounds.
+"""Warnings about chains of defenses that protect less than they claim.
 
-Decided from the events that defenses declare, so plug-ins of others are judged alike. Only a defense that
-states a `sensitivity` can be told that it is too small.
+They follow from the events that defenses declare, so third-party plug-ins are treated alike. Only for a
+defense that states a `sensitivity` can they say that it is too small.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, MessageDefense, PrivacyEvent, RoundContext
 from foltr_audit.core.plugins.answers import law_of
-from foltr_audit.privacy.events import (
-    GridRounding,
-    MessageAggregation,
-    NoiseAddition,
-    NormBound,
-    NormScaling,
-    OpaqueChange,
-)
+from foltr_audit.privacy.accounting.norms import Norms
+from foltr_audit.privacy.accounting.walk import walk
+from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, NormBound
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Skellam
 
 _SPARSE = ("top-k", "random-k")
-_ROUNDING = 1e-9  # claims and bounds are compared up to that
+_ROUNDING = 1e-9  # relative difference up to which claims and bounds count as equal
+
+Acts = Sequence[tuple[Defense, PrivacyEvent]]
 
 
 def warnings(
     defenses: Sequence[Defense], parameters: int, context: RoundContext, *, acts_without_pairs: bool = True
 ) -> list[str]:
-    """One line for each pairing in a chain that does less than its claims say; none where all is well.
+    """One line for each combination in a chain that protects less than its claims say.
 
     Args:
         defenses: the chain, in its order.
@@ -41,113 +38,92 @@ def warnings(
         acts_without_pairs: whether step defenses act after an interaction without pairs too.
     """
     acts = DefenseChain(tuple(defenses)).acts(context, acts_without_pairs=acts_without_pairs)
-    walk = _ChainBounds(parameters=parameters)
     found: list[str] = []
     for place, (defense, event) in enumerate(acts):
         if isinstance(event, NoiseAddition):
-            later = [other.name for other, then in acts[place + 1 :] if isinstance(then, NormBound)]
-            found += walk.of_noise(defense, event, later)
+            before = [act for act in acts[:place] if not _belongs_to_noise(*act, context)]
+            found += _of_bounds(defense, event, before, acts[place + 1 :], parameters)
             found += _of_shares(defense, [then for _, then in acts[place + 1 :]], context)
-        elif not (isinstance(event, GridRounding) and _rounds_for_noise(defense, context)):
-            walk.meet(defense, event)
     return list(dict.fromkeys(found + _of_the_whole(acts, context)))
 
 
-def _rounds_for_noise(defense: Defense, context: RoundContext) -> bool:
-    """Whether it rounds for noise of its own, which then allows for that."""
-    return any(isinstance(event, NoiseAddition) for event in defense.events(context))
+def _belongs_to_noise(defense: Defense, event: PrivacyEvent, context: RoundContext) -> bool:
+    """Whether an event is noise, or the rounding of a defense whose own noise allows for it.
 
-
-@dataclass
-class _ChainBounds:
-    """The bounds that hold on the way along a chain.
-
-    Attributes:
-        parameters: number of coordinates.
-        bounds: those that still hold, with who set them.
-        undone: who set a bound that is lost, and who undid it.
+    Each noise is checked as if it were the only one: what several together prove is another question.
     """
+    if isinstance(event, GridRounding):
+        return any(isinstance(other, NoiseAddition) for other in defense.events(context))
+    return isinstance(event, NoiseAddition)
 
-    parameters: int
-    bounds: list[tuple[str, NormBound]] = field(default_factory=list)
-    undone: tuple[str, str] | None = None
 
-    def meet(self, defense: Defense, event: PrivacyEvent) -> None:
-        """Go past an event that is no noise."""
-        before = self.bounds
-        if isinstance(event, NormBound):
-            if event.always or event.of == "update":
-                self.bounds = [*before, (defense.name, event)]
-        elif isinstance(event, OpaqueChange):
-            self.bounds = []
-        elif isinstance(event, NormScaling):
-            kept = [(name, old) for name, old in before if old.of == event.of]
-            self.bounds = [(name, replace(old, norm=old.norm * event.factor)) for name, old in kept]
-        elif isinstance(event, GridRounding):
-            move = event.step * (0.5 if event.nearest else 1.0)
-            self.bounds = [(name, self._rounded(old, move)) for name, old in before]
-        if before and not self.bounds:
-            self.undone = (before[-1][0], defense.name)
+def _of_bounds(
+    defense: Defense, noise: NoiseAddition, before: Acts, after: Acts, parameters: int
+) -> list[str]:
+    """Noise whose messages are not bounded, or farther apart than its `sensitivity`."""
+    apart = _apart(before, noise, parameters)
+    if not apart.known:
+        late = [other.name for other, event in after if isinstance(event, NormBound) and other is not defense]
+        too_late = f"; {late[0]} comes too late, after the noise" if late else ""
+        end = _what_undid_the_bound(before, noise, parameters) or too_late
+        return [
+            f"{defense.name}: nothing bounds what the noise is to hide{end}: its claim holds for no client"
+        ]
+    sensitivity = getattr(defense, "sensitivity", None)
+    if not isinstance(sensitivity, float | int):
+        return []
+    hidden = "l1" if _is_pure(noise) else "l2"
+    if getattr(apart, hidden) / sensitivity <= 1.0 + _ROUNDING:
+        return []
+    return [f"{defense.name}: {_too_little(apart, hidden, sensitivity, parameters)}"]
 
-    def _rounded(self, old: NormBound, move: float) -> NormBound:
-        return replace(old, norm=old.norm + move * self.parameters ** (1.0 / old.ord))
 
-    def of_noise(self, defense: Defense, event: NoiseAddition, later: Sequence[str]) -> list[str]:
-        """What is wrong with noise at this place."""
-        who = defense.name
-        if not self.bounds:
-            late = [f"; {name} comes too late, after the noise" for name in later[:1] if name != who]
-            lost = f"; {self.undone[1]} undoes the bound of {self.undone[0]}" if self.undone else ""
-            end = lost or "".join(late)
-            return [f"{who}: nothing bounds what the noise is to hide{end}: its claim holds for no client"]
-        sensitivity = getattr(defense, "sensitivity", None)
-        if not isinstance(sensitivity, float | int):
-            return []
-        order = 1 if _is_pure(event) else 2
-        bound = min((old for _, old in self.bounds), key=lambda old: old.norm * self._stretch(old, order))
-        apart = 2.0 * bound.norm
-        factor = apart * self._stretch(bound, order) / sensitivity
-        if factor <= 1.0 + _ROUNDING:
-            return []
-        return [self._too_little(who, bound, order, apart, sensitivity)]
+def _apart(before: Acts, noise: NoiseAddition, parameters: int) -> Norms:
+    """How far apart two messages may be when the noise is added."""
+    return walk([*(event for _, event in before), noise], parameters).noises[0].apart
 
-    def _stretch(self, bound: NormBound, order: int) -> float:
-        """How many times larger another norm may be than the one that is bounded."""
-        return float(self.parameters ** max(0.0, 1.0 / order - 1.0 / bound.ord))
 
-    def _too_little(self, who: str, bound: NormBound, order: int, apart: float, sensitivity: float) -> str:
-        stretch, own = self._stretch(bound, order), apart / sensitivity
-        root = f"sqrt({self.parameters})" if math.isclose(stretch**2, self.parameters) else f"{stretch:.3g}"
-        parts = []
-        if own > 1.0 + _ROUNDING:
-            parts.append(
-                f"two clients' {bound.of}s differ by up to 2 R = {apart:.4g} in {_norm(bound.ord)}; "
-                f"the noise is scaled to {sensitivity:.4g}"
-            )
-        if stretch > 1.0 + _ROUNDING:
-            kind = "per-coordinate Laplace noise" if order == 1 else "noise for an L2 distance"
-            parts.append(f"{_norm(bound.ord)} clip with {kind}")
-        total = own * stretch
-        exactly = stretch > 1.0 and math.isclose(own, 1.0)
-        times = f"{root} = {total:.1f}" if exactly else f"{total:.3g}"
-        ends = f"for a client the claim holds for {times} times this eps"
-        if order != 1:
-            ends = f"for a client the noise is {times} times too small for the claim"
-        return f"{who}: {'; '.join(parts)}: {ends}"
+def _what_undid_the_bound(before: Acts, noise: NoiseAddition, parameters: int) -> str:
+    for place in range(len(before), 0, -1):
+        if _apart(before[: place - 1], noise, parameters).known:
+            bounds = [other.name for other, event in before[: place - 1] if isinstance(event, NormBound)]
+            return f"; {before[place - 1][0].name} undoes the bound of {bounds[-1]}"
+    return ""
+
+
+def _too_little(apart: Norms, hidden: str, sensitivity: float, parameters: int) -> str:
+    # Only the norms are known, not the event that set them. A ball of order 1 bounds all three norms by its
+    # radius, one of order 2 the last two, so the first norm that equals the next one is that of the ball.
+    equal = 1.0 + _ROUNDING
+    ball = "l1" if apart.l1 <= apart.l2 * equal else "l2" if apart.l2 <= apart.linf * equal else "linf"
+    radius = getattr(apart, ball)
+    own, stretch = radius / sensitivity, getattr(apart, hidden) / radius
+    parts = []
+    if own > equal:
+        parts.append(
+            f"two clients' messages differ by up to 2 R = {radius:.4g} in {ball.capitalize()}; "
+            f"the noise is scaled to {sensitivity:.4g}"
+        )
+    if stretch > equal:
+        kind = "per-coordinate Laplace noise" if hidden == "l1" else "noise for an L2 distance"
+        parts.append(f"{ball.capitalize()} clip with {kind}")
+    times = f"{own * stretch:.3g}"
+    if stretch > 1.0 and math.isclose(own, 1.0):
+        root = f"sqrt({parameters})" if math.isclose(stretch**2, parameters) else f"{stretch:.3g}"
+        times = f"{root} = {own * stretch:.1f}"
+    if hidden == "l1":
+        return f"{'; '.join(parts)}: for a client the claim holds for {times} times this eps"
+    return f"{'; '.join(parts)}: for a client the noise is {times} times too small for the claim"
 
 
 def _is_pure(event: NoiseAddition) -> bool:
-    """Whether the law is one that an L1 distance is hidden by."""
+    """Whether the noise hides an L1 distance: its privacy loss is bounded, as that of Laplace noise."""
     law = event.law
     return isinstance(law, GammaShare) or bool(np.isfinite(law.worst_loss(law.scale)))
 
 
-def _norm(order: float) -> str:
-    return "Linf" if math.isinf(order) else f"L{order:g}"
-
-
 def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundContext) -> list[str]:
-    """Noise of which a message carries a share only, without a sum `later`, or with one of too few."""
+    """Noise of which a message carries only a share, and that no sum `later` completes."""
     n = context.shares
     if n <= 1 or not isinstance(defense, MessageDefense):
         return []
@@ -157,8 +133,8 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
     sums = [event.at_least for event in later if isinstance(event, MessageAggregation)]
     if not sums:
         return [
-            f"{defense.name}: single messages carry 1/{n} of the noise, and nothing in the chain keeps them "
-            "from the server: add noise that is whole on each message, or secure-aggregation"
+            f"{defense.name}: single messages carry 1/{n} of the noise, and nothing in the chain hides them "
+            "from the server: add noise that is complete on each message, or secure-aggregation"
         ]
     found = []
     if max(sums) < n:
@@ -169,28 +145,28 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
     rounded = any(isinstance(event, GridRounding) for event in later)
     if rounded and not isinstance(share, DiscreteGaussian | Skellam):
         found.append(
-            f"{defense.name}: each share is rounded for the sum, so that nothing is proven of their sum: "
-            "take discrete-gaussian or skellam, whose shares lie on a grid"
+            f"{defense.name}: each share is rounded before the sum, so nothing is proven about the sum: "
+            "use discrete-gaussian or skellam, whose shares lie on a grid"
         )
     return found
 
 
-def _of_the_whole(acts: Sequence[tuple[Defense, PrivacyEvent]], context: RoundContext) -> list[str]:
-    """Sums that never open; several noises; coordinates left out and then filled with noise."""
+def _of_the_whole(acts: Acts, context: RoundContext) -> list[str]:
+    """Sums that always abort; several noises; dropped coordinates that noise fills again."""
     found = []
     noises = [place for place, (_, event) in enumerate(acts) if isinstance(event, NoiseAddition)]
     for defense, event in acts:
         if isinstance(event, MessageAggregation) and event.at_least > context.shares:
             found.append(
-                f"{defense.name}: sums of {event.at_least} messages at least, of {context.shares} clients: "
-                "every round is aborted"
+                f"{defense.name}: sums of at least {event.at_least} messages, of {context.shares} clients: "
+                "every round aborts"
             )
     if len(noises) > 1:
         names = ", ".join(acts[place][0].name for place in noises)
-        found.append(f"several noises ({names}): each claim reckons with its own noise alone")
+        found.append(f"several noises ({names}): each claim accounts only for its own noise")
     for defense, _ in acts[: noises[-1]] if noises else ():
         if defense.name in _SPARSE:
             found.append(
-                f"{defense.name}: noise on every coordinate fills what it leaves out: put it after the noise"
+                f"{defense.name}: noise fills the coordinates that it leaves out: put it after the noise"
             )
     return found

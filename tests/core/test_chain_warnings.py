@@ -1,4 +1,4 @@
-"""Wrong pairings are said aloud, right ones pass in silence; decided from what defenses declare."""
+"""Chains that protect less than they claim get a warning, sound ones none."""
 
 from __future__ import annotations
 
@@ -134,10 +134,10 @@ def test_noise_without_a_bound(text: str, part: str) -> None:
 
 def test_top_k_before_noise_and_several_noises() -> None:
     found = said("clip:norm=1,ord=1,of=update,at=message+top-k:k=3+laplace:eps=1,sensitivity=2")
-    assert found == ["top-k: noise on every coordinate fills what it leaves out: put it after the noise"]
+    assert found == ["top-k: noise fills the coordinates that it leaves out: put it after the noise"]
     assert not said("clip:norm=1,ord=1,of=update,at=message+laplace:eps=1,sensitivity=2+top-k:k=3")
     found = said("clip:norm=1,ord=1+laplace:eps=1,sensitivity=2+gaussian:eps=1,delta=1e-5,sensitivity=2")
-    assert found == ["several noises (laplace, gaussian): each claim reckons with its own noise alone"]
+    assert found == ["several noises (laplace, gaussian): each claim accounts only for its own noise"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_plug_ins_of_others_are_judged_by_their_events() -> None:
 def test_shares_that_are_rounded_for_a_sum() -> None:
     wire = "secure-aggregation:threshold=1000"
     rounded = said(f"clip:norm=1.5,ord=1+gamma-laplace:eps=1.2,sensitivity=3+{wire}")
-    assert any("each share is rounded for the sum" in line for line in rounded)
+    assert any("each share is rounded before the sum" in line for line in rounded)
     assert not any("rounded" in line for line in said(f"clip:norm=1.5+skellam:sigma=9,step=0.001+{wire}"))
     assert not any(
         "rounded" in line for line in said(f"clip:norm=1.5,ord=1+laplace:eps=1,sensitivity=3+{wire}")
