@@ -1,1 +1,1 @@
-"""Built-in attacks: one observer's view in, click scores out."""
+"""Built-in attacks: from the view of one observer to click scores."""

@@ -1,4 +1,4 @@
-"""Counts of clicks from a sum over clients: what a server learns that never sees a single message."""
+"""Estimates counts of clicks from a sum over clients, for a server that never sees a single message."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from foltr_audit.inference.pattern_decoder import Prior, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 
-# Starts are drawn for this many documents and then cut: a list that is padded to another width gets the
-# same ones.
+# Starts are drawn for this many documents and then cut, so a list gets the same starts whatever its padding.
 _LONGEST = 64
 
 
 class AggregateCounts(Attack):
     """Estimates how many of a sum's clients clicked each document of the list that they all saw.
 
-    An update is linear in what PDGD makes of the clicks, so a sum is linear in how many clients clicked
-    in which pattern. Sums of independent clients are close to normal once the grades of the documents are
-    given. The attack looks for grades that explain the sum, bounding the evidence of each with the exact
-    law of the summed noise, and averages the expected counts over them. Counts that all rise alike send the
-    same sum where all documents form pairs; what is usual of grades and clicks decides.
+    An update is linear in the coefficients that PDGD computes from the clicks, so a sum of updates is linear
+    in how many clients clicked in each pattern. Given the grades of the documents, a sum over independent
+    clients is close to normal. The attack searches for grades that explain the sum, bounds the evidence of
+    each with the exact law of the summed noise, and averages the expected counts over them. Where all
+    documents form pairs, adding the same number to all counts leaves the sum unchanged; the prior decides.
 
     Sees: the sum of updates and how many clients it sums, the global model, features and order of the list,
-    PDGD's settings, the clip, the noise law, the click model with the grades that positions usually show.
+    PDGD's settings, the clip, the noise law, the click model with the usual grades by position.
 
-    Source: Pham 2022, "Federated learning for online learning to rank", section 4.3, expects that clicks can
-    be told from secure sums still. The linear form of PDGD follows from Oosterhuis & de Rijke 2018, eq. 5-8;
+    Source: Pham 2022, "Federated learning for online learning to rank", section 4.3, expects that
+    secure sums still reveal clicks. The linear form of PDGD follows from Oosterhuis & de Rijke 2018, eq. 5-8;
     the bound is that of Palmer, Wipf, Kreutz-Delgado & Rao 2006, "Variational EM algorithms for
     non-Gaussian latent variable models".
     """
@@ -41,16 +40,16 @@ class AggregateCounts(Attack):
     needs: ClassVar[frozenset[str]] = NEEDS
 
     prior: Prior = Field("position", description="belief before the sum: position, relevance or uniform")
-    restarts: int = Field(8, ge=0, le=1000, description="random grades that the search starts from as well")
+    restarts: int = Field(8, ge=0, le=1000, description="additional searches, each from random grades")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses sums over clients with several lists, and lists with too many patterns."""
+        """Also refuses clients with several lists, and lists with too many patterns."""
         if view.shown.shape[1] > 1:
             return "it reads sums over clients who all saw one list"
         return super().why_not(view) or why_no_replay(view) or why_too_long(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        """The score is the expected number of clicks; the guess, documents that most clients clicked."""
+        """The score is the expected number of clicks; the guess names documents that most clients clicked."""
         return self._answer(view.trimmed(), rng).widened(view.shown.shape[2])
 
     def _answer(self, view: View, rng: np.random.Generator) -> Inference:
@@ -58,7 +57,7 @@ class AggregateCounts(Attack):
         belief = view.knowledge.belief
         grades = 1 if belief is None else belief.click.size
         drawn = rng.integers(0, grades, size=(self.restarts, _LONGEST))[:, :k]
-        # Lists of one grade each are starts as well: `restarts=0` leaves only these.
+        # The search also starts from lists of a single grade; with `restarts=0` it starts only from these.
         starts = np.concatenate([np.repeat(np.arange(grades)[:, np.newaxis], k, axis=1), drawn])
         counts = CountDecoder(view, self.prior).counts(starts)
         scores = np.repeat(counts[:, np.newaxis], B, axis=1).reshape(n, B, k)

@@ -15,10 +15,11 @@ from foltr_audit.plugins import Attack, Inference, View
 class BoxLeastSquares(Attack):
     """Least squares over clicks in [0, 1], where an update is linear in the clicks.
 
-    `y ~ eta J^T L c`, L the Laplacian of PDGD's pair weights: unlike a regression on documents it knows how
-    much each click weighs, and that it is one. With several interactions in a message every list is taken
-    first at the global model, and then again where the clicks found so far lead the local one. Where only
-    documents down to one below the last click count, those are read off a regression first.
+    `y ~ eta J^T L c`, with L the Laplacian of PDGD's pair weights. Unlike a regression on documents, this
+    uses the weight of each click and bounds each click by 1. With several interactions in a message, the
+    first solution assumes the global model for every list; later ones use the local models that follow from
+    the clicks found so far. Where only documents down to one below the last click form pairs, a regression
+    first estimates which they are.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip.
 
@@ -30,10 +31,10 @@ class BoxLeastSquares(Attack):
     needs: ClassVar[frozenset[str]] = NEEDS
     loss: ClassVar[Loss] = "least-squares"
 
-    turns: int = Field(3, ge=0, le=100, description="times the drift of the local model is reckoned anew")
+    turns: int = Field(3, ge=0, le=100, description="how often the drift of the local model is recomputed")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses what cannot be replayed."""
+        """Also refuses messages that cannot be replayed."""
         return super().why_not(view) or why_no_replay(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
@@ -46,7 +47,7 @@ class BoxLeastSquares(Attack):
 class BoxLeastAbsolute(BoxLeastSquares):
     """Least absolute deviations over clicks in [0, 1], where an update is linear in the clicks.
 
-    As `box-ls`, in the L1 norm, which sparse and heavy-tailed noise does not move.
+    As `box-ls`, in the L1 norm, which is robust to sparse and heavy-tailed noise.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip.
 

@@ -1,4 +1,4 @@
-"""Baselines: what the server believed before any message came."""
+"""Baselines: the server's belief before any message."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from foltr_audit.plugins import Attack, Inference, View
 
 
 class PositionPrior(Attack):
-    """What the click model and the grades that positions usually show make likely; looks at no message.
+    """Clicks that the click model and the usual grades by position make likely; reads no message.
 
-    The server ranks the training queries, whose relevance it has, with the global model. An attack that is
-    no better has learnt nothing from the message.
+    The server estimates the usual grades by ranking the training queries, whose relevance it knows, with the
+    global model. An attack that is no better than this has learnt nothing from the message.
 
     Sees: the order of the shown list, the click model, usual grades by position.
 
@@ -54,10 +54,10 @@ class PositionPrior(Attack):
 
 
 class RelevancePrior(PositionPrior):
-    """What the click model makes likely for documents of known relevance; looks at no message.
+    """Clicks that the click model makes likely for documents of known relevance; reads no message.
 
-    For a server that has judged the shown documents. Perfect users click by relevance almost alone, so this
-    can be better than an attack that does not know it.
+    For a server that knows the relevance of the shown documents. Perfect users click almost only by
+    relevance, so this can be better than an attack that does not know it.
 
     Sees: the order of the shown list, the relevance of its documents, the click model.
 

@@ -1,4 +1,4 @@
-"""What a FOLtR-ES message, a seed and online metrics, tells of the clicks behind it."""
+"""What a FOLtR-ES message (a seed and online metrics) reveals about the clicks behind it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _EQUAL = 1e-9  # probabilities that differ by less, relatively, count as equal
 
 
 class ESFirstClick(Attack):
-    """Replays the perturbed ranking from the seed and weighs every rank that the first click may have had.
+    """Replays the perturbed ranking from the seed and weighs every possible rank of the first click.
 
-    The posterior combines the click belief with the law of the privatised metric. Of one interaction in a
-    half it is Bayes' rule; of several, all multisets of reciprocal ranks that explain the mean count, and
-    each rank's posterior is exact as well. Clicks behind the first one are those of the belief. The guess is
-    the most probable first click, and later documents that then were more likely clicked than not. With DCG
-    single values tell the whole click pattern; means of several it does not decode. An observer without the
-    law takes p halfway between 1 / v and 1, the mean of what it may be.
+    The posterior combines the click belief with the law of the privatised metric. It is exact: for one
+    interaction in a half by Bayes' rule, for several by a sum over all multisets of reciprocal ranks that
+    explain the mean. Clicks after the first one follow the belief. The guess is the most probable first
+    click and the later documents that, given it, were more likely clicked than not. A single DCG value
+    reveals the whole click pattern; means of several are refused. An observer without the law assumes a p
+    halfway between 1 / v and 1, the middle of its possible range.
 
     Sees: seed and metrics, the global model, sigma, features of the shown documents (their order follows
-    from the seed), the metric, the law of its privatisation, the click model with the grades that positions
-    usually show, or with `prior=relevance` those of the documents.
+    from the seed), the metric, the law of its privatisation, the click model with the usual grades by
+    position, or with `prior=relevance` the grades of the documents.
 
     Source: Kharitonov 2019, "Federated online learning to rank with evolution strategies", sections 4 and 5,
     for the message and its law; Baum et al. 1970 for the recursions over the interactions of a mean.
@@ -48,11 +48,11 @@ class ESFirstClick(Attack):
     prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses means of DCG, long lists, and a hidden order that no seed gives back."""
+        """Also refuses means of DCG, long lists, and a hidden order that the seed does not determine."""
         return super().why_not(view) or _why_no_order(view) or _why_no_metric(view)
 
     def exact_posterior(self, view: View) -> bool:
-        """Whether its patterns are the true posterior: it knows grades, click model and the metric's law."""
+        """Whether its patterns are the true posterior: grades, click model and the metric's law are known."""
         known = view.knowledge
         return (
             self.prior == "relevance"
@@ -72,13 +72,13 @@ class ESFirstClick(Attack):
 
 
 def _law(view: View, values: int) -> RandomizedResponse | None:
-    """The law of one metric with so many values, where the observer knows one."""
+    """The law of one metric with this many values, or None if the observer does not know it."""
     text = view.knowledge.noise
     return None if text is None else RandomizedResponse.parse(text, values)
 
 
 def replayed_order(view: View) -> Ints:
-    """Where the documents stand in the view, in the order in which perturbed models show them, (n, B, k)."""
+    """Indices of each list's documents in the order in which the perturbed models show them, (n, B, k)."""
     from foltr_audit.kernels.evolution import seed_normals
 
     n, B, k = view.shown.shape
@@ -96,7 +96,7 @@ def replayed_order(view: View) -> Ints:
 
 
 class _ListDocuments(NamedTuple):
-    """Lists as the candidates of queries of their own (`rankers.base.Documents`)."""
+    """Each list as the candidates of a separate query (`rankers.base.Documents`)."""
 
     features: Features
     offsets: Ints
@@ -109,7 +109,7 @@ def _interactions(view: View) -> Ints:
 
 
 def _first_half(view: View) -> Ints:
-    """How many of them were at the perturbed, not at the mirrored model, int64 (n,)."""
+    """How many interactions were at the perturbed model and not at the mirrored one, int64 (n,)."""
     count = _interactions(view)
     return (count + 1) // 2 if view.knowledge.antithetic else count
 
@@ -153,7 +153,7 @@ def _reordered(view: View, order: Ints) -> View:
 
 
 def _restored(answer: Inference, order: Ints) -> Inference:
-    """An answer about reordered lists, for the lists as they were."""
+    """An answer about reordered lists, mapped back to the original order."""
     scores, guess = np.empty_like(answer.scores), np.empty_like(answer.guess)
     np.put_along_axis(scores, order, answer.scores, axis=2)
     np.put_along_axis(guess, order, answer.guess, axis=2)
@@ -171,11 +171,11 @@ def _restored(answer: Inference, order: Ints) -> Inference:
 
 @dataclass(frozen=True, eq=False)
 class _PatternPosterior:
-    """Click patterns of a view's lists, which stand in the order shown, weighed by their messages.
+    """Posterior of the click patterns of a view's lists, whose documents are in the order shown.
 
     Attributes:
         view: lists no wider than the longest.
-        metric: what was measured of each list.
+        metric: the metric of each list.
         prior: belief before the message.
     """
 
@@ -185,12 +185,12 @@ class _PatternPosterior:
 
     @cached_property
     def law(self) -> RandomizedResponse:
-        """What is reported of a value."""
+        """The law by which a value is reported; an assumed one if it is unknown."""
         v = self.metric.values.size
         return _law(self.view, v) or RandomizedResponse((1 + 1 / v) / 2, v)
 
     def through(self, weights: Floats) -> Floats:
-        """Weights (..., v) of true values as those of reports, or back: `weights @ law.matrix`, symmetric."""
+        """Maps weights (..., v) of true values to weights of reports, or back: `weights @ law.matrix`."""
         other = (1.0 - self.law.p) / (self.law.values - 1)
         return np.asarray(other * weights.sum(axis=-1, keepdims=True) + (self.law.p - other) * weights)
 
@@ -214,7 +214,7 @@ class _PatternPosterior:
             for b in range(B):
                 beliefs = believer.log_priors(rows, b)
                 beliefs[without[:, b]] = blind.log_priors(rows[without[:, b]], b)
-                # An outcome that the message rules out has the logarithm -inf, as it should.
+                # An outcome that the message rules out correctly gets the logarithm -inf.
                 with np.errstate(divide="ignore"):
                     posterior = beliefs + np.log(likely[:, b, outcomes])
                 lengths = self.lengths[rows, b]
@@ -227,7 +227,7 @@ class _PatternPosterior:
     def named(self, posterior: Floats, lengths: Ints) -> Bools:
         """Clicks (H, k) of the most probable outcome, each more likely than not given that outcome.
 
-        Of equally probable outcomes it is the first.
+        Of equally probable outcomes the first is chosen.
         """
         from foltr_audit.kernels.patterns import marginals
 
@@ -242,10 +242,10 @@ class _PatternPosterior:
     def likelihoods(
         self, believer: PatternDecoder, blind: PatternDecoder, rows: Ints
     ) -> tuple[Floats, Bools]:
-        """P(message | outcome of a list, the others by belief) of some messages, (H, B, v).
+        """P(message | outcome of a list) of some messages, (H, B, v); the other lists follow the belief.
 
-        Also the lists (H, B) whose message the belief calls impossible; they are weighed without it, and
-        where no clicks at all explain a message it says nothing.
+        Also the lists (H, B) whose message is impossible under the belief; these are weighed by a uniform
+        one. A message that no clicks explain at all is ignored.
         """
         likely, impossible = self.by_belief(believer, rows)
         without = np.flatnonzero(impossible.any(axis=1))
@@ -277,7 +277,7 @@ class _PatternPosterior:
         return likely, (likely * beliefs).sum(axis=2) <= 0.0
 
     def half(self, means: Floats, beliefs: Floats) -> Floats:
-        """P(mean | outcome) of n interactions with beliefs (H, n, v), the others by belief: (H, n, v)."""
+        """P(mean | outcome) for each of n interactions with beliefs (H, n, v): (H, n, v)."""
         if beliefs.shape[1] == 1:
             reports = np.arange(self.metric.values.size) == self.metric.nearest(means)[:, np.newaxis]
             return self.through(reports[:, np.newaxis].astype(np.float64))

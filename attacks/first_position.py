@@ -1,4 +1,4 @@
-"""The attack that looks at nothing: users click the first result."""
+"""A baseline without any message: users click the first result."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from foltr_audit.plugins import Inference, View
 class HigherDistance(ScoreChangeAttack):
     """Names a document whose lead grew over more than `more_than` others of its list.
 
-    Counts `#{d' : f'(d) - f'(d') > f(d) - f(d')}`, which is how many documents' scores changed by less.
+    Counts `#{d' : f'(d) - f'(d') > f(d) - f(d')}`: the number of documents whose score rose by less.
 
     Sees: the message, the global model, features of the shown documents; with `compare=positions` also
     the order of the shown list.
@@ -26,7 +26,7 @@ class HigherDistance(ScoreChangeAttack):
 
     name: ClassVar[str] = "higher-distance"
 
-    more_than: int = Field(5, ge=0, description="how many leads at least grow, less one")
+    more_than: int = Field(5, ge=0, description="names a document if more than this many leads grow")
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the count."""

@@ -1,4 +1,4 @@
-"""With which intent a client searched: its messages weighed under the grades of every intent."""
+"""Infers the intent of a client by weighing its messages under the grades of every intent."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from foltr_audit.plugins import Inference, IntentAttack, View
 
 
 class IntentInference(IntentAttack):
-    """Weighs each intent by how probable the messages of a client are if it judged documents by it.
+    """Weighs each intent by how probable a client's messages are if the client has that intent.
 
-    The likelihood of a message sums over all 2^k click patterns of its list what the exact noise law and the
-    clip say of the message, times how probable the pattern is of a user who follows the click model and the
-    grades of that intent. Of several interactions in a message, each list is weighed with the clicks on the
-    others as `joint-map` finds them, and the lists' likelihoods are multiplied: a pseudo-likelihood, which
-    tends to be surer of itself than it should be. Clicks that a central server sees are weighed as they are.
-    With `messages=T` the likelihoods of T messages of one client are multiplied, for a deployment that
-    authenticates its clients; one with other intents now and then than the first is not what it expects.
+    The likelihood of a message is a sum over all 2^k click patterns of its list: the probability of the
+    message given the pattern, by the exact noise law and the clip, times the probability of the pattern for
+    a user who follows the click model and the grades of that intent. If a message has several interactions,
+    `joint-map` finds the clicks on the other lists, and the lists' likelihoods are multiplied. This
+    pseudo-likelihood tends to be overconfident. Clicks that a central server sees are used directly. With
+    `messages=T` the likelihoods of T messages of one client are multiplied, for a deployment that
+    authenticates its clients; this assumes that the client's intent does not change.
 
     Sees: the message, the global model, features, order and grades of the shown documents under each intent,
-    PDGD's settings, the clip, the noise law, the click model; with `messages` above 1, which messages are of
-    one client.
+    PDGD's settings, the clip, the noise law, the click model; with `messages` above 1, which messages a
+    client sent.
 
     Source: comparison of hypotheses by their evidence, MacKay 2003, "Information theory, inference, and
     learning algorithms", chapter 28; the pseudo-likelihood of several lists is that of Besag 1975,
@@ -38,13 +38,15 @@ class IntentInference(IntentAttack):
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update", "clicks"})
     needs: ClassVar[frozenset[str]] = frozenset({"features", "shown", "order", "intents", "click_model"})
 
-    shortlist: int = Field(4, ge=1, le=1024, description="of joint-map, where a message has several lists")
+    shortlist: int = Field(
+        4, ge=1, le=1024, description="shortlist of joint-map, for messages with several lists"
+    )
     sweeps: int = Field(
-        1, ge=0, le=1000, description="likewise; 0: its relaxed start, rounded, which is quick"
+        1, ge=0, le=1000, description="sweeps of joint-map; 0: only its rounded relaxed start, which is fast"
     )
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses data with one intent, click models that are no cascade, and lists too long."""
+        """Also refuses data with one intent, click models other than cascades, and long lists."""
         if not view.knowledge.intents or view.intent_labels is None:
             return "the observer does not know: intents, of which data need several (see --intents)"
         reason = super().why_not(view) or why_too_long(view)

@@ -17,15 +17,15 @@ from foltr_audit.plugins import Attack, Inference, View
 class JointMaximumPosterior(Attack):
     """Searches for the most probable clicks of all lists of a message at once.
 
-    Starts from relaxed solutions, rounded. Then one list after the other takes its best pattern given the
-    others: all 2^k are weighed with the later steps held fixed, and the `shortlist` best of them replayed
-    exactly, drift of the local model and clips included, until no list changes. Where the best start does
-    not explain the message as the noise law lets expect, pairs of lists change together. It is a search: with
-    many lists it may miss the maximum. Where local models rank, a list also tells of the clicks on the lists
-    before it, as in `shown-lists`; with `lists=false` the message alone is weighed.
+    The search starts from rounded relaxed solutions. Then each list in turn takes its best pattern given the
+    others, until no list changes: all 2^k patterns are weighed with the later steps held fixed, and the
+    `shortlist` best are replayed exactly, including drift of the local model and clips. If the best result
+    leaves a larger residual than the noise law makes likely, pairs of lists change together. With many lists
+    the search may miss the maximum. Where local models rank, a list is also evidence about the clicks on the
+    lists before it, as in `shown-lists`; `lists=false` uses the message alone.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip,
-    the noise law, the click model with the grades that positions usually show; for what lists tell, all
+    the noise law, the click model with the usual grades by position; for the evidence of lists, all
     candidates' features and how lists are made.
 
     Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
@@ -40,7 +40,7 @@ class JointMaximumPosterior(Attack):
     shortlist: int = Field(32, ge=1, le=1024, description="patterns of a list that are replayed exactly")
     sweeps: int = Field(12, ge=1, le=1000, description="most passes over the lists")
     lists: bool | None = Field(
-        None, description="weigh what lists tell of the clicks before them: true (if left out) or false"
+        None, description="use lists as evidence about the clicks before them: true (if left out) or false"
     )
 
     @field_validator("lists")

@@ -1,4 +1,4 @@
-"""LAD: least absolute deviations, which sparse and heavy-tailed noise does not move."""
+"""LAD: least absolute deviations, which are robust to sparse and heavy-tailed noise."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from foltr_audit.plugins import Attack, Inference, View
 class LeastAbsolute(Attack):
     """Regresses the update on the shown documents' Jacobian rows and the global model in the L1 norm.
 
-    A client's share of the noise leaves most numbers of a message as good as untouched and a few far off.
-    Least squares smears those few over all weights; least absolute deviations pass through the others. The
-    global model as a further column takes up what an active clip adds. Of the positive weights those below a
-    gap of three orders of magnitude count as 0: that is what small noise makes of a document without a click.
+    A client's share of the noise barely changes most numbers of a message and moves a few far away. Least
+    squares spreads these few errors over all weights; least absolute deviations fit the other numbers. The
+    column of the global model absorbs what an active clip adds. Positive weights below a gap of three orders
+    of magnitude count as 0: small noise gives such weights to documents without a click.
 
     Sees: the message, the global model, features of the shown documents.
 

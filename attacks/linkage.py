@@ -1,4 +1,4 @@
-"""Whether two messages of different rounds are of the same client: what of a client persists."""
+"""Links messages of different rounds to the same client by traits that persist."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from foltr_audit.plugins import Inference, LinkAttack, View
 from foltr_audit.utils.arrays import Floats, Ints
 
 TRAITS = ("count", "clicks", "intents", "direction")
-"""What of a client may persist."""
+"""Traits of a client that may persist."""
 
 _BEHAVIOUR = 3  # numbers that describe how a message's lists were clicked
-_SLIP = 0.05  # how likely a client's number of interactions is any client's in the next round
-_PERSISTS = 0.2  # correlation of a client's click behaviour between rounds, where it has one
-_CLOSER = 0.25  # standard deviations that cosines of one client's updates lie above those of two
+_SLIP = 0.05  # chance that a client's next number of interactions is that of a random client
+_PERSISTS = 0.2  # assumed correlation of a client's click behaviour between rounds
+_CLOSER = 0.25  # standard deviations by which cosines of one client's updates exceed those of two
 _ROUNDING = 1e-9  # spread of numbers, relative to the largest, that counts as none
-_FAR = 3.0  # standard deviations: farther out, a number says no more
+_FAR = 3.0  # standard deviations to which numbers are clipped
 
 
 class Linkage(LinkAttack):
-    """Adds up, over what may persist of a client, how much likelier two messages are if one client sent both.
+    """Sums log likelihood ratios, one client or two, over the traits by which two messages are compared.
 
-    `count`: the number of interactions, which travels in clear, is the same again unless there was a slip.
-    `clicks`: clicks a list, and shares of relevant and of other documents that were clicked, as a decoder
-    without belief finds them, are correlated normal numbers. `intents`: one intent explains both messages.
-    `direction`: updates, less their mean, are closer than those of different clients, by a quarter of a
-    standard deviation of their cosines; noise that is drawn twice shows here too. What the observer cannot
-    decode is left out. A naive statistic: the parts count as independent, and their strengths are set by
-    hand, not learnt.
+    `count`: the number of interactions, which is sent in clear, stays the same except for a few slips.
+    `clicks`: clicks per list and click rates on relevant and on other documents, decoded without a belief,
+    are correlated normal numbers. `intents`: one intent explains both messages. `direction`: the cosine of a
+    client's updates, minus their mean, is larger than that of two clients by a quarter of a standard
+    deviation; this also reveals noise that is used twice. Traits that the observer cannot decode are left
+    out. The statistic is naive: it treats the traits as independent, with strengths set by hand, not learnt.
 
-    Sees: the messages of both rounds and how many interactions are behind each; for clicks and intents also
-    what `map` and `intent-inference` see.
+    Sees: the messages of both rounds and how many interactions each has; for clicks and intents also what
+    `map` and `intent-inference` see.
 
     Source: a sum of likelihood ratios of independent fields, Fellegi & Sunter 1969, "A theory for record
     linkage", section 2; the persisting trait as in Narayanan & Shmatikov 2008, "Robust de-anonymization of
@@ -48,10 +47,14 @@ class Linkage(LinkAttack):
 
     needs: ClassVar[frozenset[str]] = frozenset({"shown"})
 
-    use: str = Field("count/clicks/intents/direction", description="what is compared, with / between")
-    shortlist: int = Field(4, ge=1, le=1024, description="of joint-map, where a message has several lists")
+    use: str = Field(
+        "count/clicks/intents/direction", description="traits that are compared, with / between them"
+    )
+    shortlist: int = Field(
+        4, ge=1, le=1024, description="shortlist of joint-map, for messages with several lists"
+    )
     sweeps: int = Field(
-        0, ge=0, le=1000, description="likewise; 0: its relaxed start, rounded, which is quick"
+        0, ge=0, le=1000, description="sweeps of joint-map; 0: only its rounded relaxed start, which is fast"
     )
 
     @field_validator("use")
@@ -97,7 +100,7 @@ class Linkage(LinkAttack):
         return "intents" in self.use.split("/") and view.knowledge.belief is not None
 
     def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
-        """The sum over what is compared, see the class."""
+        """The sum of log likelihood ratios over the traits in `use`."""
         ours, theirs, used = _MessageTraits.of(first), _MessageTraits.of(second), self.use.split("/")
         total = np.zeros(offered.shape)
         if "count" in used:
@@ -112,12 +115,12 @@ class Linkage(LinkAttack):
 
 
 class _MessageTraits(NamedTuple):
-    """What of n messages may persist.
+    """Traits of n messages that may persist.
 
     Attributes:
         sizes: interactions, float64 (n,).
-        behaviour: clicks a list, and click rates on relevant and on other documents, float64 (n, 3), NaN
-            where there is nothing to say.
+        behaviour: clicks per list, and click rates on relevant and on other documents, float64 (n, 3), NaN
+            where undefined.
         intents: log likelihood under each intent, float64 (n, I); I = 0 where they are not weighed.
         updates: float64 (n, P).
     """
@@ -128,21 +131,21 @@ class _MessageTraits(NamedTuple):
     updates: Floats
 
     def packed(self) -> Floats:
-        """One row a message, the number of intents in front, (n, F)."""
+        """One row per message, with the number of intents in front, (n, F)."""
         n, intents = self.intents.shape
         front = np.column_stack([np.full(n, float(intents)), self.sizes])
         return np.concatenate([front, self.behaviour, self.intents, self.updates], axis=1)
 
     @classmethod
     def of(cls, rows: Floats) -> _MessageTraits:
-        """From one row a message."""
+        """The traits from rows made by `packed`."""
         first = 2 + _BEHAVIOUR
         last = first + (int(rows[0, 0]) if len(rows) else 0)
         return cls(rows[:, 1], rows[:, 2:first], rows[:, first:last], rows[:, last:])
 
 
 def click_behaviour(clicked: Floats, view: View) -> Floats:
-    """Clicks a list, click rates on relevant and on other documents, (n, 3), from P(click) (n, B, k)."""
+    """Clicks per list, click rates on relevant and on other documents, (n, 3), from P(click) (n, B, k)."""
     here, labels = view.is_document, view.labels
     relevant = here & (labels > 0) if labels is not None else np.zeros_like(here)
     other = here & ~relevant if labels is not None else np.zeros_like(here)
@@ -156,7 +159,7 @@ def click_behaviour(clicked: Floats, view: View) -> Floats:
 
 
 def same_count(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
-    """Log likelihood ratio (n, m) of counts (n,) and (N,): the same again, or anybody's after a slip."""
+    """Log likelihood ratio (n, m) of counts (n,) and (N,): equal, or that of any client after a slip."""
     values, number, seen = np.unique(theirs, return_inverse=True, return_counts=True)
     share = (seen / max(1, theirs.size))[number] if values.size else np.ones(0)
     same = theirs[offered] == ours[:, np.newaxis]
@@ -164,7 +167,7 @@ def same_count(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
 
 
 def alike(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
-    """Log likelihood ratio (n, m, F) of numbers (n, F), (N, F), standardised: correlated or independent."""
+    """Log likelihood ratio (n, m, F) of standardised (n, F) and (N, F): correlated or independent."""
     a, b = standardised(ours)[:, np.newaxis], standardised(theirs)[offered]
     r = _PERSISTS
     ratio = (r * a * b - r * r * (a * a + b * b) / 2) / (1 - r * r) - np.log(1 - r * r) / 2
@@ -172,7 +175,7 @@ def alike(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
 
 
 def standardised(numbers: Floats) -> Floats:
-    """Columns (n, F) in standard deviations from their mean, three at most; 0 without spread, NaN stays."""
+    """Columns (n, F) standardised and clipped to three deviations; 0 without spread, NaN stays."""
     out = np.full(numbers.shape, np.nan)
     for column in range(numbers.shape[1]):
         known = ~np.isnan(numbers[:, column])
@@ -182,7 +185,7 @@ def standardised(numbers: Floats) -> Floats:
 
 
 def same_kind(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
-    """Log likelihood ratio (n, m) of log likelihoods (n, I), (N, I): one of I kinds for both, or one each."""
+    """Log likelihood ratio (n, m) from log likelihoods (n, I), (N, I): one kind for both, or one each."""
     even = np.full(ours.shape[1], 1.0 / ours.shape[1])
     both = np.einsum("ni,nmi->nm", posteriors(ours, even), posteriors(theirs, even)[offered])
     return np.asarray(np.log(np.maximum(both * ours.shape[1], np.finfo(np.float64).tiny)))
@@ -198,9 +201,9 @@ def same_direction(ours: Floats, theirs: Floats, offered: Ints) -> Floats:
 
 
 def _directions(updates: Floats) -> Floats:
-    """Updates (n, P) less their mean, of length 1, or 0."""
+    """Updates (n, P) minus their mean, scaled to length 1; 0 stays 0."""
     largest = np.abs(updates).max(initial=0.0)
-    # Scaled first, so that squares of numbers near the ends of the range are finite and above 0.
+    # Scaled first, so that squares of very large or very small numbers neither overflow nor underflow.
     scaled = updates / largest if 0 < largest < np.inf else np.zeros_like(updates)
     # Sorted, so that the rounding of the mean does not depend on the order of the messages.
     centred = scaled - np.sort(scaled, axis=0).mean(axis=0) if len(scaled) else scaled
@@ -209,7 +212,7 @@ def _directions(updates: Floats) -> Floats:
 
 
 def _moments(numbers: Floats) -> tuple[float, float]:
-    """Mean and standard deviation, which do not depend on the order; 1 where there is no spread."""
+    """Mean and standard deviation, independent of the order; the latter is 1 where there is no spread."""
     if not numbers.size:
         return 0.0, 1.0
     rising = np.sort(numbers)

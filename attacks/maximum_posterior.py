@@ -1,4 +1,4 @@
-"""The decoder that nothing can beat where its assumptions hold: every click pattern, weighed exactly."""
+"""The optimal decoder where its assumptions hold: it weighs every click pattern exactly."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 
-_LOST = 1e-3  # how often a message may hold a number whose noise drowns in its rounding
+_LOST = 1e-3  # most numbers of a message, on average, whose noise may be smaller than their rounding
 
 
 class MaximumPosterior(Attack):
     """Weighs all 2^k click patterns of a list by the exact noise law, the clip and a prior on clicks.
 
-    Its scores are posterior probabilities of a click. The guess is the most probable pattern, which makes
-    the most exact lists; `guess=marginal` names every document that was more likely clicked than not, which
-    makes the fewest errors. All clicked and none clicked send the same message; the prior decides. An
-    observer without the noise law takes any heavy-tailed one; without click model, a uniform prior.
+    Scores are posterior probabilities of a click. The guess is the most probable pattern, which gets the
+    most lists exactly right; `guess=marginal` names every document that was more likely clicked than not,
+    which makes the fewest errors. Clicks on all documents and on none give the same message; there the prior
+    decides. Without the noise law, the attack assumes a heavy-tailed one; without the click model, a uniform
+    prior.
 
     Sees: the message, the global model, features and order of the shown list, PDGD's settings, the clip, the
-    noise law, the click model with the grades that positions usually show.
+    noise law, the click model with the usual grades by position.
 
     Source: maximum a posteriori decoding, e.g. Cover & Thomas 2006, "Elements of information theory",
     section 7; the linear form of PDGD follows from Oosterhuis & de Rijke 2018, eq. 5-8, the law of a share
@@ -53,10 +54,10 @@ class MaximumPosterior(Attack):
         return super().why_not(view) or why_no_replay(view) or why_too_long(view)
 
     def exact_posterior(self, view: View) -> bool:
-        """Whether its patterns are the true posterior: it knows grades, click model and the law of the noise.
+        """Whether its patterns are the true posterior: grades, click model and noise law are known.
 
-        Noise of which a number often is no larger than its rounding, such as a share of a thousand's, counts
-        as not known: of such a number the message holds its rounding.
+        Noise that is often smaller than the rounding of the message, such as one share of a thousand, counts
+        as unknown: such a number shows its rounding, not its noise.
         """
         known, P = view.knowledge, view.parameters.shape[1]
         if self.prior != "relevance" or view.labels is None or known.belief is None:

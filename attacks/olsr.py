@@ -21,9 +21,9 @@ class OLSR(Attack):
     """Regresses the update on the feature rows of the shown documents; positive weight = clicked.
 
     A PDGD update is a sum of Jacobian rows (of a linear ranker: feature rows), with positive weights for
-    clicked documents and negative ones for the others that count. With several interactions in a message
+    clicked documents and negative ones for the others in pairs. With several interactions in a message
     all their documents are columns of one system. Documents outside the observed prefix have weight 0 up to
-    rounding; so a weight that rounding of the message alone could have made names nothing.
+    rounding, so weights that rounding alone could explain name no document.
 
     Sees: the message, the global model, features of the shown documents.
 
@@ -36,7 +36,7 @@ class OLSR(Attack):
         None,
         ge=0,
         lt=1,
-        description="share of the largest weight that counts as 0; default: what rounding makes",
+        description="weights up to this share of the largest count as 0; default: up to rounding",
     )
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
@@ -48,10 +48,11 @@ class OLSR(Attack):
 
 
 class OLSRTheta(OLSR):
-    """OLSR with the global model as one more column, which takes up what an active clip adds.
+    """OLSR with the global model as one more column, which absorbs what an active clip adds.
 
     A clip scales the whole local model, and so adds a multiple of the global one to the update. Without
-    noise and with every step clipped OLSR loses a quarter of the documents to that; this gets them back.
+    noise and with every step clipped, OLSR misses a quarter of the documents for this reason; this attack
+    finds them.
 
     Sees: the message, the global model, features of the shown documents.
 

@@ -13,7 +13,7 @@ from foltr_audit.utils.arrays import Floats
 
 
 class ProbabilityGain(ScoreChangeAttack):
-    """An attack on the gain in probability; `compare` says whether of documents or of positions."""
+    """An attack on the gain in probability of documents or of positions, see `compare`."""
 
     def gains(self, view: View) -> Floats:
         """Softmax over the shown list after minus before, float64 (n, B, k), 0 at the padding."""

@@ -1,4 +1,4 @@
-"""Which query a client asked: the message weighed against the list of each candidate query."""
+"""Identifies the query that a client asked by weighing the message under each candidate query's list."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from foltr_audit.plugins import Attack, Inference, View
 
 
 class QueryIdentification(Attack):
-    """Tells which of several queries a client asked, and what it clicked there.
+    """Identifies which of several queries a client asked, and what it clicked.
 
-    A server whose lists are deterministic can make the list of every candidate query. Its view holds those
-    lists of a message side by side. The evidence of a list sums over all 2^k click patterns what the prior
-    and the exact noise law say of the message; all lists are alike before. A message without a click, or
-    with every document clicked, says nothing of the query: all lists explain it alike.
+    A server whose lists are deterministic can compute the list of every candidate query. The view of a
+    message holds all these lists. The evidence of a list is a sum over all 2^k click patterns: the prior of
+    the pattern times the probability of the message by the exact noise law. All lists have the same prior. A
+    message with no click, or with every document clicked, reveals nothing about the query: all lists explain
+    it equally well.
 
     Sees: the message, the global model, features of all candidate queries' documents, how lists are made of
-    them, PDGD's settings, the clip, the noise law, the click model with the grades that positions usually
-    show; not the query, nor what was shown.
+    them, PDGD's settings, the clip, the noise law, the click model with the usual grades by position; not
+    the query, nor what was shown.
 
     Source: comparison of hypotheses by their evidence, MacKay 2003, "Information theory, inference, and
     learning algorithms", chapter 28; the linear form of PDGD follows from Oosterhuis & de Rijke 2018,
@@ -40,14 +41,14 @@ class QueryIdentification(Attack):
     prior: Prior = Field("position", description="belief before the message: position, relevance or uniform")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses sampled lists, which no server can make again, and lists with too many patterns."""
+        """Also refuses sampled lists, which a server cannot reproduce, and lists with too many patterns."""
         reason = super().why_not(view) or why_no_replay(view) or why_too_long(view)
         if reason is None and view.knowledge.lists != "deterministic":
             return f"it makes the lists of other queries: expected deterministic, not {view.knowledge.lists}"
         return reason
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        """`lists` are posterior probabilities; the score, that the list was shown and the document clicked.
+        """`lists` and scores are posterior probabilities; a score is that of list shown and document clicked.
 
         The guess is the most probable pattern on the most probable list.
         """

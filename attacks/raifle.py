@@ -1,4 +1,4 @@
-"""RAIFLE: relaxed interactions, moved until the replayed update matches the message."""
+"""RAIFLE: relaxed clicks, adjusted until the replayed update matches the message."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _DECAY_MEAN, _DECAY_SQUARE, _TINY = 0.9, 0.999, 1e-12  # Adam's usual constants
 
 
 class Raifle(Attack):
-    """Reconstructs interactions as the server that follows the protocol: nothing it sends is manipulated.
+    """Reconstructs clicks as a server that follows the protocol and manipulates nothing that it sends.
 
-    Clicks are sigmoids of free numbers. The client's steps are replayed with them, drift and clips included;
-    the squared distance of the replayed model to the message is brought down by Adam, along a gradient
-    that leaves out the drift that a click causes in later steps and takes a clip as a fixed factor. Where
-    only documents down to one below the last click form pairs, those are read off a regression first.
+    Clicks are sigmoids of free parameters. The attack replays the client's steps with them, including drift
+    and clips. Adam minimises the squared distance of the replayed model to the message. The gradient ignores
+    the drift that a click causes in later steps and treats a clip as a fixed factor. Where only documents
+    down to one below the last click form pairs, a regression first estimates which they are.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip.
 
@@ -37,7 +37,7 @@ class Raifle(Attack):
     rate: float = Field(0.2, gt=0, description="step size of Adam")
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses what cannot be replayed."""
+        """Also refuses messages that cannot be replayed."""
         return super().why_not(view) or why_no_replay(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
@@ -47,8 +47,8 @@ class Raifle(Attack):
         for step in range(1, self.steps + 1) if view.shown.size else ():
             clicks = _sigmoid(free)
             slope = relaxed.gradient(clicks) * clicks * (1 - clicks)
-            # Slopes get a largest size of 1. Those of a tiny update would drown in `_TINY`, and their squares
-            # could vanish.
+            # Slopes are scaled to a largest size of 1: for a tiny update they would be far below `_TINY`,
+            # and their squares could underflow.
             size = np.abs(slope).max(axis=(1, 2), keepdims=True, initial=0.0)
             slope = np.divide(slope, size, out=np.zeros_like(slope), where=size > 0)
             mean = _DECAY_MEAN * mean + (1 - _DECAY_MEAN) * slope
@@ -60,5 +60,5 @@ class Raifle(Attack):
 
 
 def _sigmoid(free: Floats) -> Floats:
-    # By the hyperbolic tangent, which does not overflow as the exponential of a large number does.
+    # The hyperbolic tangent does not overflow; the exponential of a large number does.
     return np.asarray(0.5 + 0.5 * np.tanh(0.5 * free))

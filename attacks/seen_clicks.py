@@ -1,4 +1,4 @@
-"""The attack that has nothing to do: a central server sees the clicks."""
+"""The trivial attack of a central server, which sees the clicks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from foltr_audit.plugins import Attack, Inference, View
 
 
 class SeenClicks(Attack):
-    """Names the documents whose click reached the server: what a central learner lets its server know.
+    """Names the documents whose clicks reached the server: what a central learner reveals to its server.
 
-    Behind randomised response the server sees randomised clicks, and this takes them as they are: a view has
-    no law of them.
+    Under randomised response the server sees randomised clicks. The attack takes them at face value, since a
+    view does not contain their law.
 
     Sees: the clicks as they arrived, and the lists in the order shown.
 
@@ -26,7 +26,7 @@ class SeenClicks(Attack):
     needs: ClassVar[frozenset[str]] = frozenset({"shown", "order"})
 
     def exact_posterior(self, view: View) -> bool:
-        """Whether its patterns are the true posterior: clicks in clear leave no doubt."""
+        """Whether its patterns are the true posterior: clicks in clear are certain."""
         return view.kind == "clicks"
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:

@@ -1,4 +1,4 @@
-"""Reads clicks out of the lists that were shown after them, whatever noise is on the message."""
+"""Decodes clicks from the lists that were shown after them, regardless of the noise on the message."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class ShownLists(Attack):
     """Weighs all 2^k click patterns of a list by the lists that the same client was shown afterwards.
 
     A client's later lists of a round are ranked by its local model, which has learnt from the clicks on
-    the earlier ones. Lists in score order leave few patterns possible, often one; sampled lists are weighed
-    by their Plackett-Luce probability. The attack reads no message, so that neither noise nor secure
-    aggregation hides anything from it. The last list of a message has no successor: there it answers with
-    its prior. Scores are posterior probabilities of a click.
+    the earlier ones. Lists in score order rule out most patterns, often all but one; sampled lists are
+    weighed by their Plackett-Luce probability. The attack reads no message, so neither noise nor secure
+    aggregation protects against it. The last list of a message has no successor; its answer is the prior.
+    Scores are posterior probabilities of a click.
 
     Sees: the shown lists with their order, all candidates' features, the global model, PDGD's settings, the
-    clip, how lists are made, the click model with the grades that positions usually show. Not the message.
+    clip, how lists are made, the click model with the usual grades by position. Not the message.
 
     Source: the list probabilities are those of Oosterhuis & de Rijke 2018, "Differentiable unbiased online
     learning to rank", eq. 2; several lists are decoded by a beam search over the forward recursion (Rabiner
@@ -39,10 +39,12 @@ class ShownLists(Attack):
 
     prior: Prior = Field("position", description="belief before any list: position, relevance or uniform")
     guess: Guess = Field("pattern", description="most probable pattern, or documents")
-    histories: int = Field(16, ge=1, le=1024, description="clicks on earlier lists that are kept in mind")
+    histories: int = Field(
+        16, ge=1, le=1024, description="most click histories of earlier lists that are kept"
+    )
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses messages of one list, lists of the global model, and lists with too many patterns."""
+        """Also refuses messages with one list, lists ranked by the global model, and too many patterns."""
         return super().why_not(view) or why_no_replay(view) or why_no_evidence(view) or why_too_long(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:

@@ -1,4 +1,4 @@
-"""Tukey's biweight: a regression that gives numbers far from the fit no weight at all."""
+"""Tukey's biweight: a regression that gives no weight to numbers far from the fit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from foltr_audit.utils.arrays import Floats
 
 
 class Tukey(Attack):
-    """Goes on from least absolute deviations with Tukey's biweight, as statsmodels' RLM computes it.
+    """Starts from least absolute deviations and refines them with Tukey's biweight (statsmodels' RLM).
 
-    With 10 to 100 clients the noise is no longer sparse, and least absolute deviations no longer pass
-    through the right numbers; a loss that stops growing still finds them a little more often. (A Huber
-    loss, or a start from least squares, was tried and found worse than least absolute deviations alone.)
+    With 10 to 100 clients the noise is no longer sparse, and least absolute deviations no longer fit the
+    right numbers exactly; a bounded loss still names the right documents slightly more often. (A Huber loss
+    and a start from least squares were both worse than least absolute deviations alone.)
 
     Sees: the message, the global model, features of the shown documents.
 
@@ -42,7 +42,7 @@ class Tukey(Attack):
 def refitted(columns: Floats, values: Floats, start: Floats) -> Floats:
     """Weights (m,) of Tukey's biweight regression of values (P,) on columns (P, m), from a start (m,).
 
-    The start itself where most numbers fit it exactly, or where the iterations lead to no number.
+    Returns the start if it fits most numbers exactly, or if the iterations give weights that are not finite.
     """
     from statsmodels.robust.norms import TukeyBiweight
     from statsmodels.robust.robust_linear_model import RLM
@@ -52,7 +52,7 @@ def refitted(columns: Floats, values: Floats, start: Floats) -> Floats:
     if columns.shape[0] <= columns.shape[1] or not np.median(residuals) > 1e-6 * size:
         return start
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # it says that it has not converged; any weights will do
+        warnings.simplefilter("ignore")  # about convergence: weights that have not converged are usable
         model = RLM(values / size, columns, M=TukeyBiweight())
         found = np.asarray(model.fit(start_params=start / size, maxiter=50, tol=1e-10).params) * size
     return found if np.all(np.isfinite(found)) else start

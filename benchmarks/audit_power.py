@@ -1,6 +1,6 @@
-"""How much of a true epsilon audits find, beside the best possible: `python -m benchmarks.audit_power`.
+"""How much of a true epsilon audits find, versus the best possible: `python -m benchmarks.audit_power`.
 
-The table does not depend on the machine, so it stands beside `python -m benchmarks`, which measures speed.
+The table does not depend on the machine, so it is separate from `python -m benchmarks`, which measures speed.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Mechanism:
 
     @property
     def default(self) -> str:
-        """The estimator that an audit asks by itself."""
+        """The estimator that an audit uses by default."""
         normal = self.delta > 0 and nearly_normal(self.share and self.share.summed(self.clients))
         return "gaussian-dp" if normal else "clopper-pearson"
 
     def scores(self, streams: Streams, count: int) -> tuple[Floats, Floats]:
-        """Scores of so many trials under both hypotheses (count,); the other clients' noise is shared."""
+        """Scores of `count` trials under both hypotheses (count,); the other clients' noise is shared."""
         ids = np.arange(2 * count)
         if self.share is None:
             keep = 1.0 / (1.0 + math.exp(-self.eps))

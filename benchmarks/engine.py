@@ -35,7 +35,7 @@ Work = Callable[[int], object]
 
 @contextmanager
 def on_threads(count: int) -> Iterator[None]:
-    """Run parallel kernels on so many threads."""
+    """Run parallel kernels on this many threads."""
     before = numba.get_num_threads()
     numba.set_num_threads(count)
     try:
@@ -50,7 +50,7 @@ def threads_here() -> list[int]:
 
 
 def threaded(work: Work, count: int) -> Work:
-    """The same work on so many threads."""
+    """The same work on this many threads."""
 
     def on_count(times: int) -> None:
         with on_threads(count):
@@ -193,7 +193,7 @@ def engine(shape: WorkloadShape, options: BenchmarkOptions) -> list[BenchmarkFig
 
 
 def ratios(name: str, rates: WorkRates) -> list[BenchmarkFigure]:
-    """The ratios that the targets speak of, and their like for other threads."""
+    """The ratios that have targets, and the same ratios for other numbers of threads."""
     wanted = [
         ("engine_over_plain", "engine / plain loop, 1 thread", "engine_1", "plain"),
         ("whole_over_plain", "whole round / plain loop with clip and noise, 1 thread", "whole_1",

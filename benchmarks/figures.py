@@ -94,7 +94,7 @@ class BenchmarkReport:
     figures: tuple[BenchmarkFigure, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain object, with each figure's target beside it."""
+        """A plain object, with the target of each figure."""
         rows = []
         for figure in self.figures:
             target = TARGETS.get(figure.key)

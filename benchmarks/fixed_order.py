@@ -1,4 +1,4 @@
-"""What it costs that kernels compute the same bits on every processor, beside what the compiler would do."""
+"""The cost of computing the same bits on every processor, compared with what the compiler would do."""
 
 from __future__ import annotations
 

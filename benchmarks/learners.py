@@ -1,4 +1,4 @@
-"""Interactions a second of every learner, beside a plain loop of the same algorithm and the bare scoring."""
+"""Interactions per second of every learner, compared with a plain loop and with bare scoring."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PlainLearner(Protocol):
     def rounds(
         self, parameters: NDArray[np.float64], count: int, rng: np.random.Generator
     ) -> NDArray[np.float64]:
-        """The global model (P,) after so many rounds."""
+        """The global model (P,) after this many rounds."""
         ...
 
 

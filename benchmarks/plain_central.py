@@ -56,7 +56,7 @@ class PlainPDGD:
         return model
 
     def rounds(self, parameters: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """The model (P,) after so many rounds."""
+        """The model (P,) after this many rounds."""
         for _ in range(count):
             parameters = self.learn(parameters, self.users.asked(self.per_round, rng), rng)
         return parameters
@@ -102,7 +102,7 @@ class PlainDBGD:
         return model + self.learning_rate * u if won else model
 
     def rounds(self, parameters: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """The model (P,) after so many rounds."""
+        """The model (P,) after this many rounds."""
         for _ in range(count):
             for query in self.users.asked(self.per_round, rng):
                 parameters = self.interact(parameters, query, rng)
@@ -166,7 +166,7 @@ class PlainCOLTR:
     tau: float = 1.0
 
     def directions(self, winners: Floats, rng: np.random.Generator) -> Floats:
-        """Unit vectors (M, P): the last winners (W, P), and fresh ones behind."""
+        """Unit vectors (M, P): the last winners (W, P), then new ones."""
         fresh = rng.standard_normal((self.candidates - winners.shape[0], winners.shape[1]))
         fresh /= np.sqrt(np.einsum("mp,mp->m", fresh, fresh))[:, np.newaxis]
         return np.concatenate([winners, fresh])
@@ -198,7 +198,7 @@ class PlainCOLTR:
         return self.moved(memory, directions, self.wins(directions, X[shown], costs))
 
     def rounds(self, parameters: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """The model (P,) after so many rounds."""
+        """The model (P,) after this many rounds."""
         memory = COLTRMemory(parameters, 0, np.empty((0, parameters.size)))
         for _ in range(count):
             for query in self.users.asked(self.per_round, rng):

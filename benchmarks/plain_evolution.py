@@ -94,7 +94,7 @@ class PlainEvolution:
         return found
 
     def rounds(self, parameters: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """The global model (P,) after so many rounds."""
+        """The global model (P,) after this many rounds."""
         state = AdamState(0, np.zeros_like(parameters), np.zeros_like(parameters))
         for _ in range(count):
             noise = rng.standard_normal((self.clients, parameters.size))

@@ -86,7 +86,7 @@ def prefers(odds: Floats, clicks: Bools) -> bool:
 
     Sums in another order differ by rounding, which is no win.
     """
-    share = [1.0]  # P(so many of the clicked documents are the candidate's)
+    share = [1.0]  # P(this many of the clicked documents are the candidate's)
     for p in odds[clicks].tolist():
         share = [lost * (1.0 - p) + won * p for lost, won in zip([*share, 0.0], [0.0, *share], strict=True)]
     seen = len(share) - 1

@@ -133,7 +133,7 @@ class PlainLoop:
         return total / self.clients
 
     def rounds(self, parameters: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """The global model (P,) after so many rounds."""
+        """The global model (P,) after this many rounds."""
         for _ in range(count):
             parameters = self.round(parameters, rng)
         return parameters

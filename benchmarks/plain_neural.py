@@ -43,7 +43,7 @@ class PlainNeuralLoop(PlainLoop):
     layers: int = 1
 
     def views(self, model: Floats, inputs: int) -> PlainLayers:
-        """The parts of a model (P,) of so many features; writing to them writes to it."""
+        """The parts of a model (P,) of this many features; writing to them writes to it."""
         weights, biases, at = [], [], 0
         for size in [inputs] + [self.hidden] * (self.layers - 1):
             end = at + self.hidden * size

@@ -46,7 +46,7 @@ def run(*command: str, **environment: str) -> CommandResult:
 
 
 def foltr_audit(*arguments: str, **environment: str) -> CommandResult:
-    """Run foltr-audit as it is installed beside this Python, or else as a module."""
+    """Run foltr-audit as installed with this Python, or else as a module."""
     script = Path(sys.executable).with_name("foltr-audit")
     program = [str(script)] if script.is_file() else [sys.executable, "-m", "foltr_audit"]
     return run(*program, *arguments, **environment)

@@ -21,7 +21,7 @@ def peak() -> int:
 
 
 def resident() -> int:
-    """Resident memory now, bytes; the peak where the system does not tell."""
+    """Resident memory now, bytes; the peak if the system does not report it."""
     table = Path("/proc/self/statm")
     return int(table.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if table.is_file() else peak()
 

@@ -1,4 +1,4 @@
-"""Reading LETOR text: rows a second beside scikit-learn's reader, and memory."""
+"""Reading LETOR text: rows per second compared with scikit-learn's reader, and memory."""
 
 from __future__ import annotations
 

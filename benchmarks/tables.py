@@ -1,4 +1,4 @@
-"""The figures beside their targets, on a terminal and as Markdown."""
+"""The figures with their targets, on a terminal and as Markdown."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class TimingTask:
 
     Attributes:
         name: short name.
-        work: does the work so many times over.
+        work: does the work this many times.
         units: what one time of it counts, e.g. its interactions.
     """
 
@@ -73,7 +73,7 @@ def interleave(contestants: Sequence[TimingTask], repetitions: int, least: float
     """Time the contestants in turn, A B C A B C ..., each for at least about `least` seconds a turn.
 
     Each one first works unmeasured: kernels are compiled, caches filled, and the number of times is
-    found that fills a turn, by doubling, since what begins slowly (a trace) may go on quickly.
+    found that fills a turn, by doubling, since a slow start (a trace) may be followed by fast turns.
     """
     times = {each.name: _times(each.work, least) for each in contestants}
     rates: dict[str, list[float]] = {each.name: [] for each in contestants}

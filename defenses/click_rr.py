@@ -1,4 +1,4 @@
-"""Randomised response on clicks: every bit of a shown list is flipped with a known probability."""
+"""Randomised response on clicks: every bit is flipped with a known probability."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class ClickRR(ClickDefense, MessageDefense):
     documents gets k eps, and the epsilons of a client's interactions add up.
 
     With `debias` the client divides its update by 2 keep - 1. A PDGD update with `pairs=all` is linear in the
-    clicks, and the same for no clicks as for clicks on everything. So after *one* interaction without a clip
-    the expected message is exactly that of the true clicks. With `pairs=last-click+1` it stays biased; with
-    several interactions the local model drifts, and it is unbiased to first order in the learning rate only.
+    clicks, and equal for no clicks and for clicks on every document. So after *one* interaction without a
+    clip the expected message is exactly that of the true clicks. With `pairs=last-click+1` it stays biased.
+    With several interactions the local model drifts, so it is unbiased only to first order in the learning
+    rate.
 
     Source: Warner 1965, "Randomized response: a survey technique for eliminating evasive answer bias".
     """
@@ -76,7 +77,7 @@ class ClickRR(ClickDefense, MessageDefense):
         from foltr_audit.kernels.elementary import exp
 
         k, chance = clicks.shape[1], 1.0 / (1.0 + exp(self.epsilon))
-        # Each step reads k numbers of its own; with the same ones, two lists would show the same flips.
+        # Each step reads k numbers that no other step reads; otherwise two lists would have the same flips.
         lies = context.streams("click-rr").uniform(k, first=step * k) < chance
         return np.asarray((clicks ^ lies) & (shown >= 0))
 

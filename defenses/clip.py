@@ -1,4 +1,4 @@
-"""Clipping: keep every client's model, or its update, inside a norm ball."""
+"""Clipping: keeps every client's model or update inside a norm ball."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Clip(StepDefense, MessageDefense):
     step that the defense acts on. With `clip_without_pairs=false` a client without pairs keeps the global
     model, whose norm is not bounded (its update is 0). With `at=message` the bound holds for every client.
 
-    By default it is the published clip: an L2 ball for the model after every local step.
+    The default is the published clip: an L2 ball for the model after every local step.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
     algorithm 3; of updates: McMahan et al. 2018, "Learning differentially private recurrent language models",
@@ -31,12 +31,12 @@ class Clip(StepDefense, MessageDefense):
     name: ClassVar[str] = "clip"
 
     norm: float = Field(gt=0, description="radius R of the ball")
-    ord: int | None = Field(default=None, ge=1, le=2, description="1 or 2: which norm; 2 if left out")
+    ord: int | None = Field(default=None, ge=1, le=2, description="norm: 1 or 2 (if left out)")
     of: Literal["model", "update"] | None = Field(
-        default=None, description="what is scaled: model (if left out), or update"
+        default=None, description="scale the model (if left out) or the update"
     )
     at: Literal["step", "message"] | None = Field(
-        default=None, description="when: after every step (if left out), or once, for the message"
+        default=None, description="clip after every step (if left out) or once, before the message"
     )
 
     @field_validator("ord", "of", "at")

@@ -32,14 +32,14 @@ class GammaLaplace(MessageDefense):
 
     @model_validator(mode="after")
     def _scale_is_a_number(self) -> GammaLaplace:
-        # Two numbers that are positive may still have a quotient of 0 or infinity in float64.
+        # The quotient of two positive numbers may be 0 or infinity in float64.
         if not 0 < self.sensitivity / self.eps < math.inf:
             raise ValueError(f"eps={self.eps:g} with sensitivity={self.sensitivity:g}: no finite noise scale")
         return self
 
     @property
     def scale(self) -> float:
-        """Scale of the Laplace noise that all shares make together."""
+        """Scale of the Laplace noise that is the sum of all shares."""
         return self.sensitivity / self.eps
 
     def law(self, context: RoundContext) -> GammaShare:

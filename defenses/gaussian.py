@@ -23,10 +23,12 @@ class _GaussianMechanism(MessageDefense):
     delta: float | None = Field(default=None, ge=1e-30, lt=1, description="claimed delta of a round")
     sensitivity: float | None = Field(default=None, gt=0, description="largest L2 distance of two messages")
     calibration: Literal["analytic", "classical"] | None = Field(
-        default=None, description="how sigma is computed: analytic (if left out) or, up to eps 1, classical"
+        default=None, description="how sigma is computed: analytic (if left out) or classical (eps up to 1)"
     )
     sigma: float | None = Field(
-        default=None, gt=0, description="standard deviation of the whole noise, instead of all others"
+        default=None,
+        gt=0,
+        description="standard deviation of the whole noise, instead of the other parameters",
     )
 
     @model_validator(mode="after")
@@ -35,14 +37,14 @@ class _GaussianMechanism(MessageDefense):
         if self.sigma is None and None in target:
             raise ValueError("expected either sigma, or eps, delta and sensitivity")
         if self.sigma is not None and (self.calibration or target != (None, None, None)):
-            raise ValueError("sigma makes no claim; expected it alone, or eps, delta and sensitivity")
+            raise ValueError("sigma excludes a claim; expected sigma alone, or eps, delta and sensitivity")
         if not 0 < self.deviation < math.inf:
             raise ValueError(f"sensitivity={self.sensitivity:g} with eps={self.eps:g}: no finite noise scale")
         return self
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise of all shares together, on each coordinate."""
+        """Standard deviation, per coordinate, of the sum of all noise shares."""
         if self.eps is None or self.delta is None or self.sensitivity is None:
             return self.sigma or math.inf
         sigma_of = classical_gaussian_sigma if self.calibration == "classical" else gaussian_sigma
@@ -54,7 +56,7 @@ class _GaussianMechanism(MessageDefense):
         return models if law is None else models + law.sample(context.streams(self.name), models.shape[1])
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """(eps, delta) for one client; nothing if sigma was given directly."""
+        """(eps, delta) for one client; none if sigma was given directly."""
         if self.eps is None or self.delta is None:
             return ()
         return self.claims_for(self.views, "client", self.eps, self.delta)
@@ -66,7 +68,7 @@ class GaussianNoise(_GaussianMechanism):
     Guarantees: (eps, delta)-DP per round and client (so for every smaller unit), replace-one, for a server
     that sees single messages, and so for all other observers, if the messages of any two clients differ by
     at most `sensitivity` in L2: a clip at half of it ensures that. The classical calibration holds up to eps
-    1 and is refused above. With `sigma` alone nothing is claimed. Proven for real numbers, as for `laplace`.
+    1 and is refused above. With `sigma` alone no claim is made. Proven for real numbers, as for `laplace`.
 
     Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
     calibration and optimal denoising", theorem 8; classical: Dwork & Roth 2014, "The algorithmic

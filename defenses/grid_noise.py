@@ -1,4 +1,4 @@
-"""Whole-numbered noise shares on a grid, for secure aggregation: discrete Gaussian and Skellam."""
+"""Integer noise shares on a grid, for secure aggregation: discrete Gaussian and Skellam."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def _made(law: type[_Law], sigma: float, step: float) -> _Law:
 
 
 class _GridMechanism(MessageDefense):
-    """Rounds to the nearest grid point and adds noise in whole steps, so that a message shows no other bits.
+    """Rounds to the nearest grid point and adds noise in whole steps, so that messages are grid points.
 
-    It rounds to the nearest point instead of at random: this moves two models apart by at most one step per
-    coordinate, unbiased rounding by up to two. Noise wider than the grid hides the bias.
+    Rounding to the nearest point moves two models apart by at most one step per coordinate; unbiased random
+    rounding moves them by up to two. Noise wider than the grid hides the bias.
     """
 
     sigma: float = Field(gt=0, description="standard deviation of the noise in the sum of all n messages")
     step: float = Field(gt=0, description="width g of the grid that messages are rounded to")
     sensitivity: float | None = Field(
-        default=None, gt=0, description="largest L2 distance of two models; for a claim"
+        default=None, gt=0, description="largest L2 distance of two models, needed for a claim"
     )
     delta: float | None = Field(default=None, ge=1e-30, lt=1, description="delta of that claim")
 
@@ -47,7 +47,7 @@ class _GridMechanism(MessageDefense):
     def _parameters_fit(self) -> Self:
         if (self.sensitivity is None) != (self.delta is None):
             raise ValueError("a claim needs both sensitivity and delta; expected both or none")
-        # A law is made here once, so that wrong parameters are refused with the chain and not in a round.
+        # Makes a law once, so that wrong parameters are refused when the chain is parsed, not during a round.
         self._share(1)
         return self
 
@@ -87,7 +87,7 @@ class _GridMechanism(MessageDefense):
         return (GridRounding(step=self.step, nearest=True), NoiseAddition(law=self.law(context)))
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """The paper's bound for the sum of all n messages; nothing without `sensitivity` and `delta`."""
+        """The paper's bound for the sum of all n messages; none without `sensitivity` and `delta`."""
         if self.sensitivity is None or self.delta is None:
             return ()
         P = max(1, context.parameters.size)
@@ -107,7 +107,7 @@ class DiscreteGaussianShares(_GridMechanism):
     Guarantees: with `sensitivity` and `delta`, (eps, delta)-DP per round and client (so for every smaller
     unit), replace-one, for an observer of the *sum* of all n messages, if any two models differ by at most
     `sensitivity` in L2 before rounding. Eps follows from n, P, sigma and step by the paper's bound for sums
-    of discrete Gaussians, which are not discrete Gaussians themselves. Nothing is claimed for fewer
+    of discrete Gaussians, which are not discrete Gaussians themselves. No claim is made for fewer
     messages, colluding clients or single messages. Shares narrower than one grid step are refused, since
     the bound is vacuous there.
 
@@ -121,7 +121,7 @@ class DiscreteGaussianShares(_GridMechanism):
         sigma = self.sigma / math.sqrt(n)
         if not sigma >= self.step:
             raise ValueError(
-                f"step={self.step:g}: one of {n} shares has sigma {sigma:g}; expected a finer grid than that"
+                f"step={self.step:g}: one of {n} shares has sigma {sigma:g}; expected a step of at most that"
             )
         return _made(DiscreteGaussian, sigma, self.step)
 
@@ -132,7 +132,7 @@ class SkellamShares(_GridMechanism):
     Guarantees: with `sensitivity` and `delta`, (eps, delta)-DP per round and client (so for every smaller
     unit), replace-one, for an observer of the *sum* of all n messages, if any two models differ by at most
     `sensitivity` in L2 before rounding. The sum is Skellam noise of sigma exactly; eps follows by the
-    paper's bound. Nothing is claimed for fewer messages, colluding clients or single messages.
+    paper's bound. No claim is made for fewer messages, colluding clients or single messages.
 
     Source: Agarwal, Kairouz & Liu 2021, "The Skellam mechanism for differentially private federated
     learning", theorem 3.5 and corollary 4.1.

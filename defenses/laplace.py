@@ -1,4 +1,4 @@
-"""Local Laplace noise: every client adds the whole noise to its own message."""
+"""Local Laplace noise: every client adds the whole noise to its message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LaplaceNoise(MessageDefense):
         return self.sensitivity / self.eps
 
     def law(self, context: RoundContext) -> GammaShare:
-        """Laplace noise: one share of one."""
+        """The law of the whole noise: a single share."""
         return GammaShare(n=1, scale=self.scale)
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:

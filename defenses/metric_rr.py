@@ -13,7 +13,7 @@ from foltr_audit.privacy.events import MetricRandomization
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.utils.arrays import Floats, Ints
 
-_MAXRR_VALUES = 11  # of lists of ten: no click, or a first click on one of the ranks
+_MAXRR_VALUES = 11  # for lists of ten: no click, or a first click at one of ten ranks
 
 
 class MetricRR(MetricDefense):
@@ -38,7 +38,7 @@ class MetricRR(MetricDefense):
         default=None,
         ge=2,
         le=1_000_000,
-        description="number of metric values v that p is for; by default 11",
+        description="number of metric values v that p applies to; 11 if left out",
     )
 
     @model_validator(mode="after")
@@ -48,7 +48,7 @@ class MetricRR(MetricDefense):
         if self.p is not None and 1 - 1e-9 < self.p < 1:
             raise ValueError(f"p={self.p}; expected 1, or at most 1 - 1e-9")
         if self.eps is not None and self.values is not None:
-            raise ValueError("values goes with p; eps holds for any number of values")
+            raise ValueError("values is used only with p; expected p and values, or eps alone")
         return self
 
     @property
@@ -101,7 +101,7 @@ class MetricRR(MetricDefense):
         """
         p, others = self.response(values.size).p, values.size - 1
         u = context.streams(self.name).uniform(2, first=2 * step)
-        # The product may round up to `others` for a number just below 1, and would name a value too many.
+        # For a number just below 1 the product may round up to `others`, one past the last value.
         other = np.minimum((u[:, 1] * others).astype(np.int64), others - 1)
         return np.where(u[:, 0] < p, outcomes, other + (other >= outcomes))
 
@@ -110,7 +110,7 @@ class MetricRR(MetricDefense):
         return (MetricRandomization(epsilon=self.epsilon),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        """Eps for one interaction and a server that sees each message; nothing for p = 1."""
+        """Eps for one interaction and a server that sees each message; none for p = 1."""
         if self.p == 1:
             return ()
         return self.claims_for(["individual"], "interaction", self.epsilon)

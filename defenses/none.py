@@ -1,4 +1,4 @@
-"""No defense: messages travel as they are."""
+"""No defense: messages are sent unchanged."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class NoDefense(MessageDefense):
         return models.copy()
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Nothing happens to a message."""
+        """No events."""
         return ()

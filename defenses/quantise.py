@@ -16,13 +16,13 @@ _MOST_LEVELS = 2**52  # so that every grid index is exact in float64
 
 
 class Quantise(MessageDefense):
-    """Rounds each coordinate of the update to a grid inside +-range, up or down at random, unbiased.
+    """Rounds each coordinate of the update up or down at random, without bias, to a grid in +-range.
 
-    The grid is `levels` equally spaced values from -range to range, or the multiples of `step` in there.
+    The grid is `levels` equally spaced values from -range to range, or the multiples of `step` in that range.
     Values beyond the last grid point are clipped to it.
 
-    Guarantees: none, for any relation, unit or view: rounding at random is no differential privacy. It
-    bounds each coordinate of an update by `range`; the expectation is the update where that lies inside.
+    Guarantees: none, for any relation, unit or view: random rounding is not differentially private. It
+    bounds each coordinate of an update by `range`; the expectation is the update wherever that is in range.
 
     Source: Alistarh et al. 2017, "QSGD: communication-efficient SGD via gradient quantization and encoding",
     section 3.1.
@@ -51,7 +51,7 @@ class Quantise(MessageDefense):
         """Number of grid points minus 1."""
         if self.step is None:
             return (self.levels or 2) - 1
-        # A ratio that should be whole may come out just below: in floating point 0.3 / 0.1 < 3.
+        # A ratio that should be whole may be rounded to just below: in floating point 0.3 / 0.1 < 3.
         return 2 * math.floor(self.range / self.step * (1.0 + 1e-12))
 
     @property
@@ -64,18 +64,18 @@ class Quantise(MessageDefense):
         middle = 0.5 * self.intervals
         places = np.clip((models - context.parameters) / self.width, -middle, middle) + middle
         below = np.floor(places)
-        # Up with a probability equal to the fraction: then the mean is the update itself.
+        # Rounds up with a probability equal to the fraction, so that the mean is the update.
         above = context.streams("quantise").uniform(models.shape[1]) < places - below
         return context.parameters + self.width * (below + above - middle)
 
     def bits(self, parameters: int, number: int) -> float:
-        """Bits for the index of a grid point, for each parameter."""
+        """Bits for the index of a grid point per parameter."""
         return float(parameters * math.ceil(math.log2(self.intervals + 1)))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """An unknown change, and a bound on every coordinate of the update.
 
-        `GridRounding` would be wrong: it says that messages lie on a grid, and here only updates do.
+        `GridRounding` would be wrong: it means that messages are on a grid, and here only updates are.
         """
         last = 0.5 * self.width * self.intervals
         return (OpaqueChange(mechanism=self.name), NormBound(norm=last, ord=math.inf, of="update"))

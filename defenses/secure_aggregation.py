@@ -1,4 +1,4 @@
-"""Secure aggregation: the server gets the sum of the messages and none of them."""
+"""Secure aggregation: the server gets only the sum of the messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SecureAggregation(WireDefense):
     sees only sums of at least `threshold` clients' messages (view: aggregate instead of individual), as long
     as fewer of any client's neighbours than the Shamir threshold collude with it.
 
-    Weighted messages travel as multiples of 2^-fraction modulo 2^bits, with a rounding error of at most
+    Weighted messages are sent as multiples of 2^-fraction modulo 2^bits, with a rounding error of at most
     2^-(fraction + 1). If fewer clients than the threshold survive, the round aborts and the global model
     stays as it was.
 
@@ -35,20 +35,20 @@ class SecureAggregation(WireDefense):
 
     bits: int = Field(48, description="width b of the integers modulo 2^b, 16 to 64")
     range: float = Field(64.0, description="largest |coordinate| that can be sent")
-    fraction: int = Field(24, description="binary digits behind the point")
+    fraction: int = Field(24, description="binary digits after the point")
     neighbours: Annotated[str, BeforeValidator(str)] = Field(
         "0",
         pattern="^(all|[0-9]{1,9})$",
         description="neighbours that a client masks with; 0: about 2 log2 n + 10; all: the complete graph",
     )
     threshold: float = Field(
-        0.5, description="fewest messages in a sum: a share of the cohort to exceed, or a number from 2"
+        0.5, description="fewest messages in a sum: more than this share of the cohort, or a number from 2"
     )
     drop_before: float = Field(0.0, ge=0, lt=1, description="probability to drop out before keys are shared")
     drop_after: float = Field(
         0.0, ge=0, lt=1, description="probability to drop out after keys are shared, before the message"
     )
-    masks: bool = Field(True, description="false: no masks, to show what they hide")
+    masks: bool = Field(True, description="false: no masks, to show what the masks hide")
     agreement: Literal["none", "x25519"] = Field(
         "none", description="how pairs agree on seeds: none (a keyed hash), or key agreement on Curve25519"
     )
@@ -56,7 +56,7 @@ class SecureAggregation(WireDefense):
     @model_validator(mode="after")
     def _can_be_run(self) -> SecureAggregation:
         try:
-            # One client of weight 1 must fit already. Whether a whole cohort fits is known in a round only.
+            # At least one client of weight 1 must fit. Whether a whole cohort fits is known only in a round.
             self.protocol.encoding.check_sum(np.ones(1, dtype=np.int64))
         except UsageError as error:
             raise ValueError(str(error).removeprefix("secure-aggregation: ")) from error
@@ -80,9 +80,12 @@ class SecureAggregation(WireDefense):
         return self.protocol.encoding
 
     def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
-        """Masked messages uint64 (C, P) and their sum. Clients lost already drop out after sharing keys."""
-        # Both numbers are drawn for every client, from a stream that no mask uses: a change of one
-        # probability does not move who drops out by the other.
+        """Masked messages uint64 (C, P) and their sum.
+
+        Clients that are already lost count as dropped out after sharing keys.
+        """
+        # Both numbers are drawn for every client, from a stream that no mask uses, so that changing one
+        # probability does not change who drops out by the other.
         chance = context.streams("drop-out").uniform(2)
         before = chance[:, 0] < self.drop_before
         after = (chance[:, 1] < self.drop_after) | ~survivors
@@ -99,7 +102,7 @@ class SecureAggregation(WireDefense):
         )
 
     def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
-        """Masked messages uint64 (C, P) of clients each of whom has its own cohort of `context.shares`.
+        """Masked messages uint64 (C, P) of clients in separate cohorts of `context.shares` clients each.
 
         Nobody drops out, and no sum is computed.
         """
@@ -116,7 +119,7 @@ class SecureAggregation(WireDefense):
         return WireMessages(messages=payload, survivors=everybody)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Rounding to the encoding, then a sum of at least as many messages as the threshold says."""
+        """Rounding to the encoding, then a sum of at least as many messages as the threshold."""
         rounded = GridRounding(step=2.0 * self.encoding.error, nearest=True)
         if not self.masks:
             return (rounded,)
@@ -131,7 +134,7 @@ class SecureAggregation(WireDefense):
 
 
 def _costs(outcome: SecureSumResult) -> dict[str, float]:
-    """Bytes that a client sends on average, by stage and in all, and whether the round aborted."""
+    """Mean bytes that a client sends, by stage and in total, and whether the round aborted."""
     clients = max(1, outcome.sent.shape[0])
     means = (outcome.sent.sum(axis=0) / clients).tolist()
     named = {f"bytes_{stage}": mean for stage, mean in zip(STAGES, means, strict=True)}

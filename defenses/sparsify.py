@@ -17,15 +17,15 @@ class TopK(MessageDefense):
     """Sends the k largest coordinates of the update; the others stay as in the global model.
 
     Guarantees: none, for any relation, unit or view. No norm of an update grows, so an earlier bound on
-    updates still holds, and one on models does not. The clicks decide which coordinates are sent, so this
-    pattern alone reveals something about them.
+    updates still holds, but one on models does not. The clicks decide which coordinates are sent, so this
+    choice alone reveals something about them.
 
     Source: Aji & Heafield 2017, "Sparse communication for distributed gradient descent", section 3.
     """
 
     name: ClassVar[str] = "top-k"
 
-    k: int = Field(ge=1, description="coordinates that are sent; of equal ones the first")
+    k: int = Field(ge=1, description="number of coordinates sent; of equal sizes, the first")
 
     def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models that differ from the global one in at most k coordinates, float64 (C, P)."""
@@ -37,12 +37,12 @@ class TopK(MessageDefense):
         return np.where(kept, models, context.parameters)
 
     def bits(self, parameters: int, number: int) -> float:
-        """Bits for the numbers that are sent and for the index of each."""
+        """Bits for the values that are sent and for their indices."""
         places = math.ceil(math.log2(parameters)) if parameters > 1 else 0
         return float(min(self.k, parameters) * (number + places))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Updates only shrink."""
+        """Updates never grow."""
         return (NormScaling(factor=1.0, of="update"),)
 
 
@@ -59,7 +59,7 @@ class RandomK(MessageDefense):
 
     name: ClassVar[str] = "random-k"
 
-    k: int = Field(ge=1, description="coordinates that are sent")
+    k: int = Field(ge=1, description="number of coordinates sent")
     rescale: bool = Field(default=False, description="multiply what is sent by P / k")
 
     def _factor(self, coordinates: int) -> float:
@@ -68,7 +68,7 @@ class RandomK(MessageDefense):
     def apply(self, models: Floats, context: RoundContext) -> Floats:
         """Models that differ from the global one only in the round's coordinates, float64 (C, P)."""
         P = models.shape[1]
-        # The stream of one fixed id, whoever takes part: all clients have to leave out the same coordinates.
+        # The stream of a fixed id, whoever takes part: all clients must leave out the same coordinates.
         everybody = np.zeros(1, dtype=np.int64)
         public = context.source.clients(f"{context.prefix}random-k", context.round, everybody)
         kept = np.zeros(P, dtype=np.bool_)
@@ -79,9 +79,9 @@ class RandomK(MessageDefense):
         return np.where(kept, models, context.parameters)
 
     def bits(self, parameters: int, number: int) -> float:
-        """Bits for the numbers that are sent; their indices are public."""
+        """Bits for the values that are sent; their indices are public."""
         return float(min(self.k, parameters) * number)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Updates shrink, and grow by P / k where they are rescaled."""
+        """Updates never grow, or by up to P / k if they are rescaled."""
         return (NormScaling(factor=self._factor(context.parameters.size), of="update"),)

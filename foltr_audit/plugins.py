@@ -1,7 +1,4 @@
-"""The API that plug-ins are written against, under a name that stays.
-
-See `foltr_audit.core.plugins`, where it is defined.
-"""
+"""The plug-in API under a stable name; `foltr_audit.core.plugins` defines it."""
 
 from foltr_audit.core.plugins import (
     AggregateDefense,

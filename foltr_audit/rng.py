@@ -18,6 +18,7 @@ UNIFORM_STEP = 2.0**-52
 
 
 def _digest(text: str, bits: int) -> int:
+    # Not `hash`: Python salts the hash of a text anew in every process, so a seed would not fix the draws.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=bits // 8).digest(), "little")
 
 

@@ -1,4 +1,4 @@
-"""Environments in which what users want changes over time.
+"""Environments in which the intents of users change over time.
 
 Source: Zhuang & Zuccon 2021, "How do online learning to rank methods adapt to changes of intent?",
 section 3.3.
@@ -19,7 +19,7 @@ from foltr_audit.utils.arrays import Floats
 
 
 class FixedIntent(Scenario):
-    """One intent all the time: the baseline of rankers under changing intents."""
+    """One intent throughout: the baseline of rankers under changing intents."""
 
     name: ClassVar[str] = "fixed-intent"
 
@@ -35,13 +35,13 @@ class FixedIntent(Scenario):
 class IntentMixture(Scenario):
     """Every intent is equally likely at any time.
 
-    With `only` the interactions of the other intents are left out: a ranker that learns one intent alone,
+    With `only` the interactions of the other intents are left out, as if a ranker learnt from one intent
     with a perfect predictor of each query's intent.
     """
 
     name: ClassVar[str] = "mixed"
 
-    only: int = Field(0, ge=0, description="the intent, from 1, whose interactions alone are played; 0: all")
+    only: int = Field(0, ge=0, description="play only the interactions of this intent, from 1; 0: all")
 
     def environment(self, context: ScenarioContext) -> Environment:
         """A single period in which no intent leads, or the only one that is played."""
@@ -61,11 +61,9 @@ class IntentMixture(Scenario):
 
 
 class IntentChange(Scenario):
-    """The intents lead one after the other."""
+    """The intents dominate one after the other."""
 
-    period: int = Field(
-        0, ge=0, description="interactions of a period; 0: the training is divided evenly among them"
-    )
+    period: int = Field(0, ge=0, description="interactions of a period; 0: periods of equal length")
 
     def leaders(self, context: ScenarioContext) -> list[int]:
         """The leading intent of each period, from 0."""
@@ -104,7 +102,7 @@ class IntentChange(Scenario):
         return 1.0
 
     def _bound(self, number: int, periods: int, total: int) -> int:
-        # One division for each bound, not a rounded length times a number: so the last bound is the total.
+        # Divides for each bound instead of multiplying a rounded length, so that the last bound is the total.
         return number * self.period if self.period else number * total // periods
 
     def twins(self, context: ScenarioContext) -> dict[str, str]:
@@ -114,7 +112,7 @@ class IntentChange(Scenario):
 
 
 class AbruptIntentChange(IntentChange):
-    """One intent at a time: each period has only its own intent."""
+    """One intent at a time: each period has a single intent."""
 
     name: ClassVar[str] = "abrupt"
 
@@ -134,7 +132,7 @@ class SmoothIntentChange(_DominantIntentChange):
 
 
 class IntentLeakage(_DominantIntentChange):
-    """Within a period the dominance moves evenly from one intent to the next.
+    """Within a period, dominance shifts linearly from one intent to the next.
 
     The last intent dominates to the end.
     """
@@ -169,7 +167,7 @@ class IntentSwap(IntentChange):
 
 
 def known_intents(name: str, context: ScenarioContext, intents: Sequence[int]) -> list[int]:
-    """Indices from 0 of intents that are numbered from 1.
+    """Indices from 0 of intents numbered from 1.
 
     Raises:
         UsageError: the data have fewer.
@@ -191,5 +189,5 @@ def leading(leaders: Sequence[int], intents: int, share: float) -> Floats:
 
 
 def steady(rows: Floats, period: IntentPeriod, kept: int | None = None) -> Environment:
-    """An environment of one period in which probabilities (1, I) stay as they are."""
+    """An environment of one period with constant probabilities (1, I)."""
     return Environment(knots=np.zeros(1), start=rows, stop=rows, periods=(period,), kept=kept)

@@ -23,7 +23,7 @@ class ClientSkew(Scenario):
         1.0,
         ge=0,
         le=1,
-        description="probability that an interaction is of the client's own kind; else of any",
+        description="probability that an interaction is of the client's kind; else of a random kind",
     )
 
     def values(self, context: ScenarioContext) -> tuple[TraitValue, ...]:
@@ -31,7 +31,7 @@ class ClientSkew(Scenario):
         raise NotImplementedError
 
     def population(self, before: Population, context: ScenarioContext) -> Population:
-        """The clients, each with one of these kinds in addition."""
+        """The clients, each with one of these kinds as another trait."""
         trait = Trait(name=self.name, values=self.values(context), strength=self.strength)
         return before.with_trait(trait)
 
@@ -59,13 +59,13 @@ class LabelSkew(ClientSkew):
     """Type 2: a client holds documents of one or two grades only, and ranks only those.
 
     With `overlap`, two grades are any pair; without it they are neighbours, (0, 1), (2, 3) and so on, and a
-    last grade without a neighbour stays alone.
+    last grade without a neighbour is a set of one.
     """
 
     name: ClassVar[str] = "label-skew"
 
-    grades: Literal[1, 2] = Field(1, description="grades that a client's documents have")
-    overlap: bool = Field(False, description="with two grades: sets of different clients overlap")
+    grades: Literal[1, 2] = Field(1, description="number of grades among a client's documents")
+    overlap: bool = Field(False, description="with two grades: the sets of different clients may overlap")
 
     @field_validator("grades", mode="before")
     @classmethod
@@ -106,10 +106,10 @@ class ClickSkew(ClientSkew):
 
 
 class QuantitySkew(Scenario):
-    """Type 4: clients have different numbers of interactions in a round; their weights follow.
+    """Type 4: clients have different numbers of interactions in a round, and weights to match.
 
-    The numbers are listed in `batches`, or follow Zipf's law: kind j of `levels` has a
-    number proportional to `j^-zipf`, at least 1, and their mean is the learner's own number.
+    The numbers are listed in `batches`, or follow Zipf's law: kind j of `levels` has a number proportional
+    to `j^-zipf`, at least 1, and their mean is the learner's number of interactions.
     """
 
     name: ClassVar[str] = "quantity-skew"
@@ -117,7 +117,7 @@ class QuantitySkew(Scenario):
     batches: str = Field("1/3/5/7/9", description="interactions in a round of each kind of clients")
     zipf: float = Field(0.0, ge=0, le=10, description="exponent of Zipf's law; 0: as listed in batches")
     levels: int = Field(5, ge=1, le=100, description="kinds of clients under Zipf's law")
-    even: bool = Field(False, description="everybody has the mean of these numbers instead")
+    even: bool = Field(False, description="every client has the mean of these numbers")
 
     @field_validator("batches")
     @classmethod
@@ -128,14 +128,14 @@ class QuantitySkew(Scenario):
         return "/".join(map(str, sizes))
 
     def sizes(self, interactions: int) -> list[int]:
-        """Interactions of each kind, from the learner's own number of interactions."""
+        """Interactions of each kind, from the learner's number of interactions."""
         sizes = [int(size) for size in self.batches.split("/")]
         if self.zipf:
             shares = [(j + 1) ** -self.zipf for j in range(self.levels)]
             mean = sum(shares) / self.levels
             sizes = [max(1, round(interactions * share / mean)) for share in shares]
         if self.even:
-            # The remainder goes to the first kinds, so that the total stays what it was.
+            # The remainder goes to the first kinds, so that the total stays the same.
             least, more = divmod(sum(sizes), len(sizes))
             sizes = [least + (j < more) for j in range(len(sizes))]
         return sizes

@@ -1,4 +1,4 @@
-"""Identical clients: everybody asks any training query, equally likely."""
+"""Identical clients: each asks any training query with equal probability."""
 
 from __future__ import annotations
 

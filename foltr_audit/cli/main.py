@@ -102,6 +102,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _was_ctrl_c(error: BaseException | None) -> bool:
+    # The KeyboardInterrupt is not the SystemError itself, but a cause or context of it, perhaps a distant
+    # one.
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -100,6 +100,7 @@ def warn(warnings: Iterable[str]) -> None:
 
     colours = Console(stderr=True)
     for warning in dict.fromkeys(" ".join(text.split()) for text in warnings):
+        # Captured, and written by `note`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:
             colours.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True, end="")
         note(painted.get())

@@ -1,7 +1,7 @@
-"""Warnings about chains of defenses that protect less than they claim.
+"""Warnings about incompatible defenses: noise whose claim does not hold with the bounds of its chain.
 
-They follow from the events that defenses declare, so third-party plug-ins are treated alike. Only for a
-defense that states a `sensitivity` can they say that it is too small.
+The checks use the events that defenses declare, so they also apply to third-party plug-ins. The sensitivity
+is checked only for a defense that has an attribute `sensitivity`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAd
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Skellam
 
 _SPARSE = ("top-k", "random-k")
-_ROUNDING = 1e-9  # relative difference up to which claims and bounds count as equal
+_ROUNDING = 1e-9  # relative tolerance of comparisons of claims with bounds
 
 Acts = Sequence[tuple[Defense, PrivacyEvent]]
 
@@ -29,13 +29,13 @@ Acts = Sequence[tuple[Defense, PrivacyEvent]]
 def warnings(
     defenses: Sequence[Defense], parameters: int, context: RoundContext, *, acts_without_pairs: bool = True
 ) -> list[str]:
-    """One line for each combination in a chain that protects less than its claims say.
+    """One line for each combination of defenses that does not fulfil its claims; empty without problems.
 
     Args:
-        defenses: the chain, in its order.
+        defenses: the defenses of the chain, in order.
         parameters: number P of coordinates of a message.
         context: a round; its `shares` say how many clients send.
-        acts_without_pairs: whether step defenses act after an interaction without pairs too.
+        acts_without_pairs: whether step defenses also act after an interaction without pairs.
     """
     acts = DefenseChain(tuple(defenses)).acts(context, acts_without_pairs=acts_without_pairs)
     found: list[str] = []
@@ -60,15 +60,14 @@ def _belongs_to_noise(defense: Defense, event: PrivacyEvent, context: RoundConte
 def _of_bounds(
     defense: Defense, noise: NoiseAddition, before: Acts, after: Acts, parameters: int
 ) -> list[str]:
-    """Noise whose messages are not bounded, or farther apart than its `sensitivity`."""
+    """Warnings about noise for messages that are not bounded, or farther apart than its `sensitivity`."""
     apart = _apart(before, noise, parameters)
     if not apart.known:
         late = [other.name for other, event in after if isinstance(event, NormBound) and other is not defense]
-        too_late = f"; {late[0]} comes too late, after the noise" if late else ""
-        end = _what_undid_the_bound(before, noise, parameters) or too_late
-        return [
-            f"{defense.name}: nothing bounds what the noise is to hide{end}: its claim holds for no client"
-        ]
+        too_late = f"; {late[0]} acts too late, after the noise" if late else ""
+        end = _what_removed_the_bound(before, noise, parameters) or too_late
+        problem = f"no defense bounds the messages before the noise{end}"
+        return [f"{defense.name}: {problem}: its claim holds for no client"]
     sensitivity = getattr(defense, "sensitivity", None)
     if not isinstance(sensitivity, float | int):
         return []
@@ -83,11 +82,11 @@ def _apart(before: Acts, noise: NoiseAddition, parameters: int) -> Norms:
     return walk([*(event for _, event in before), noise], parameters).noises[0].apart
 
 
-def _what_undid_the_bound(before: Acts, noise: NoiseAddition, parameters: int) -> str:
+def _what_removed_the_bound(before: Acts, noise: NoiseAddition, parameters: int) -> str:
     for place in range(len(before), 0, -1):
         if _apart(before[: place - 1], noise, parameters).known:
             bounds = [other.name for other, event in before[: place - 1] if isinstance(event, NormBound)]
-            return f"; {before[place - 1][0].name} undoes the bound of {bounds[-1]}"
+            return f"; {before[place - 1][0].name} removes the bound of {bounds[-1]}"
     return ""
 
 
@@ -117,13 +116,13 @@ def _too_little(apart: Norms, hidden: str, sensitivity: float, parameters: int) 
 
 
 def _is_pure(event: NoiseAddition) -> bool:
-    """Whether the noise hides an L1 distance: its privacy loss is bounded, as that of Laplace noise."""
+    """Whether the noise gives pure differential privacy, so that it must cover an L1 distance."""
     law = event.law
     return isinstance(law, GammaShare) or bool(np.isfinite(law.worst_loss(law.scale)))
 
 
 def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundContext) -> list[str]:
-    """Noise of which a message carries only a share, and that no sum `later` completes."""
+    """Warnings about noise shares: no sum in `later`, a sum of too few messages, or rounded shares."""
     n = context.shares
     if n <= 1 or not isinstance(defense, MessageDefense):
         return []
@@ -133,40 +132,40 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
     sums = [event.at_least for event in later if isinstance(event, MessageAggregation)]
     if not sums:
         return [
-            f"{defense.name}: single messages carry 1/{n} of the noise, and nothing in the chain hides them "
-            "from the server: add noise that is complete on each message, or secure-aggregation"
+            f"{defense.name}: each message carries only 1/{n} of the noise, and the server sees each one: "
+            "add secure-aggregation, or a defense that adds the full noise to each message"
         ]
     found = []
     if max(sums) < n:
         found.append(
-            f"{defense.name}: a sum may hold {max(sums)} of {n} messages, and then "
+            f"{defense.name}: a sum may contain only {max(sums)} of {n} messages, and with them only "
             f"{max(sums) / n:.0%} of the noise"
         )
     rounded = any(isinstance(event, GridRounding) for event in later)
     if rounded and not isinstance(share, DiscreteGaussian | Skellam):
         found.append(
-            f"{defense.name}: each share is rounded before the sum, so nothing is proven about the sum: "
-            "use discrete-gaussian or skellam, whose shares lie on a grid"
+            f"{defense.name}: each share is rounded before the sum, so there is no proof for the sum: "
+            "use discrete-gaussian or skellam, whose shares are whole multiples of the grid step"
         )
     return found
 
 
 def _of_the_whole(acts: Acts, context: RoundContext) -> list[str]:
-    """Sums that always abort; several noises; dropped coordinates that noise fills again."""
+    """Warnings about sums that always abort, several noises, and sparse messages filled by noise."""
     found = []
     noises = [place for place, (_, event) in enumerate(acts) if isinstance(event, NoiseAddition)]
     for defense, event in acts:
         if isinstance(event, MessageAggregation) and event.at_least > context.shares:
             found.append(
-                f"{defense.name}: sums of at least {event.at_least} messages, of {context.shares} clients: "
-                "every round aborts"
+                f"{defense.name}: a sum needs {event.at_least} messages, but only {context.shares} clients "
+                "send: every round aborts"
             )
     if len(noises) > 1:
         names = ", ".join(acts[place][0].name for place in noises)
-        found.append(f"several noises ({names}): each claim accounts only for its own noise")
+        found.append(f"several defenses add noise ({names}): each claim accounts only for its own noise")
     for defense, _ in acts[: noises[-1]] if noises else ():
         if defense.name in _SPARSE:
             found.append(
-                f"{defense.name}: noise fills the coordinates that it leaves out: put it after the noise"
+                f"{defense.name}: later noise fills the coordinates it sets to zero: put it after the noise"
             )
     return found

@@ -61,6 +61,8 @@ class CascadeClickModel(ClickModel):
 
         click, stop = self.tables(largest_label)
         k = labels.shape[1]
+        # Every position has its two draws, even below the place where a user stops. So step s begins at draw
+        # 2 k s, and the clicks of one step never shift the draws of another.
         return cascade_clicks(labels, streams.uniform(2 * k, first=2 * k * step), click, stop)
 
 
@@ -77,7 +79,7 @@ class PerfectClickModel(CascadeClickModel):
 
 
 class NavigationalClickModel(CascadeClickModel):
-    """Looks for one good document, and mostly stops once it is found."""
+    """Looks for one good document and usually stops after finding it."""
 
     name: ClassVar[str] = "navigational"
     click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
@@ -109,9 +111,10 @@ class InformationalClickModel(CascadeClickModel):
 
 
 class ClickModelMixture(ClickModel):
-    """Clients with different click models: grade r of a list that model m clicks on is coded `m (L + 1) + r`.
+    """Several click models; each list has one of them.
 
-    L is the largest label of the collection. The code lets one array of labels say which model clicks.
+    Grade r of a list with model m is encoded as `m (L + 1) + r`, with the largest label L of the collection.
+    One array of labels thus holds both the grades and the model of each list.
     """
 
     name: ClassVar[str] = "mixture"
@@ -119,26 +122,31 @@ class ClickModelMixture(ClickModel):
     models: tuple[ClickModel, ...]
 
     def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
-        """Clicks on each list by its own model, bool (C, k)."""
+        """Clicks of each list's model, bool (C, k)."""
         stride = largest_label + 1
         number = labels.max(axis=1, initial=0) // stride  # all documents of a list name the same model
         clicks = np.zeros(labels.shape, dtype=np.bool_)
         for m, model in enumerate(self.models):
             rows = np.flatnonzero(number == m)
+            # The padding is no code: -1 modulo L + 1 would be L, and padding would become the most relevant
+            # grade.
             grades = np.where(labels[rows] >= 0, labels[rows] % stride, -1)
             clicks[rows] = clicks_of(model, grades, largest_label, streams.at(rows), step)
         return clicks
 
 
 def declared_tables(model: ClickModel, largest_label: int) -> Tables | None:
-    """P(click | grade) and P(stop | click, grade) for kernels, (G,) each; None for a model with own code."""
+    """P(click | grade) and P(stop | click, grade) for kernels, (G,) each; None if `click` is overridden."""
     if isinstance(model, ClickModelMixture):
         known = [tables for each in model.models if (tables := declared_tables(each, largest_label))]
         if len(known) < len(model.models):
             return None
         click, stop = zip(*known, strict=True)
+        # The smallest published scale may hold more grades than the collection. A mixture counts L + 1 codes
+        # for each model, so longer tables would shift those of the models behind.
         G = largest_label + 1
         return np.concatenate([each[:G] for each in click]), np.concatenate([each[:G] for each in stop])
+    # A subclass with its own `click` may do something else than its tables say, so kernels must not use them.
     if isinstance(model, CascadeClickModel) and type(model).click is CascadeClickModel.click:
         return model.tables(largest_label)
     return None

@@ -48,15 +48,16 @@ def parse_chain(texts: Iterable[str]) -> tuple[Defense, ...]:
 
 @dataclass(frozen=True)
 class DefenseChain:
-    """Defenses in the order they were given; each acts in its own stage, stages in their order.
+    """Defenses in the order given. Stages act in the order of `STAGES`; inside a stage this order holds.
 
-    A link draws from streams of its own place, so that two equal defenses never share a draw.
+    A link is one defense at its place. Its random streams depend on the place, so two equal defenses never
+    share a draw.
     """
 
     defenses: tuple[Defense, ...]
 
     def _of(self, kind: type[S], context: RoundContext, step: str = "") -> Iterator[tuple[S, RoundContext]]:
-        """The links of a stage, each with the context that its own streams come from."""
+        """The links of a stage, each with a context whose prefix names its random streams."""
         for place, defense in enumerate(self.defenses):
             if isinstance(defense, kind) and defense.acts_in(kind.stage):
                 yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/{step}")
@@ -68,10 +69,10 @@ class DefenseChain:
         )
 
     def why_not(self, learner: Learner) -> str | None:
-        """Why these defenses cannot protect what a learner makes, or None if they can.
+        """Why these defenses do not fit a learner, or None if they do.
 
         Raises:
-            PluginError: a metric defense that speaks of another metric.
+            PluginError: a metric defense for another metric.
         """
         for defense in self.defenses:
             lost = [stage for stage in STAGES if defense.acts_in(stage) and stage not in learner.stages]
@@ -80,7 +81,7 @@ class DefenseChain:
                 expected = f"expected defenses of stage {able}" if able else "expected no defense"
                 return f"it has no {lost[0]} stage, where defense {defense.name} acts; {expected}"
             if isinstance(defense, MetricDefense) and isinstance(learner, MetricLearner):
-                defense.law_text(learner.values.size)  # refuses a metric that it does not speak of
+                defense.law_text(learner.values.size)  # refuses a metric that it does not support
         return None
 
     @property
@@ -90,30 +91,31 @@ class DefenseChain:
 
     @property
     def ball(self) -> Ball | None:
-        """The ball of the step stage, if it has exactly one defense and that is a clip."""
+        """The ball of the step stage, if its only defense is a clip; else None."""
         steps = self.links(StepDefense)
         return steps[0].ball if len(steps) == 1 else None
 
     def eps_claimed(self, context: RoundContext) -> float:
         """The epsilon that the chain claims for one round; infinite without a claim.
 
-        Of its links' claims the one that says most: of the largest unit, then of the observer who sees most,
-        then with the smallest epsilon. What other links do to the output of a private mechanism is
-        post-processing and costs nothing.
+        The strongest claim of its links: the largest unit, then the observer who sees most, then the smallest
+        epsilon. What other links do to the output of a private mechanism is post-processing and costs no
+        epsilon.
         """
         claims = [claim for defense in self.defenses for claim in claims_of(defense, context)]
         strongest = max(claims, key=lambda claim: (*claim.reach, -claim.epsilon), default=None)
         return math.inf if strongest is None else strongest.epsilon
 
     def noise(self, context: RoundContext, values: int = 0) -> str | None:
-        """The laws of the noise in a message, or in each of the metrics of `values` values behind it.
+        """The noise laws of a message, in order, joined by `+`; None without noise.
 
-        In order, joined by `+`; None without any.
+        For a metric learner `values` is the number of values of its metric, and these are the laws of each
+        metric behind the message.
         """
         laws = [
             law.text for defense, own in self._of(MessageDefense, context) if (law := law_of(defense, own))
         ]
-        if values:  # a metric of randomised clicks is no metric that only its own law has changed
+        if values:  # randomised clicks change the metric too, in addition to the law of the metric itself
             laws += [defense.text for defense in self.links(ClickDefense)]
         laws += [defense.law_text(values) for defense in self.links(MetricDefense)]
         return "+".join(laws) or None
@@ -121,9 +123,9 @@ class DefenseChain:
     def acts(
         self, context: RoundContext, *, acts_without_pairs: bool = True
     ) -> tuple[tuple[Defense, PrivacyEvent], ...]:
-        """What happens to a message and which link does it, in the order in which they act.
+        """Each link's privacy events with the link, in the order in which they act.
 
-        `acts_without_pairs` says whether the step stage acts after an interaction without pairs too.
+        `acts_without_pairs`: whether the step stage also acts after an interaction without pairs.
         """
         return tuple(
             (defense, _as_it_holds(event, defense, stage, always=acts_without_pairs))
@@ -134,21 +136,23 @@ class DefenseChain:
         )
 
     def events(self, context: RoundContext, *, acts_without_pairs: bool = True) -> tuple[PrivacyEvent, ...]:
-        """What the links do to a message, in the order in which they act."""
+        """The privacy events of all links, in the order in which they act."""
         return tuple(event for _, event in self.acts(context, acts_without_pairs=acts_without_pairs))
 
     def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
-        """Clicks that the client learns from, bool (C, k)."""
+        """Clicks (C, k) after the click stage: what the client learns from."""
         for defense, own in self._of(ClickDefense, context):
             clicks = _same_shape(defense, defense.apply(clicks, shown, step, own), clicks)
         return clicks
 
     def on_metric(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
-        """Outcomes (C,) of one interaction's metric that clients go on with, places among `values` (v,)."""
+        """Outcomes (C,) of one interaction after the metric stage, as indices into `values` (v,)."""
         for defense, own in self._of(MetricDefense, context):
             after = _same_shape(defense, defense.apply(outcomes, values, step, own), outcomes)
             if after.size and not (after.min() >= 0 and after.max() < values.size):
-                raise PluginError(f"defense {defense.name}: it gave an outcome outside 0..{values.size - 1}")
+                raise PluginError(
+                    f"defense {defense.name}: apply gave an outcome outside 0..{values.size - 1}"
+                )
             outcomes = after
         return outcomes
 
@@ -158,8 +162,8 @@ class DefenseChain:
         A row that differs by less than a billionth of its largest coordinate has not moved: whether a model
         on the ball is scaled once more depends on the last bit of its norm, and so on the processor.
 
-        `acts` (C,) says on which clients the stage acts at all. The number of the step is part of the names
-        of a link's streams, so that it draws anew after every step.
+        `acts` (C,) marks the clients on which the stage acts. The number of the step is part of the name of
+        each stream, so a link has new draws in every step.
         """
         after = models
         for defense, own in self._of(StepDefense, context, f"step/{step}/"):
@@ -170,7 +174,7 @@ class DefenseChain:
         return after, ~(moved <= ROUNDING * np.abs(models).max(axis=1, initial=0.0))
 
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
-        """Models that clients send, float64 (C, P)."""
+        """Models (C, P) after the message stage: what clients send."""
         for defense, own in self._of(MessageDefense, context):
             models = _same_shape(defense, defense.apply(models, own), models)
         return models
@@ -178,9 +182,9 @@ class DefenseChain:
     def trail(
         self, models: Floats, context: RoundContext, step: int = 0
     ) -> Iterator[tuple[Defense, Floats, Floats]]:
-        """Each link of the step stage, after one local step, and then of the message stage.
+        """Each link of the step stage (for one local step), then of the message stage.
 
-        With the models (C, P) that it gets and those that it gives.
+        With its input and its output, models (C, P).
         """
         links: list[tuple[StepDefense | MessageDefense, RoundContext]] = [
             *self._of(StepDefense, context, f"step/{step}/"),
@@ -193,23 +197,23 @@ class DefenseChain:
 
     @property
     def encoding(self) -> FixedPoint | None:
-        """How the wire stage encodes messages as integers, if it does."""
+        """How the wire stage encodes messages as integers; None if it does not."""
         found = [link.encoding for link in self.links(WireDefense) if link.encoding is not None]
         return found[-1] if found else None
 
     def on_wire(self, messages: Floats, context: RoundContext) -> WireMessages:
-        """What the server receives of messages (C, P).
+        """What the server receives when clients send messages (C, P).
 
-        Clients of a simulation beside the training rounds (`context.prefix`) take part one by one.
+        Clients outside of the training rounds (with a `context.prefix`) each have a cohort of their own.
 
         Raises:
-            PluginError: a link behind one that encodes messages, or arrays of another shape.
+            PluginError: a link after one that encodes messages, or arrays of another shape.
         """
         wired = WireMessages(messages=messages, survivors=np.ones(messages.shape[0], dtype=np.bool_))
         for defense, own in self._of(WireDefense, context):
             if wired.is_encoded:
                 raise PluginError(
-                    f"defense {defense.name}: it acts on messages that are encoded; expected it before"
+                    f"defense {defense.name}: it follows a defense that encodes messages; expected it before"
                 )
             plain_messages = np.asarray(wired.messages, dtype=np.float64)
             if context.prefix:
@@ -224,14 +228,14 @@ class DefenseChain:
     def on_aggregate(self, wired: WireMessages, context: RoundContext) -> Floats:
         """FedAvg of the messages that arrived, weighted by interactions, then the aggregate stage.
 
-        Encoded messages are averaged from their sum. A round in which nothing arrived averages to NaN; the
-        caller keeps its model then.
+        Encoded messages are averaged from their sum. Without any message the average is NaN, and the caller
+        keeps its model.
 
         Source: McMahan et al. 2017, "Communication-efficient learning of deep networks from
         decentralized data", algorithm 1.
 
         Raises:
-            PluginError: a link of the aggregate stage that needs single messages, where they are encoded.
+            PluginError: messages are encoded, and a link of the aggregate stage needs single messages.
         """
         weights = np.where(wired.survivors, context.counts, 0).astype(np.float64)
         total = weights.sum()
@@ -243,7 +247,7 @@ class DefenseChain:
                 messages = messages[:0]
                 if not defense.works_on_sums:
                     raise PluginError(
-                        f"defense {defense.name}: it needs single messages, and the server has only their sum"
+                        f"defense {defense.name}: it needs single messages, but the server has only their sum"
                     )
             after = defense.apply(aggregate, messages, weights[wired.survivors], own)
             aggregate = _same_shape(defense, after, aggregate)
@@ -251,7 +255,10 @@ class DefenseChain:
 
 
 def _average(wired: WireMessages, weights: Floats, total: float) -> Floats:
-    """Mean of the messages (P,) by weights (C,) that sum to 1 and were `total` before; NaN without any."""
+    """Weighted mean of the messages (P,); NaN without any.
+
+    `weights` (C,) sum to 1; `total` is their sum before they were scaled.
+    """
     from foltr_audit.kernels.averaging import weighted_sum
 
     if not total > 0 or (wired.is_encoded and wired.sum is None):
@@ -262,10 +269,10 @@ def _average(wired: WireMessages, weights: Floats, total: float) -> Floats:
 
 
 def _as_it_holds(event: PrivacyEvent, defense: Defense, stage: str, *, always: bool) -> PrivacyEvent:
-    """What an event is worth in its stage.
+    """The event as accounting may use it, given the stage.
 
-    A step stage that does not always act neither bounds nor noises the messages of all clients. Noise that
-    is added after a client has sent is no noise of that client: it counts for nothing.
+    A step stage that does not always act guarantees neither a bound nor noise for every client. Noise that
+    is added after a client has sent its message does not protect that client.
     """
     late = stage in (WireDefense.stage, AggregateDefense.stage)
     skipped = stage == StepDefense.stage and not always

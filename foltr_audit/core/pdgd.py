@@ -1,4 +1,4 @@
-"""Pairwise Differentiable Gradient Descent: its two published settings.
+"""The two published settings of Pairwise Differentiable Gradient Descent (PDGD).
 
 Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank", section 4.
 """
@@ -17,14 +17,14 @@ Normaliser = Literal["shown", "candidates"]
 
 
 class PDGDSetting(NamedTuple):
-    """Which unclicked documents form pairs, and what the Plackett-Luce normaliser sums over."""
+    """Which unclicked documents form pairs, and which documents the Plackett-Luce normaliser sums over."""
 
     pairs: Pairs
     normaliser: Normaliser
 
     @property
     def text(self) -> str:
-        """Its published name, or `pairs/normaliser`."""
+        """The published name of the setting, or `pairs/normaliser`."""
         return setting_text(self.pairs, self.normaliser)
 
 
@@ -52,7 +52,7 @@ def setting_text(pairs: str, normaliser: str) -> str:
 
 
 def pdgd_setting(text: str) -> PDGDSetting:
-    """The setting with a published name, or spelt out as `pairs/normaliser`.
+    """The setting with this published name, or with the text `pairs/normaliser`.
 
     >>> pdgd_setting("pham-2022")
     PDGDSetting(pairs='all', normaliser='shown')
@@ -67,11 +67,14 @@ def pdgd_setting(text: str) -> PDGDSetting:
 
 
 def observed_documents(clicks: Bools, is_document: Bools, *, only_observed: bool) -> Bools:
-    """Documents that take part in a pair, bool (L, k), of lists with clicks (L, k).
+    """Documents that may form pairs, bool (L, k), in lists with clicks (L, k).
 
-    Where everything or nothing that is observed was clicked there is no pair.
+    With `only_observed`, those up to one place after the last click; else all. A list in which all of these
+    documents or none of them are clicked has no pairs.
     """
     position = np.arange(clicks.shape[1])
+    # -2, not -1, where nothing was clicked: `last + 1` is then before every position, and no document counts
+    # as observed.
     last = np.where(clicks, position, -2).max(axis=1, initial=-2)
     seen = is_document & ((position <= last[:, np.newaxis] + 1) | (not only_observed))
     pairs = clicks.any(axis=1) & (seen & ~clicks).any(axis=1)

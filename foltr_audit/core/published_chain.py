@@ -1,4 +1,4 @@
-"""The published defense of FPDGD as a chain: what `--eps` means."""
+"""The published defense of FPDGD as a chain of defenses; the option `--eps` selects it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from foltr_audit.core.plugins import plain
 from foltr_audit.errors import UsageError
 
 DEFAULT_SENSITIVITY = 3.0
-"""Delta of `--eps` where none is given."""
+"""Default sensitivity Delta for `--eps`."""
 
 
 def published_chain(eps: float, sensitivity: float = DEFAULT_SENSITIVITY) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Where the queries of a data set come from that was put together from others."""
+"""The origin of each query in a data set that combines others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from foltr_audit.utils.arrays import Ints
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueryOrigin:
-    """Where the queries of a data set come from.
+    """The origin of each query of a data set.
 
     Attributes:
-        part, query: their part and their index inside it, int64 (queries,).
-        document: position of each document in the query that it comes from, int64 (documents,); None where
-            every query has all of its documents.
+        part, query: the part that each query comes from, and its index in that part, int64 (queries,).
+        document: position of each document in its original query, int64 (documents,); None if every query
+            has all of its original documents.
     """
 
     part: Ints
@@ -26,11 +26,11 @@ class QueryOrigin:
 
     @classmethod
     def of_part(cls, part: int, data: Dataset) -> QueryOrigin:
-        """Every query comes from one part, as it stands there."""
+        """The origin of the queries of one complete part."""
         return cls(part=np.full(data.n_queries, part), query=np.arange(data.n_queries))
 
     def shown(self, data: Dataset, queries: Ints, shown: Ints) -> Ints:
-        """Lists (I, k) of queries (I,) of `data` as positions in the queries that these come from."""
+        """Lists (I, k) for queries (I,) of `data`, as positions in the original queries."""
         if self.document is None:
             return shown
         rows = data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)

@@ -1,8 +1,8 @@
 """Ranking metrics of shown lists.
 
-A shown list holds positions inside its query, padded with -1. Source of nDCG in this form: Burges et
-al. 2005, "Learning to rank using gradient descent" (gain 2^r - 1, discount log2(i + 1)); the ideal is
-taken over all candidates of the query. A document is relevant if its label is above 0.
+A shown list holds positions in its query, padded with -1. nDCG has gain 2^r - 1 and discount log2(i + 1)
+(Burges et al. 2005, "Learning to rank using gradient descent"); the ideal DCG uses all candidates of the
+query. A document is relevant if its label is above 0.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ LIST_LENGTH = 10
 """Documents in a shown list, k: a user sees at most ten."""
 
 ONLINE_DISCOUNT = 0.9995
-"""Factor by which a round counts less than the one before (Oosterhuis & de Rijke 2018, section 5.4)."""
+"""Discount per round of the online performance (Oosterhuis & de Rijke 2018, section 5.4)."""
 
 
 class MetricDescription(NamedTuple):
-    """How a metric is shown.
+    """How reports show a metric.
 
     Attributes:
         label: its name in tables and pictures.
-        higher_is_better: its direction.
+        higher_is_better: whether a higher value is better.
     """
 
     label: str
@@ -37,20 +37,22 @@ class MetricDescription(NamedTuple):
 
 
 class ListMetric(NamedTuple):
-    """An online metric of lists of up to ten documents, as a function of the clicks.
+    """An online metric of lists of up to ten documents: a function of the clicks.
 
     Attributes:
         values: its values, float64 (v,).
-        outcomes: index in `values` of each click pattern, int64 (1024,); bit i of a pattern is the click on
-            place i.
+        outcomes: index into `values` for each click pattern, int64 (1024,); bit i of a pattern is the click
+            on place i.
     """
 
     values: Floats
     outcomes: Ints
 
     def nearest(self, numbers: Floats) -> Ints:
-        """Index of the value nearest to each number (m,), int64 (m,)."""
+        """Index of the nearest value for each number (m,), int64 (m,)."""
         order = np.argsort(self.values)
+        # The nearest value changes halfway between two neighbours, so a binary search in the sorted values
+        # finds it: DCG has 1,024 values, and a table of all distances would be that many times larger.
         middles = (self.values[order][1:] + self.values[order][:-1]) / 2
         return np.asarray(order[np.searchsorted(middles, numbers)])
 
@@ -72,37 +74,40 @@ def list_metric(name: str) -> ListMetric:
     return ListMetric(np.concatenate([[0.0], 1.0 / (places + 1)]), first)
 
 
+OFFLINE_NDCG, ONLINE_NDCG = "offline_ndcg@10", "online_ndcg@10"
+"""The two metrics of utility that most reports show."""
+
 OFFLINE: Mapping[str, MetricDescription] = MappingProxyType(
     {
-        "offline_ndcg@10": MetricDescription("nDCG@10"),
+        OFFLINE_NDCG: MetricDescription("nDCG@10"),
         "offline_mrr@10": MetricDescription("MRR@10"),
         "offline_map@10": MetricDescription("MAP@10"),
         "offline_dcg@10": MetricDescription("DCG@10"),
         "offline_maxrr@10": MetricDescription("MaxRR"),
     }
 )
-"""Metrics of a global model on the test part, by their name in the rows of a report."""
+"""Metrics of a global model on the test part, by their name in reports."""
 
 ONLINE: Mapping[str, MetricDescription] = MappingProxyType(
     {"online_ndcg@10": MetricDescription("nDCG@10"), "maxrr": MetricDescription("MaxRR")}
 )
-"""Metrics of the lists that users were shown in a round, by their name in the rows of a report."""
+"""Metrics of the lists shown to users in a round, by their name in reports."""
 
 
 def dcg(data: Dataset, queries: Ints, shown: Ints) -> Floats:
-    """DCG of lists (I, k) shown for some queries (I,), float64 (I,)."""
+    """DCG of lists (I, k) for queries (I,), float64 (I,)."""
     return ndcg(data, queries, shown, np.ones(data.n_queries))
 
 
 def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> Floats:
-    """The highest DCG@k that each query allows, float64 (queries,)."""
+    """The highest possible DCG@k of each query, float64 (queries,)."""
     from foltr_audit.kernels.ndcg import discounts, ideal_dcg_of_queries
 
     return ideal_dcg_of_queries(data.labels, data.offsets, discounts(k))
 
 
 def ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats) -> Floats:
-    """NDCG of lists (I, k) from the ideal DCG of every query (queries,); 0 where nothing is relevant."""
+    """NDCG of lists (I, k), given the ideal DCG of every query (queries,); 0 without relevant documents."""
     from foltr_audit.kernels.ndcg import dcg_over_best, discounts
 
     return dcg_over_best(data.labels, data.offsets, queries, shown, discounts(shown.shape[1]), ideal)
@@ -116,8 +121,8 @@ def mean_ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats, no_relev
 def mean_over(values: Floats, has_relevant: Bools, no_relevant: str) -> float:
     """Mean of a metric over lists (I,).
 
-    Lists of queries without relevant documents count 0 (`no_relevant="zero"`), whatever their value, or are
-    left out (`"skip"`). NaN if no list is left.
+    Lists of queries without relevant documents count as 0 (`no_relevant="zero"`) or are left out (`"skip"`).
+    NaN if no list is left.
 
     >>> values, has_relevant = np.array([0.5, 0.3]), np.array([True, False])
     >>> mean_over(values, has_relevant, "zero"), mean_over(values, has_relevant, "skip")
@@ -128,7 +133,7 @@ def mean_over(values: Floats, has_relevant: Bools, no_relevant: str) -> float:
 
 
 def relevant_documents(data: Dataset) -> Ints:
-    """How many documents of each query are relevant, int64 (queries,)."""
+    """Number of relevant documents of each query, int64 (queries,)."""
     counts: Ints = np.add.reduceat((data.labels > 0).astype(np.int64), data.offsets[:-1])
     return counts
 
@@ -144,10 +149,10 @@ def reciprocal_rank(data: Dataset, queries: Ints, shown: Ints) -> Floats:
 
 
 def average_precision(data: Dataset, queries: Ints, shown: Ints, relevant: Ints) -> Floats:
-    """Average precision of lists (I, k) with `relevant` documents in every query (queries,); float64 (I,).
+    """Average precision of lists (I, k), float64 (I,); `relevant` (queries,) counts relevant documents.
 
-    The precision at the rank of every relevant document of the list, summed and divided by
-    min(k, relevant): 1 for the best list there is, 0 where nothing is relevant. Its mean over queries is
+    The sum of the precisions at the ranks of the relevant documents in the list, divided by
+    min(k, relevant): 1 for the best list, 0 without relevant documents. Its mean over queries is
     MAP@k (Manning, Raghavan & Schuetze 2008, "Introduction to information retrieval", section 8.4).
     """
     from foltr_audit.kernels.ndcg import average_precisions
@@ -158,9 +163,9 @@ def average_precision(data: Dataset, queries: Ints, shown: Ints, relevant: Ints)
 def expected_max_rr(data: Dataset, queries: Ints, shown: Ints, click: Floats) -> Floats:
     """Expected MaxRR of lists (I, k) under a cascade model with P(click | grade) (grades,); float64 (I,).
 
-    `sum_i 1/i c(r_i) prod_{j<i} (1 - c(r_j))`: the model stops only after a click, so P(stop | grade) does
-    not matter for the first click. Grades above the last of `click` are clicked like it.
-    Form: Chapelle et al. 2009, "Expected reciprocal rank for graded relevance", section 4.
+    `sum_i 1/i c(r_i) prod_{j<i} (1 - c(r_j))`: the model stops only after a click, so the first click does
+    not depend on P(stop | grade). Grades above the last one of `click` use its probability.
+    Source: Chapelle et al. 2009, "Expected reciprocal rank for graded relevance", section 4.
     """
     from foltr_audit.kernels.ndcg import expected_reciprocal_ranks
 
@@ -179,16 +184,16 @@ def max_rr(clicks: Bools) -> Floats:
 
 
 def online_sum(per_round: Floats) -> float:
-    """Discounted online performance: sum over rounds t = 1.. of nDCG_t .9995^(t-1).
+    """Discounted online performance: sum over rounds t = 1, 2, ... of nDCG_t .9995^(t-1).
 
-    A round that showed no list, NaN, adds nothing.
+    A round without lists (NaN) adds 0.
     """
     shown = np.where(np.isnan(per_round), 0.0, per_round)
     return float(np.add.reduce(shown * ONLINE_DISCOUNT ** np.arange(per_round.size)))
 
 
 def mean_of_rounds(per_round: Floats) -> float:
-    """Mean over the rounds that have a value; NaN where none has.
+    """Mean over the rounds that have a value; NaN if none has.
 
     >>> mean_of_rounds(np.array([0.25, np.nan, 0.75]))
     0.5

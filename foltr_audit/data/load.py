@@ -72,6 +72,7 @@ def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collectio
     from foltr_audit.data.sources import load_data, locate
 
     located = locate(data.source, data.fold)
+    # Where nothing is split the seed does not matter: runs of all seeds share one entry of the cache.
     split_seed = seed if located.is_split else None
     name = os.path.abspath(data.source)
     origin = _key(data, name, fold=located.fold, split_seed=split_seed, files=located.files)

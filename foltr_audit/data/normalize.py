@@ -82,6 +82,8 @@ def _statistics(part: Dataset, *, of_sample: bool = False) -> tuple[Floats, Floa
     for rows in _batches(n):
         total += features[rows].sum(axis=0, dtype=np.float64)
         constant &= (features[rows] == features[0]).all(axis=0)
+    # Constant features are found by comparison: the rounding of a mean would give them a tiny deviation, and
+    # so large z-scores.
     mean = np.where(constant, features[0], total / n)
     squares = np.zeros(part.n_features)
     for rows in _batches(n):
@@ -94,6 +96,7 @@ def _room(part: Dataset, dtype: str, overwrite: bool) -> Features:
     """Where a part's scaled features go, (documents, features): its own memory, or new."""
     if not overwrite or part.features.dtype != dtype:
         return np.empty(part.features.shape, dtype)
+    # Data sets hold read-only views of their features; the memory itself may be written.
     own = part.features.view()
     own.flags.writeable = True
     return own

@@ -136,6 +136,7 @@ def load_data(
         fingerprint=joint_fingerprint([train, vali, test]),
         intents_from=intents,
     )
+    # Nothing else holds the parsed features, so that their memory may be used again.
     return normalise(collection, normalisation, dtype, overwrite=True)
 
 

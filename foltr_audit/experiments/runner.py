@@ -230,6 +230,7 @@ class Runner:
     def _twin(self, spec: Spec, trained: TrainResult) -> float:
         """Offline nDCG@10 of the same training without defense."""
         twin = spec.undefended
+        # An undefended Spec is its own twin: its training is not repeated.
         if spec.defense == twin.defense:
             self._undefended[twin.hash] = trained.ndcg
         if twin.hash not in self._undefended:

@@ -12,7 +12,7 @@ import numpy as np
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import loadable, make, plugin_class
-from foltr_audit.core.ranking_metrics import mean_of_rounds, online_sum
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds, online_sum
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord
@@ -65,17 +65,17 @@ class TrainResult:
     @property
     def ndcg(self) -> float:
         """Offline nDCG@10 of the trained model."""
-        return self.rounds[-1]["offline_ndcg@10"]
+        return self.rounds[-1][OFFLINE_NDCG]
 
     @property
     def online_sum(self) -> float:
         """Discounted sum of the rounds' online nDCG@10."""
-        return online_sum(self._column("online_ndcg@10"))
+        return online_sum(self._column(ONLINE_NDCG))
 
     @property
     def online_mean(self) -> float:
         """Mean of the rounds' online nDCG@10."""
-        return mean_of_rounds(self._column("online_ndcg@10"))
+        return mean_of_rounds(self._column(ONLINE_NDCG))
 
     @property
     def clipped(self) -> float:

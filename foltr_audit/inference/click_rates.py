@@ -20,7 +20,7 @@ def cascade_rates(click: Floats, stop: Floats) -> Floats:
 
 
 def median_rates(belief: ClickBelief, k: int) -> Floats:
-    """The median of each position's click rate, (k,), where the grades of a list are unknown but fixed.
+    """The median of each position's click rate, (k,), over the unknown grades of a list.
 
     The median has the least mean absolute error. The chance that a position is examined is a product over
     the grades above it, in any order, so it has few different values.
@@ -40,7 +40,7 @@ def median_rates(belief: ClickBelief, k: int) -> Floats:
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:
-    """The smallest value that, with those below it, has half of the weight."""
+    """The smallest value such that it and all smaller values have at least half of the weight."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(total, 0.5 * total[-1])])

@@ -1,4 +1,4 @@
-"""How many of several clients clicked each document, from the sum of what they sent for one list."""
+"""Estimates how many clients clicked each document of one list from the sum of their updates."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from foltr_audit.utils.arrays import Floats, Ints
 if TYPE_CHECKING:
     from foltr_audit.kernels.click_sums import SumNoiseTable, UpdateSums
 
-_CHUNK_NUMBERS = 1 << 22  # numbers of the tables of click patterns at a time: 32 MB
+_CHUNK_NUMBERS = 1 << 22  # size of the tables of click patterns in one chunk: 32 MB
 _FAINT = 1e-6  # smaller numbers, relative to the most that one client can add, count as 0
-_NOTHING = 1e-100  # least value for the most that one client can add: it is divided by
+_NOTHING = 1e-100  # least value for the most that one client can add, which is a divisor
 _FARTHEST = 1e140  # sums are clipped to this size, so that their squares are finite
 _STEP = 1e-2  # step in ln |x| of the finite differences; their error is of order _STEP^4
 _STEEP = 1e-7  # smaller slopes are lost in rounding
@@ -31,7 +31,7 @@ def law_of_sum(known: Knowledge, clients: int) -> NoiseLaw:
     """The law of the noise in a sum over some clients; unknown noise stays unknown."""
     law = noise_law(known)
     if isinstance(law, RoundingNoise):
-        # Rounding errors of different clients are independent, so that their variances add up.
+        # Rounding errors of different clients are independent, so their variances add up.
         return replace(law, resolution=law.resolution * clients**0.5)
     return law if isinstance(law, ScaleFreeNoise) else law.summed(clients)
 
@@ -39,9 +39,9 @@ def law_of_sum(known: Knowledge, clients: int) -> NoiseLaw:
 def steepness(law: NoiseLaw) -> Callable[[Floats], Floats]:
     """`- d ln f(x) / d ln |x|` of a law with density f.
 
-    Over x^2 it is the mean precision given x where the law is a scale mixture of normals (Dempster, Laird &
-    Rubin 1980, "Iteratively reweighted least squares for linear regression when errors are
-    normal/independent distributed"). Near 0, where it is lost in rounding, that precision is constant.
+    Divided by x^2, it is the mean precision given x if the law is a scale mixture of normals (Dempster,
+    Laird & Rubin 1980, "Iteratively reweighted least squares for linear regression when errors are
+    normal/independent distributed"). Near 0, where rounding hides it, that precision is constant.
     """
 
     def measured(x: Floats) -> Floats:
@@ -63,7 +63,7 @@ def steepness(law: NoiseLaw) -> Callable[[Floats], Floats]:
 
 @lru_cache(maxsize=64)
 def noise_tables(law: NoiseLaw) -> SumNoiseTable:
-    """The law for kernels."""
+    """Tables of the law for kernels."""
     from foltr_audit.kernels.click_sums import SumNoiseTable
     from foltr_audit.kernels.density import tabulate
 
@@ -78,11 +78,11 @@ class CountDecoder:
     """Decodes sums of updates: counts of clicks by document.
 
     A client's update is `J^T (s v) + (s - 1) theta`, with v the coefficients that PDGD computes from the
-    clicks and s the factor of the clip. So the sum has k + 1 coefficients, however long the model is, and
-    they are sums over independent clients.
+    clicks and s the factor of the clip. So the sum has k + 1 coefficients, whatever the length of the
+    model, and they are sums over independent clients.
 
     Attributes:
-        view: sums of updates, one list each; `why_no_replay` must have found nothing against it.
+        view: sums of updates, one list each, of a view that `why_no_replay` accepts.
         prior: belief about clicks before the message: from the usual grades at a `position`, from known
             `relevance`, or `uniform` over rates; without the knowledge it needs, it falls back as in
             `PatternDecoder`.
@@ -99,7 +99,7 @@ class CountDecoder:
     def counts(self, starts: Ints) -> Floats:
         """Expected clicks on each document, float64 (n, k).
 
-        `starts` (S, k) are grades where a search for those of the shown documents begins, S >= 1.
+        `starts` (S, k) are the grades of the shown documents from which searches start, S >= 1.
         """
         n, B, k = self.view.shown.shape
         out = np.zeros((n, k))
@@ -109,9 +109,9 @@ class CountDecoder:
         return out
 
     def _chunks(self) -> Iterator[Ints]:
-        """Sums over equally many clients, a bounded number of patterns at a time."""
+        """Chunks of sums over equally many clients, with a bounded number of patterns."""
         _, _, k = self.view.shown.shape
-        # A chunk holds one number of clients, since the law of the summed noise depends on it.
+        # All sums of a chunk have the same number of clients, which decides the law of the summed noise.
         size = max(1, (_CHUNK_NUMBERS >> k) // (2 * k + 1))
         for clients in np.unique(self.view.clients):
             rows = np.flatnonzero(self.view.clients == clients)
@@ -132,7 +132,7 @@ class CountDecoder:
         return counts_by_grades(sums, noise, grades, starts)
 
     def sums(self, rows: Ints) -> UpdateSums:
-        """Some sums for kernels."""
+        """The sums of some rows, for kernels."""
         from foltr_audit.kernels.click_sums import UpdateSums
         from foltr_audit.kernels.pattern_terms import pattern_terms
 

@@ -13,7 +13,7 @@ from foltr_audit.utils.arrays import Floats, Ints
 
 
 def under_each(view: View) -> list[PatternDecoder]:
-    """A decoder for each intent of a view, whose belief follows the grades under that intent."""
+    """One decoder per intent of a view; its belief follows the grades under that intent."""
     labels = view.intent_labels
     intents = 0 if labels is None else labels.shape[3]
     return [PatternDecoder(view.under(intent), "relevance") for intent in range(intents)]
@@ -22,10 +22,10 @@ def under_each(view: View) -> list[PatternDecoder]:
 def list_likelihoods(
     decoder: PatternDecoder, shortlist: int, sweeps: int
 ) -> Iterator[tuple[Ints, int, Floats]]:
-    """Log likelihood of every click pattern of each list (rows, 2^k), with its messages and its number.
+    """Messages, number of the list, and log likelihoods of its click patterns (rows, 2^k), for each list.
 
-    Where messages have several lists, the clicks on the others are those that a joint search finds or,
-    without sweeps, the rounded relaxed solution.
+    Where messages have several lists, a joint search finds the clicks on the others; without sweeps they are
+    the rounded relaxed solution.
 
     Args:
         decoder: the view, and the belief that the search uses.
@@ -46,7 +46,7 @@ def list_likelihoods(
 
 
 def _arrived(decoder: PatternDecoder) -> Iterator[tuple[Ints, int, Floats]]:
-    """The same for clicks that arrived in clear."""
+    """As `list_likelihoods`, for clicks that arrived in clear."""
     n, B, k = decoder.view.shown.shape
     clicks = (decoder.view.messages[:, : B * k].reshape(n, B, k) > 0.5) & decoder.view.is_document
     patterns = clicks @ (1 << np.arange(k))
@@ -57,17 +57,17 @@ def _arrived(decoder: PatternDecoder) -> Iterator[tuple[Ints, int, Floats]]:
 
 
 def above_best(evidence: Floats) -> Floats:
-    """Log likelihoods (n, I) with 0 for the best; 0 for all where none explains a message."""
+    """Log likelihoods (n, I) with 0 for the best; 0 for all if none explains a message."""
     top = evidence.max(axis=1, keepdims=True, initial=-np.inf)
     known = np.isfinite(top)
     return np.where(known, evidence - np.where(known, top, 0.0), 0.0)
 
 
 def posteriors(likely: Floats, prior: Floats | float = 1.0) -> Floats:
-    """Probabilities (n, I) from log likelihoods (n, I) and those before the messages, (I,) or all alike.
+    """Posterior (n, I) from log likelihoods (n, I) and a prior, (I,) or uniform.
 
-    Where none explains a message, those before it. `scipy.special.softmax` takes no prior, and makes NaN of
-    a row of -inf.
+    It equals the prior where no intent explains a message. `scipy.special.softmax` takes no prior and returns
+    NaN for a row of -inf.
     """
     masses = np.exp(above_best(likely)) * prior
     return np.asarray(masses / masses.sum(axis=1, keepdims=True))

@@ -20,7 +20,7 @@ _TURNS = 6  # times the relaxed start recomputes the drift of the local model
 _TRIED = 32  # patterns of one list that are tried with the best pattern of another
 _SOFT = tuple(ScaleFreeNoise(resolution=10.0**level) for level in (-1.5, -2, -2.5, -3, -3.5, -4, -5))
 _SOFT_SWEEPS = 2  # passes over the lists at each of these resolutions
-_HISTORIES = 16  # click histories that the start from lists alone keeps for each message
+_HISTORIES = 16  # click histories kept for each message by the start from lists alone
 _CHUNK = 64  # messages searched at once: bounds the memory of their hypotheses
 
 
@@ -70,8 +70,8 @@ class JointSearchResult(NamedTuple):
 class JointSearch:
     """The search for the most probable clicks of all lists of a message, for each message of a view.
 
-    Where lists follow from the clicks on lists before them, their probability counts in addition to that of
-    the message, and the clicks decoded from lists alone are one more start.
+    Where lists depend on the clicks on earlier lists, their probability is multiplied with that of the
+    message, and the clicks decoded from lists alone are one more start.
 
     Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
     section 2.5.
@@ -84,7 +84,7 @@ class JointSearch:
             decoder: the view, the belief before its messages, and the noise law.
             shortlist: patterns of a list that are replayed exactly.
             sweeps: most passes over the lists.
-            lists: whether lists are evidence about the clicks before them; only of views that
+            lists: whether lists are evidence about the clicks before them; only for views that
                 `why_no_evidence` accepts.
         """
         self.decoder = decoder
@@ -95,7 +95,7 @@ class JointSearch:
         self.sweeps = sweeps
 
     def found(self) -> Iterator[JointSearchResult]:
-        """Results for all messages, some at a time, in order; none for messages without lists."""
+        """Results for all messages, in chunks and in order; none for messages without lists."""
         n, B, _ = self.view.shown.shape
         starts = ClickRelaxation(self.view).starts(_TURNS)
         if self.evidence is not None:
@@ -104,7 +104,7 @@ class JointSearch:
         for first in range(0, n if B else 0, _CHUNK):
             rows = np.arange(first, min(first + _CHUNK, n))
             best, votes = self.best(rows, starts[rows])
-            # Without a criterion the usual fit is infinite. Every message lies below it, and none is lost.
+            # Without a criterion the usual fit is infinite: every message is below it, and none is lost.
             explained = ~self.unexplained(best) | (self.decoder.usual_fit == np.inf)
             yield JointSearchResult(best, votes, ~explained)
 
@@ -121,8 +121,8 @@ class JointSearch:
         ends = self.settled(
             SearchState(message, clicks, self.values(message, clicks)), self.sweep, self.sweeps
         )
-        # Every message has equally many ends, so that sorted rows form a table. A stable sort keeps their
-        # order: of equally good ends the same one wins in every run.
+        # Every message has equally many ends, so sorted rows form a table. A stable sort keeps their order:
+        # of equally good ends the same one wins in every run.
         by_message = np.argsort(ends.message, kind="stable").reshape(n, -1)
         best = ends.at(by_message[np.arange(n), ends.value[by_message].argmax(axis=1)])
         votes = ends.clicks[by_message].mean(axis=1)
@@ -132,11 +132,11 @@ class JointSearch:
         return best, votes
 
     def softened(self, message: Ints, clicks: Bools) -> Bools:
-        """Search results from clicks (H, B, k) if numbers count as exact to few digits first, then to more.
+        """Search results from clicks (H, B, k), with numbers exact to few digits at first, then to more.
 
-        The exact likelihood of sparse noise hardly separates a wrong hypothesis from a slightly better one; a
-        coarse likelihood has fewer local optima (Blake & Zisserman 1987, "Visual reconstruction", chapter 7,
-        call this graduated non-convexity).
+        The exact likelihood of sparse noise barely distinguishes a wrong hypothesis from a slightly better
+        one; a coarse likelihood has fewer local optima. Blake & Zisserman 1987, "Visual reconstruction",
+        chapter 7, call this graduated non-convexity.
         """
         for law in _SOFT:
             coarse = JointSearch(
@@ -161,7 +161,7 @@ class JointSearch:
         return state
 
     def sweep(self, state: SearchState) -> SearchState:
-        """Give every list in turn its best pattern given the others."""
+        """Replace the pattern of every list in turn by the best one given the others."""
         for b in range(state.clicks.shape[1]):
             state = self.better(state, self.alternatives(state, b, self.shortlist))
         return state
@@ -216,9 +216,9 @@ class JointSearch:
         return likely + self.decoder.log_priors(state.message, b)
 
     def conditionals(self, state: SearchState, patterns: Floats | None = None) -> tuple[Floats, Floats]:
-        """P(click) of each document (n, B, k) and P(any click) of each list (n, B), the others as guessed.
+        """P(click) of each document (n, B, k) and P(any click) of each list (n, B), given the other lists.
 
-        Fills `patterns` (n, B, 2^k) with the probability of each click pattern where it is given.
+        Fills `patterns` (n, B, 2^k), if given, with the probability of each click pattern.
         """
         from foltr_audit.kernels.pattern_posterior import pattern_probabilities
         from foltr_audit.kernels.patterns import marginals

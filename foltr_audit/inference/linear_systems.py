@@ -44,8 +44,8 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
     Args:
         columns: float64 (n, P, m), one column per unknown.
         values: float64 (n, P).
-        roundings: how exactly each value is known, float64 (n, P).
-        off: error that a number of size 1 may have in the columns.
+        roundings: rounding error of each value, float64 (n, P).
+        off: relative error of the numbers in the columns.
 
     Returns:
         The fit. Singular values below `max(P, m) * 2.2e-16` of the largest count as zero, so identical
@@ -67,15 +67,15 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
 
 
 def entering(columns: Floats, weights: Floats) -> Floats:
-    """The absolute values that each number of a message is the sum of: (n, P) of weights (n, m)."""
+    """Sum of the absolute terms of each number of a message, (n, P), for weights (n, m)."""
     return np.asarray(np.einsum("npm,nm->np", np.abs(columns), np.abs(weights)))
 
 
 def rounding_fit(view: View, columns: Floats, weights: Floats) -> LeastSquaresFit:
     """Weights (n, B k) that another solver found on columns (n, P, B k + ...), with their rounding errors.
 
-    The rounding of the features is computed with these weights, since those of least squares follow the
-    noise.
+    The effect of rounding the features is computed with these weights, since least-squares weights follow
+    the noise.
     """
     m = weights.shape[1]
     known = roundings(view) + view.feature_resolution * entering(columns[:, :, :m], weights)
@@ -87,7 +87,7 @@ def name_by_weight(view: View, fit: LeastSquaresFit, tolerance: float | None) ->
     """The answer that names documents with a positive weight: weights (n, B k) are the scores.
 
     A weight counts as 0 up to `tolerance` times the message's largest absolute one; where that is None, up
-    to four times what rounding alone makes.
+    to four times its rounding error.
     """
     if tolerance is None:
         return _named_above(view, fit, _SURE * fit.errors)
@@ -110,8 +110,8 @@ def _named_above(view: View, fit: LeastSquaresFit, least: Floats) -> Inference:
 def _below_gap(fit: LeastSquaresFit) -> Floats:
     """The largest weight below the widest gap of a noisy message's positive weights, (n, 1); else 0.
 
-    Most shares of sparse noise are tiny but not 0. They move a weight of 0 by more than rounding and by
-    orders of magnitude less than a click does.
+    Most shares of sparse noise are tiny but not 0. They change a weight of 0 by more than rounding does, but
+    by orders of magnitude less than a click.
     """
     found = np.where(fit.weights > _SURE * fit.errors, fit.weights, 0.0)
     falling = -np.sort(-found, axis=1)
@@ -134,8 +134,8 @@ def roundings(view: View) -> Floats:
 def observed_lengths(view: View) -> Ints:
     """Estimate of how many top documents of each list take part in pairs, int64 (n, B).
 
-    All of them where all form pairs; else the documents down to the last one with a coefficient in the
-    least-absolute-deviations fit, since the others' is 0 up to rounding.
+    All of them where all form pairs; else the documents down to the last one with a nonzero coefficient in
+    the least-absolute-deviations fit, since later ones have 0 up to rounding.
     """
     from foltr_audit.kernels.lad import least_absolute
 

@@ -12,17 +12,17 @@ from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_cl
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _NEGLIGIBLE = 20.0  # histories this far below a message's best one, in log probability, are dropped
-_ENOUGH = 0.99  # share of the posterior that histories must hold to smooth the lists before
+_ENOUGH = 0.99  # share of the posterior that kept histories must have before earlier lists are smoothed
 
 
 class ClickHistories(NamedTuple):
-    """Clicks on the lists so far that are still possible, several for each message.
+    """Histories of clicks on the lists so far, several for each message.
 
     Attributes:
-        message: whose they are, int64 (H,), in order.
+        message: the message of each history, int64 (H,), sorted.
         patterns: the click pattern of each list, int64 (H, B); 0 for the lists that are not decoded yet.
         models: the local models that they lead to, float64 (H, P).
-        weight: log posterior up to one constant a message, float64 (H,).
+        weight: log posterior up to a constant per message, float64 (H,).
     """
 
     message: Ints
@@ -35,7 +35,7 @@ class ListDecoder:
     """Weighs the clicks on each list by the lists that follow it, without reading any message.
 
     Every pattern of a list is weighed after each history in the beam. A list's posterior includes the
-    evidence of the next list, and that of later lists where the beam holds nearly all of the posterior.
+    evidence of the next list, and that of later lists if the beam has nearly all of the posterior.
 
     Source: beam search over the forward recursion, e.g. Rabiner 1989, "A tutorial on hidden Markov models",
     section III.
@@ -79,7 +79,7 @@ class ListDecoder:
     def _kept(
         self, now: ClickHistories, weights: Floats, messages: Ints, b: int
     ) -> tuple[ClickHistories, Floats]:
-        """The best histories with list b, and the share of each message's posterior that they hold."""
+        """The best histories with list b, and their share of each message's posterior."""
         rows, patterns, share = [], [], np.ones(messages.size)
         firsts = np.searchsorted(now.message, np.arange(messages.size + 1))
         for i, (first, last) in enumerate(pairwise(firsts.tolist())):
@@ -100,7 +100,7 @@ class ListDecoder:
 
     @staticmethod
     def _smooth(found: list[Floats], now: ClickHistories, enough: Bools) -> None:
-        """Weigh earlier lists by the histories of the messages for which these hold enough."""
+        """Recompute the posterior of earlier lists from the histories, for messages where these suffice."""
         rows = np.flatnonzero(enough[now.message])
         for b, posterior in enumerate(found):
             posterior[enough] = -np.inf

@@ -1,7 +1,7 @@
-"""What the lists after the first one of a message reveal of the clicks on the lists before them.
+"""Evidence of a message's later lists about the clicks on the lists before them.
 
 A local model ranks each list after it has learnt from the clicks on the lists before it in the same round.
-Noise is added only when the message is sent, so none protects those clicks in the list.
+Noise is added only when the message is sent, so it does not hide these clicks in the list.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NEEDS = frozenset({"candidates", "lists", "rank_with"})
 _BROKEN = -50.0  # log probability of each broken rank of a list in score order; impossible, but comparable
 _SAME_SCORE = 1e-10  # relative: how far two computations of one score may differ
 _RULED_OUT = 20.0  # patterns this far below the best, in log probability, are not weighed further
-_HYPOTHESES = 1 << 15  # local models at a time: bounds the memory of their scores
+_HYPOTHESES = 1 << 15  # local models in one chunk: bounds the memory of their scores
 
 
 def why_no_evidence(view: View) -> str | None:
@@ -42,7 +42,7 @@ class ListLikelihood:
     """Weighs lists by how probable they are under the local models that ranked them.
 
     Source: Plackett-Luce sampling as in Oosterhuis & de Rijke 2018, "Differentiable unbiased online
-    learning to rank", eq. 2; a list in score order is possible or not.
+    learning to rank", eq. 2; a list in score order has probability 0 or 1.
 
     Attributes:
         decoder: of a view that `why_no_evidence` accepts.
@@ -117,7 +117,7 @@ class ListLikelihood:
     def _weigh_later(self, found: Floats, stepped: Floats, messages: Ints, b: int, clicks: Bools) -> None:
         """Add to `found` (H, 2^k) the evidence of the lists after the next one, given the clicks before them.
 
-        Patterns that the next list has nearly ruled out get the least that any other pattern gets.
+        Patterns that the next list nearly rules out get the least evidence of the other patterns.
         """
         row, pattern = np.nonzero(found >= found.max(axis=1, keepdims=True) - _RULED_OUT)
         models, several = stepped[row * found.shape[1] + pattern], messages[row]

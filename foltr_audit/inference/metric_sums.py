@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from foltr_audit.utils.arrays import Floats, Ints
 
 MOST_SUMS = 1 << 16
-"""The most different sums; tables of more would take too much memory."""
+"""Most distinct sums; tables of more would take too much memory."""
 
 
 class ReciprocalRankSums(NamedTuple):
@@ -26,8 +26,8 @@ class ReciprocalRankSums(NamedTuple):
     Attributes:
         unit: units in 1: the least common multiple of the ranks.
         totals: sums of n values, sorted, int64 (T,).
-        after: place of a sum of j values with value r added among those of j + 1, int32 (n, widest, v).
-        sizes: how many sums j values can make, j = 0 .. n, int64 (n + 1,).
+        after: index, among the sums of j + 1 values, of a sum of j plus value r, int32 (n, widest, v).
+        sizes: number of distinct sums of j values, j = 0 .. n, int64 (n + 1,).
     """
 
     unit: int
@@ -36,7 +36,7 @@ class ReciprocalRankSums(NamedTuple):
     sizes: Ints
 
     def nearest(self, means: Floats) -> Ints:
-        """Place of the sum nearest to each mean (m,) of n values, int64 (m,)."""
+        """Index of the sum nearest to each mean (m,) of n values, int64 (m,)."""
         wanted = means * (self.sizes.size - 1) * self.unit
         right = np.clip(np.searchsorted(self.totals, wanted), 1, max(1, self.totals.size - 1))
         if self.totals.size < 2:
@@ -56,7 +56,7 @@ def reciprocal_ranks(k: int) -> Floats:
 
 @lru_cache(maxsize=16)
 def reachable_sums(n: int, k: int) -> ReciprocalRankSums | None:
-    """The sums of n reciprocal ranks of up to k documents each; None if they are more than `MOST_SUMS`."""
+    """The sums of n reciprocal ranks of up to k documents each; None if there are more than `MOST_SUMS`."""
     unit = math.lcm(*range(1, k + 1))
     values = np.array([0, *(unit // rank for rank in range(1, k + 1))], dtype=np.int64)
     levels, tables = [np.zeros(1, dtype=np.int64)], []
@@ -73,16 +73,16 @@ def reachable_sums(n: int, k: int) -> ReciprocalRankSums | None:
 
 
 def mean_likelihoods(means: Floats, laws: Floats) -> Floats:
-    """P(mean | value r of interaction i), the other interactions by their laws: float64 (m, n, v).
+    """P(mean | value r of interaction i), where the others follow their laws: float64 (m, n, v).
 
-    A mean counts as the nearest that n values can have, so it may be rounded.
+    A mean may be rounded: the nearest possible mean of n values is used.
 
     Args:
         means: mean of n reciprocal ranks each, (m,).
         laws: P(value) of every interaction in the order of `reciprocal_ranks`, (m, n, v).
 
     Raises:
-        ValueError: n values can make more than `MOST_SUMS` sums.
+        ValueError: n values have more than `MOST_SUMS` sums.
     """
     from foltr_audit.kernels.sum_chain import sum_likelihoods
 

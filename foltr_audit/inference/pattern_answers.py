@@ -20,7 +20,7 @@ def shares(evidence: Floats) -> Floats:
 
     if not evidence.size:
         return np.zeros(evidence.shape)
-    # `softmax` makes NaN of a row of -inf, so that such rows are replaced before and after.
+    # `softmax` returns NaN for a row of -inf, so such rows are replaced before and after.
     possible = evidence.max(axis=-1, keepdims=True) > -np.inf
     return np.where(possible, softmax(np.where(possible, evidence, 0.0), axis=-1), 0.0)
 

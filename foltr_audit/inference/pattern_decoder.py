@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 Prior = Literal["position", "relevance", "uniform"]
 
-_RARE = 4.0  # standard deviations below the mean that the right clicks hardly ever fall
-_CHUNK_PATTERNS = 1 << 19  # patterns weighed at a time: 4 MB for each number of a pattern
+_RARE = 4.0  # standard deviations below the mean where the fit of the right clicks rarely is
+_CHUNK_PATTERNS = 1 << 19  # patterns in one chunk: 4 MB for each float64 per pattern
 
 
 def noise_law(known: Knowledge) -> AdditiveNoise | RoundingNoise | ScaleFreeNoise:
     """The law of the residual of a message under the right model.
 
-    Without noise it is the law of rounding; an unknown law counts as heavy-tailed without a scale.
+    Without noise it is the law of rounding; an unknown law is assumed to be heavy-tailed without a scale.
     """
     resolution = known.resolution
     if known.noise == "none":
@@ -52,8 +52,8 @@ def usual_log_density(law: NoiseLaw, least: float) -> tuple[float, float, float]
     """
     from scipy.integrate import trapezoid
 
-    # The density of a share may be infinite at 0, and much of its mass lies many decades below its scale: a
-    # grid of equal steps would miss it.
+    # The density of a noise share may be infinite at 0, with much of its mass many decades below its scale;
+    # a grid of equal steps would miss it.
     x = np.geomspace(least, 1e4 * law.scale, 20_001)
     values = law.log_density(x)
     density = 2.0 * np.exp(values)
@@ -78,7 +78,7 @@ class PatternDecoder:
     """Weighs the click patterns of a view's lists.
 
     Attributes:
-        view: what is known.
+        view: the observer's view.
         prior: clicks before the message: by `position`, by known `relevance`, or `uniform`; a prior that
             the observer does not know falls back to `position`, then to `uniform`.
     """
@@ -99,7 +99,7 @@ class PatternDecoder:
 
     @cached_property
     def ball(self) -> ClipRule:
-        """The step stage for kernels."""
+        """The clip of the step stage, for kernels."""
         from foltr_audit.kernels.patterns import ClipRule
 
         known = self.view.knowledge
@@ -108,9 +108,9 @@ class PatternDecoder:
 
     @cached_property
     def usual_fit(self) -> float:
-        """The log likelihood that the right clicks hardly ever fall below; infinite if that is no criterion.
+        """Log likelihood that the right clicks rarely fall below; infinite if it is not a criterion.
 
-        It is one where most of the noise is nearly 0: then no wrong clicks fit as well.
+        It is a criterion if most of the noise is nearly 0, since then wrong clicks fit worse.
         """
         law, P = noise_law(self.view.knowledge), self.view.parameters.shape[1]
         least = max(self.view.knowledge.resolution, 1e-9 * law.scale)
@@ -118,13 +118,13 @@ class PatternDecoder:
         return P * mean - _RARE * spread * float(np.sqrt(P)) if small > 0.5 else np.inf
 
     def fit(self, messages: Ints, models: Floats) -> Floats:
-        """Log likelihood of local models (H, P) behind some messages (H,): (H,)."""
+        """Log likelihood of final local models (H, P), given some messages (H,): (H,)."""
         from foltr_audit.kernels.patterns import log_likelihoods
 
         return log_likelihoods(self.view.models[messages] - models, self.table)
 
     def chunks(self) -> Iterator[Ints]:
-        """Numbers of the messages, a bounded number of patterns at a time."""
+        """Numbers of the messages, in chunks with a bounded number of patterns."""
         n, _, k = self.view.shown.shape
         size = max(1, _CHUNK_PATTERNS >> k)
         for first in range(0, n, size):

@@ -15,15 +15,15 @@ from foltr_audit.utils.arrays import Bools, Floats
 
 Loss = Literal["least-squares", "least-absolute"]
 
-_LEVELS = (0.5, 0.25, 0.75)  # where relaxed clicks are rounded to begin a search
+_LEVELS = (0.5, 0.25, 0.75)  # thresholds that round relaxed clicks to starts of a search
 
 
 @dataclass(frozen=True, eq=False)
 class ClickRelaxation:
     """The update of a view's messages as a linear function of relaxed clicks.
 
-    `y ~ sum_b eta J_b^T L_b c_b`, L_b the Laplacian of PDGD's pair weights among the observed documents of
-    list b at the local model before it. That model drifts with the clicks on the lists before.
+    `y ~ sum_b eta J_b^T L_b c_b`, with L_b the Laplacian of PDGD's pair weights among the observed documents
+    of list b at the local model before it. That model drifts with the clicks on the lists before.
 
     Source: the gradient of Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank",
     eq. 5-8, collected by document.
@@ -46,7 +46,7 @@ class ClickRelaxation:
 
     @cached_property
     def at_start(self) -> Floats:
-        """Every list at the global model: local models (B, n, P)."""
+        """The global model as the local model before every list, (B, n, P)."""
         B = self.view.shown.shape[1]
         return np.broadcast_to(self.view.parameters, (B, *self.view.parameters.shape))
 
@@ -82,10 +82,10 @@ class ClickRelaxation:
         return free, np.where(acts[:, np.newaxis], self.replay.clipped(free), free)
 
     def gradient(self, clicks: Floats) -> Floats:
-        """How half the squared distance of the replayed model to the message grows with clicks, (n, B, k).
+        """Gradient in the clicks of half the squared distance from message to replayed model, (n, B, k).
 
-        Each list's own effect on the model counts, not its influence on the effect of later lists. A clip
-        counts as the factor that it multiplies the model by.
+        Includes each list's direct effect on the model, but not its influence on the effect of later lists. A
+        clip is treated as a constant factor.
         """
         model, effects, factor = self.view.parameters, [], np.ones((len(self.view), 1))
         for b in range(clicks.shape[1]):
@@ -100,7 +100,7 @@ class ClickRelaxation:
         return np.stack(slopes, axis=1) if slopes else np.zeros(clicks.shape)
 
     def solved(self, loss: Loss, models: Floats) -> Floats:
-        """Relaxed clicks (n, B, k) that explain the updates best, lists at local models (B, n, P).
+        """Relaxed clicks (n, B, k) that explain the updates best, given local models (B, n, P).
 
         The global model is one more column, since an active clip adds a multiple of it.
         """
@@ -114,7 +114,7 @@ class ClickRelaxation:
         design[:, :, -1] = -self.view.parameters
         upper = np.empty((n, B * k + 1))
         upper[:, :-1] = self.observed.reshape(n, B * k)
-        # The last unknown is 1 less the factor of the clip. Without a clip its bound of 0 takes it out.
+        # The last unknown is 1 minus the factor of the clip. Without a clip, its bound of 0 removes it.
         upper[:, -1] = self.view.knowledge.clip is not None
         solve = box_least_squares if loss == "least-squares" else box_least_absolute
         found = solve(design, self.view.updates, upper)
@@ -130,7 +130,7 @@ class ClickRelaxation:
         return clicks
 
     def starts(self, turns: int) -> Bools:
-        """Where a search for clicks may begin: relaxed solutions, rounded at several levels, (n, S, B, k)."""
+        """Starts of a search for clicks: relaxed solutions, rounded at several levels, (n, S, B, k)."""
         found = []
         for loss in ("least-absolute", "least-squares"):
             clicks = self.settled(loss, turns)

@@ -104,7 +104,7 @@ class Replay:
         return path
 
     def _scored(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
-        """Flat scores, `starts` (H + 1,) and the lists (H, k) as positions among what is scored."""
+        """Flat scores, `starts` (H + 1,) and the lists (H, k) as indices into each row of scores."""
         shown = self.view.shown[messages, b]
         if self.over_candidates:
             scores, starts = self.candidate_scores(models, messages, b)
@@ -120,6 +120,6 @@ class Replay:
         candidates = self.view.candidates
         if candidates is None:
             raise ValueError("a replay over candidates needs them")
-        # Where a message has fewer lists the query is -1. Any query serves there, since no step follows.
+        # The query of a missing list is -1. Any query will do instead, since no step follows.
         query = np.maximum(candidates.query[messages, b], 0)
         return self.view.ranker.scores(np.ascontiguousarray(models), candidates, query)

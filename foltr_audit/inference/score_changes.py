@@ -1,4 +1,4 @@
-"""How scores changed from the global model to the client's: of documents or of positions."""
+"""Changes of scores from the global model to the client's, by document or by position."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class ScoreChangeAttack(Attack):
     `compare=documents` compares each document's score under the client's model with its score under the
     global one. `compare=positions` repeats the program published with Pham 2022: the shown documents are
     ranked under both models, and the score at rank i of the new ranking is compared with the score at rank i
-    of the old one, as if both were of the same document. That is weaker: a clicked document that climbs past
-    others leaves its evidence at its new rank, and another document is named for it.
+    of the old one, as if both were of the same document. That is weaker: if a clicked document rises past
+    others, its score is counted at its new rank, and the attack names another document.
 
     Source: the program published with Pham 2022, "Federated learning for online learning to rank".
     """
 
     compare: Literal["documents", "positions"] = Field(
-        "documents", description="what is compared: documents, or positions as in the published program"
+        "documents", description="compare scores of documents, or of positions as in the published program"
     )
 
     def why_not(self, view: View) -> str | None:
-        """Positions are also refused to an observer who does not know the order of a list."""
+        """`compare=positions` also requires the order of a list."""
         reason = super().why_not(view)
         if reason is None and self.compare == "positions" and not view.knowledge.has("order"):
             return "the observer does not know: order (compare=positions needs it)"
@@ -50,7 +50,7 @@ class ScoreChangeAttack(Attack):
 
 
 def by_rank(scores: Floats, is_document: Bools) -> Floats:
-    """The i-th largest score of a list at the place of its i-th shown document, 0 at the padding.
+    """The i-th largest score of a list at the position of its i-th shown document, 0 at the padding.
 
     Args:
         scores: float64 (n, B, k).

@@ -25,7 +25,8 @@ def weighted_auc(positive: Bools, tie: Ints, cluster: Ints, weights: Ints) -> Fl
     """
     out = np.empty(weights.shape[0], dtype=np.float64)
     for b in numba.prange(weights.shape[0]):
-        won = 0.0  # twice the weight of won pairs: integers in float64, exact below 2^53
+        # Twice the weight of won pairs, so that a tie adds 1: whole numbers in float64 are exact below 2^53.
+        won = 0.0
         below = 0.0
         positives = 0.0
         i = 0
@@ -68,6 +69,8 @@ def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allo
         hits = 0
         alarms = 0
         i = tie.size - 1
+        # From the highest score down: a lower threshold only adds false positives, so the walk may end once
+        # they are too many for every level.
         while i >= 0 and alarms <= most:
             score = tie[i]
             while i >= 0 and tie[i] == score:

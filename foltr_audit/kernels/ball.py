@@ -22,6 +22,8 @@ def _scaled_length(models: Floats, row: int) -> float:
     total = 0.0
     for j in range(models.shape[1]):
         total += (models[row, j] / largest) ** 2
+    # A model of zeros, or with an infinite number, has its largest coordinate as its length: the ratios above
+    # are NaN.
     return largest * math.sqrt(total) if 0.0 < largest < math.inf else largest
 
 

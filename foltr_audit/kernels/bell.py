@@ -152,6 +152,8 @@ def _store_minmax(rows: Floats, out: NDArray[np.float32]) -> None:
         for i in range(rows.shape[0]):
             low, high = min(low, rows[i, j]), max(high, rows[i, j])
         for i in range(rows.shape[0]):
+            # The product comes before the division: it is exact, and the one operation that rounds is IEEE
+            # 754's.
             share = (rows[i, j] - low) * 1000000.0 / (high - low) if high > low else 0.0
             out[i, j] = np.floor(share + 0.5) / 1000000.0
 
@@ -193,6 +195,8 @@ def documents(
         about = abouts[query]
         for i in range(length):
             word, pick, _, _ = philox(i, query, 0, purpose, key)
+            # Round 0 of a query's stream says which documents are copies, round 1 + i holds the variates of
+            # document i: no number serves twice.
             fill_bells(e, query, 1 + i, purpose, key)
             if i > 0 and np.float64(word) < weights[8] * 4294967296.0:
                 source = np.int64((pick * np.uint64(i)) >> np.uint64(32))

@@ -86,9 +86,11 @@ def _solved(
     sizes, size = largest_exponent(design), exponent(values)[:, np.newaxis]
     ends = np.where(sizes > NOTHING, upper[asked], 0.0)
     X = scaled(np.where(ends[:, np.newaxis] > 0.0, design, 0.0), -sizes[:, np.newaxis])
+    # A bound must not become 0 by underflow: solvers leave an unknown out where its bound is 0.
     high = np.where(ends > 0.0, np.clip(scaled(ends, sizes - size), 1.0 / _FAR, _FAR), 0.0)
     x = solve(X, scaled(values, -size), high)
     inside = np.minimum(scaled(np.maximum(x, 0.0), size - sizes), ends)
+    # At its bound an unknown gets the bound as it was given: `high` may have been clipped above.
     c[asked] = np.where(x >= high, ends, inside)
     return c
 
@@ -177,6 +179,8 @@ def _advance(state: BoxDescent, most: float) -> tuple[float, int]:
         if free[i] and speeds[i] != 0.0:
             time = ((high[i] if speeds[i] > 0.0 else 0.0) - x[i]) / speeds[i]
             if time < most:
+                # An unknown may lie beyond its end by rounding: it stops at once instead of moving all
+                # unknowns back.
                 most, ends = max(time, 0.0), i
     for i in range(x.size):
         if free[i]:
@@ -228,6 +232,7 @@ def _release(state: BoxDescent, k: int) -> None:
         for i in range(x.size):
             speeds[i] = -direction * tableau[i, k]
         width = abs(end - x[k])
+        # The ridge keeps this curvature away from 0, also where columns depend on each other.
         level = abs(slopes[k] / speeds[k])
         time, ends = _advance(state, min(width, level))
         x[k] += direction * time
@@ -280,6 +285,8 @@ def _squares(X: Floats, y: Floats, high: Floats, x: Floats) -> None:
     state = BoxDescent(_gram(X), x, np.empty(m), high, np.zeros(m, dtype=np.bool_), np.empty(m))
     slopes = state.slopes
     for _ in range(_PROXIMAL_STEPS):
+        # At its own centre, the last answer, the ridge has no slope, so these are the slopes of the squares
+        # alone. They are computed from the data because slopes that go through pivots collect rounding.
         slopes[:] = 0.0
         for i in range(P):
             residual = y[i]

@@ -96,6 +96,8 @@ def _fill_moments(sums: UpdateSums, i: int, chances: Floats, mean: Floats, sprea
         if chances[p] > _NEVER:
             for a in range(w):
                 mean[a] += chances[p] * terms[i, p, a]
+    # A second pass around the mean: a mean of products less a product of means cancels where the spread is
+    # small.
     beyond = np.empty(w)
     for p in range(patterns):
         if chances[p] > _NEVER:
@@ -261,6 +263,7 @@ def explained(
         before = bound
         bound = _bound(residuals, columns, sizes, noise, M, hidden)
         gain = bound - before
+        # `not ... >` also ends the loop where the bound is NaN.
         if not gain > _ENOUGH or bound + _HOPE * gain < bar:
             break
         _fill_sizes(residuals, columns, M, hidden, least, sizes)
@@ -268,6 +271,7 @@ def explained(
         count = mean[q + j]
         for b in range(q):
             count += spread[q + j, b] * hidden[b]
+        # A normal law does not know that a count lies between 0 and the number of clients.
         counts[j] = min(max(count, 0.0), float(sums.clients[i]))
     return bound
 
@@ -291,6 +295,7 @@ def _after_another_client(beyond: Floats, L: int) -> None:
 
     After a click the next client clicks with probability 2/3 (Laplace's rule of succession).
     """
+    # Documents are independent: a pass for each of them, in place, takes L 2^L steps instead of 4^L.
     for j in range(L):
         for p in range(1 << L):
             if not (p >> j) & 1:

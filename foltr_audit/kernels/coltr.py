@@ -169,9 +169,8 @@ def _weigh_tile(
         for lane in range(LANES):
             tops[lane] = max(tops[lane], weights[rank, lane])
     for rank in range(length):
-        for lane in range(
-            LANES
-        ):  # relative to the largest: the estimate has no unit, and exp cannot overflow
+        # Relative to the largest: the estimate has no unit, and exp cannot overflow.
+        for lane in range(LANES):
             weights[rank, lane] = decay(weights[rank, lane] - tops[lane])
 
 
@@ -186,6 +185,7 @@ def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: Bools) -> No
         for lane in range(LANES):
             sums[row, lane] += weights[rank, lane]
             sums[row + 2, lane] += weights[rank, lane] * weights[rank, lane]
+    # The current ranker is the candidate that does not move: all of its weights are 1.
     bound = _pessimistic(ones[0], ones[1], ones[0], ones[1], gamma, length)
     for lane in range(LANES):
         mine = _pessimistic(sums[0, lane], sums[1, lane], sums[2, lane], sums[3, lane], gamma, length)
@@ -221,6 +221,7 @@ def _step(
 
     `number` is the id of the interaction's place 0. Nothing changes where none won.
     """
+    # In place: `count` never passes m, so nothing is overwritten before it is read.
     M, P = candidates.kept.shape
     count, total = 0, np.zeros(P)
     for m in range(M):

@@ -28,6 +28,8 @@ _PARTS_BITS = 5  # an octave has 2^5 cells
 _LOW_BITS = np.uint64(52 - _PARTS_BITS)  # of the 52 bits of a mantissa, those that say where in its cell z is
 _CELL = ~np.uint64(2 ** (52 - _PARTS_BITS) - 1)
 _FIRST = np.float64(FLOOR).view(np.uint64) >> _LOW_BITS
+# The Chebyshev points that include both ends: neighbouring cubics meet there, and the largest error inside a
+# cell is close to the least possible.
 _NODES = np.array([0.0, 0.25, 0.75, 1.0])
 
 
@@ -57,13 +59,16 @@ def tabulate(log_density: Callable[[Floats], Floats], scale: float) -> DensityTa
     starts = np.arange(int(_FIRST), int(np.float64(HIGHEST).view(np.uint64) >> _LOW_BITS))
     ends = (np.append(starts, starts[-1] + 1).astype(np.uint64) << _LOW_BITS).view(np.float64)
     low, width = ends[:-1, np.newaxis], np.diff(ends)[:, np.newaxis]
+    # The first cell begins below FLOOR, where the table is constant: its nodes begin at FLOOR.
     used = np.maximum(low, FLOOR)
     nodes = used + (low + width - used) * _NODES
     values = log_density(nodes * scale)
     cubics = _cubics((nodes - low) / width, values) / width ** np.arange(4)
     _, first, second, third = cubics[-1].tolist()
     slope = first + width[-1, 0] * (2.0 * second + 3.0 * third * width[-1, 0])
+    # The law never rises, but the slope of its last cubic may by rounding: far residuals would become likely.
     line = [values[-1, -1], min(slope, 0.0), 0.0, 0.0]
+    # The inverse stays finite: an infinite one times x = 0 would be NaN, which counts as infinitely far.
     return DensityTable(min(1.0 / scale, _MOST), np.vstack([cubics, line]))
 
 
@@ -85,6 +90,7 @@ def _cubics(places: Floats, values: Floats) -> Floats:
 def log_density_at(table: DensityTable, x: float) -> float:
     """Log density at one x; NaN counts as infinitely far."""
     z = abs(x) * table.inverse_scale
+    # In this form NaN, which is not below anything, becomes the farthest.
     z = z if z < _FARTHEST else _FARTHEST
     z = z if z > FLOOR else FLOOR
     inside = z if z < HIGHEST else HIGHEST

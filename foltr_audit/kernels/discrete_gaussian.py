@@ -45,9 +45,11 @@ def _fill(
                 low = low if w <= exp(-low / t) else -1.0
             else:
                 size = low + t * math.floor(-log(v))
+                # One number is sign and coin: given the sign, the rest of it is uniform again.
                 negative = w < 0.5
                 coin = 2.0 * w if negative else 2.0 * w - 1.0
                 off = (size - centre) / sigma
+                # Zero has two signs, and would be drawn twice as often if both were taken.
                 drawn = not (negative and size == 0.0) and coin <= exp(-0.5 * off * off)
                 out[row, column] = -size if negative else size
                 low = -1.0

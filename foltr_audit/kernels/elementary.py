@@ -16,6 +16,8 @@ import numpy as np
 
 from .jit import inlined, kernel
 
+# Down to -700 the power of two in `decay` is a normal number. Below -746 exp(x) is 0 in float64, above 709.78
+# it is infinite.
 _LOWEST, _LEAST, _MOST = -700.0, -746.0, 709.782712893384
 _PER_LOG2 = 1.4426950408889634  # 1 / ln 2
 _LOG2_HIGH = 6.93147180369123816490e-01  # its last 21 bits are 0: a product with an exponent is exact
@@ -101,6 +103,7 @@ def _log_parts(u: float) -> tuple[float, float]:
 def log_normal(u: float) -> float:
     """`log(u)` of a positive normal number: the same bits as `log`, without branches."""
     e, rest = _log_parts(u)
+    # Small terms first: the large product is exact, so that only the last sum rounds visibly.
     return e * _LOG2_HIGH + (e * _LOG2_LOW + rest)
 
 
@@ -109,6 +112,8 @@ def log(x: float) -> float:
     """`log(x)` of any number: -inf at 0, NaN below."""
     if not 0.0 < x < math.inf:
         return -math.inf if x == 0.0 else x if x > 0.0 else math.nan
+    # Subnormal numbers have no leading bit to read the exponent from: 2^54 makes them normal, without
+    # rounding.
     if x < _SMALLEST_NORMAL:
         e, rest = _log_parts(x * _LIFT)
         e -= _LIFTED
@@ -126,6 +131,7 @@ def log2(x: float) -> float:
 @kernel
 def power(base: float, n: int) -> float:
     """`base^n` for a whole number n >= 0, by repeated squaring."""
+    # Not `base**n`: the library's `pow` differs in its last digit between systems.
     out, square = 1.0, base
     while n > 0:
         if n & 1:
@@ -138,6 +144,7 @@ def power(base: float, n: int) -> float:
 @inlined
 def cosine_and_sine(u: float) -> tuple[float, float]:
     """`cos(2 pi u)` and `sin(2 pi u)` for u in (0, 1): series in a quarter turn around the nearest axis."""
+    # Reduced in turns, before radians: 4 u and its distance from the nearest whole number are exact.
     turns = 4.0 * u
     axis = (turns + _ROUNDS) - _ROUNDS
     a = (turns - axis) * _QUARTER

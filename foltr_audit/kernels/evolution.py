@@ -23,9 +23,9 @@ from .standard_normal import fill_normals
 
 Seeds = NDArray[np.uint64]
 
-_CHUNK = (
-    32  # clients whose perturbations are summed together, in their order: another number changes last bits
-)
+# Clients whose perturbations are summed together, in their order. It is a part of the result: another number
+# changes the order of the sums, and so their last bits.
+_CHUNK = 32
 _PLAYED = 16  # clients that one thread plays in a row; their number changes no byte
 _BLOCK = 8  # documents whose highest score is stored, so that taking the best one looks at blocks only
 _LIST_LENGTH = 10  # documents in a shown list
@@ -175,6 +175,7 @@ def _best(scores: Floats, tops: Floats, row: int, blocks: int) -> int:
         top = tops[row, other] if better else top
     first = block * _BLOCK
     best = first
+    # From the back, so that the last match is the first position; without a branch that depends on scores.
     for i in range(first + _BLOCK - 1, first - 1, -1):
         best = i if scores[row, i] == top else best
     return best

@@ -32,6 +32,8 @@ def _fill_differences(
     out: Floats,
 ) -> None:
     """Fill out[row] with `gamma - gamma'`; `numbers` (1, even) is scratch memory for the stream's."""
+    # Best's formula for the place where the hat changes from a power to an exponential: close to the one with
+    # the fewest rejections.
     t = 0.07 + 0.75 * math.sqrt(1.0 - shape)
     b = 1.0 + exp(-t) * shape / t
     gone = exp(_LOG_UNDERFLOW * shape)

@@ -60,6 +60,7 @@ def _weigh(
     for j in range(L):
         code = code * G + assigned[j]
     number = int(tried.size[0])
+    # A plain search: comparing a code is nothing next to weighing an assignment, which visits 2^L patterns.
     for a in range(number):
         if tried.codes[a] == code:
             return a
@@ -141,6 +142,7 @@ def _search(
 ) -> None:
     """Fill in the expected counts (k,) of sum i over all assignments that a search visited."""
     k = counts.size
+    # One table for all starts: where searches meet, nothing is weighed twice.
     tried = _AssignmentTable(
         np.zeros(1, dtype=np.int64),
         np.empty(_MOST_TRIED, dtype=np.int64),
@@ -153,6 +155,7 @@ def _search(
     top = tried.values[:size].max()
     total = 0.0
     for a in range(size):
+        # Relative to the best: the log evidence of a whole sum may be far outside the range of exp.
         weight = exp(tried.values[a] - top)
         total += weight
         for j in range(k):

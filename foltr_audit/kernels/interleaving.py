@@ -105,6 +105,7 @@ def probabilistic(current: Ints, candidate: Ints, u: Floats, shown: Ints, odds: 
     shown[:] = -1
     odds[:] = 0.0
     for place in range(min(shown.size, current.size)):
+        # Summed again at every place: subtracting the weights that are taken would leave rounding behind.
         left, right = _left(weights[0]), _left(weights[1])
         if u[2 * place] >= 0.5:
             document = candidate[_drawn_rank(weights[1], u[2 * place + 1] * right)]
@@ -134,6 +135,7 @@ def preference(odds: Floats, clicks: Bools) -> float:
     for place in range(odds.size):
         if clicks[place]:
             seen += 1
+            # From the top down: share[won - 1] must still be that of the clicks before this one.
             for won in range(seen, 0, -1):
                 share[won] = share[won] * (1.0 - odds[place]) + share[won - 1] * odds[place]
             share[0] *= 1.0 - odds[place]

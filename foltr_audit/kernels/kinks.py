@@ -141,11 +141,13 @@ def _note_events(state: SimplexState) -> int:
         for behind in range(position + 1, kinks):
             upper = 1 if (speed > 0.0) == (behind == 1) else 0
             time = (cost[upper, variable] - value[i]) / speed
+            # A far bound over a small speed may overflow: that kink is never met.
             if time < np.inf:
                 rise = (
                     cost[2, variable] - cost[3, variable] if upper else cost[2, variable] + cost[3, variable]
                 )
                 event = 2 * i + behind
+                # Rounding may have moved a variable past its kink: it meets it at once.
                 events[0, event] = max(time, 0.0)
                 events[1, event] = (3 - kinks) * rise * abs(speed)
                 order[count] = event
@@ -259,6 +261,7 @@ def _refactorize(state: SimplexState, design: Floats, targets: Floats) -> None:
         for i in range(P):
             if stays[i] and abs(tableau[i, k]) > largest:
                 row, largest = i, abs(tableau[i, k])
+        # Without an entry to pivot on a column depends on others: its unknown stays at a kink.
         if row < P:
             time = value[row] / tableau[row, k]
             for i in range(P):

@@ -95,6 +95,8 @@ def _regress(
         for j in range(m):
             rows[k, j] = Vt[k, j] * units[j]
             answer[j] += Vt[k, j] * weights[k]
+    # Dependent columns leave many b of one fit. The shortest is meant in the caller's units, so the scaling
+    # of the columns is undone while it is found.
     if rank < m:
         _shortest(rows, weights, answer)
         for j in range(m):

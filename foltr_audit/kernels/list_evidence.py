@@ -34,6 +34,8 @@ def _log_probability(scores: Floats, shown: Ints) -> float:
     for rank in range(shown.size - 1, -1, -1):
         if shown[rank] >= 0:
             score = scores[shown[rank]]
+            # The sum is kept relative to the highest score so far: no exponential overflows, however far
+            # scores spread.
             higher = max(top, score)
             rest = (rest * exp(top - higher) if rest > 0.0 else 0.0) + exp(score - higher)
             top = higher

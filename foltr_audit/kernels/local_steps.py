@@ -179,6 +179,7 @@ def _play_group(
     gradient = np.empty((1, models.shape[1]))
     candidates, only_observed = rules.candidates, rules.only_observed
     labels, offsets, p_click, p_stop = data.grades, data.offsets, rules.click, rules.stop
+    # A copy where lists come from the global model: local steps change `models` in place.
     ranking = models.copy() if rules.global_lists else models
     for step in range(steps):
         ahead = step % _AHEAD
@@ -202,9 +203,8 @@ def _play_group(
             grades,
             clicks,
         )
-        if (
-            rules.global_lists and step > 0
-        ):  # lists come from the global model, pair weights from the local one
+        # Lists come from the global model, pair weights from the local one; at first both are the same.
+        if rules.global_lists and step > 0:
             _score_group(data, queries, step, models, pool, tile)
             weigh_shown(pool, rows, shown)
         fill_coefficients(pool, shown, clicks, candidates, only_observed, coefficients, pairs)
@@ -255,6 +255,7 @@ def _play_chunk(
         for asked in queries[c]:
             query = max(asked, 0)
             longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
+    # A document of the pool takes 16 bytes: its score and its weight.
     rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
     # Groups of about equal size: a last group of one client would wait for every addition.
     groups = (end - begin + rows - 1) // rows

@@ -230,6 +230,7 @@ def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Int
                 top, best[i] = log_posterior[i, p], p
         total = 0.0
         for p in range(patterns):
+            # Relative to the best: log posteriors of whole messages are often far outside the range of exp.
             mass = exp(log_posterior[i, p] - top) if top > -np.inf else 1.0
             total += mass
             if p > 0:

@@ -159,6 +159,7 @@ def _fill_left(drawn: Floats, tail: float, shown: Ints, row: int, left: Floats) 
     close = True
     for t in range(length - 1, -1, -1):
         left[0, t] = left[0, t + 1] + drawn[row, t]
+        # NaN fails too: it marks lists whose weights were taken relative to several maxima.
         close &= drawn[row, t] > _CLOSE
     left[1, 0] = 1.0
     for t in range(1, length):
@@ -241,6 +242,8 @@ def _fill_close(
         observed = _observed(shown, clicks, row, only_observed)
         clicked, unclicked = 0, 0
         for i in range(observed):
+            # Both are written and one is counted: a branch on a click, which is random, would often be
+            # guessed wrong.
             sides[1, clicked] = i
             sides[0, unclicked] = i
             clicked += clicks[row, i]

@@ -50,6 +50,7 @@ def philox(
 @kernel
 def _unit(high: np.uint64, low: np.uint64) -> float:
     """Two words as a number of the open interval (0, 1): the middle of one of 2^52 steps."""
+    # 52 bits and not 53: with one half added they still fit into a float64, so that nothing rounds to 1.
     bits = ((high << _HALF) | low) >> np.uint64(12)
     return (np.float64(np.int64(bits)) + 0.5) * _STEP  # from a signed number: one instruction
 

@@ -82,6 +82,7 @@ def put_scores(pool: SamplingBuffers, scores: Floats) -> None:
 @inlined
 def _weigh_row(scores: Floats, weights: Floats, sums: Floats, row: int, documents: int, top: float) -> None:
     for i in range(documents):
+        # `decay` stays above 0 however low a score is: a weight of 0 means that a document was taken.
         weights[row, i] = decay(scores[row, i] - top)
     blocks = (documents + _BLOCK - 1) // _BLOCK
     for i in range(documents, blocks * _BLOCK):
@@ -129,6 +130,8 @@ def _last_left(weights: Floats, row: int, documents: int) -> int:
 def _find(weights: Floats, sums: Floats, row: int, documents: int, target: float) -> int:
     """The first document whose running sum of weights exceeds the target."""
     running, before, block = 0.0, 0.0, 0
+    # The last block is not tested, nor the last document of a block below: where rounding moved the target
+    # past the end, the last one is taken.
     for i in range((documents + _BLOCK - 1) // _BLOCK - 1):
         running += sums[row, i]
         passed = running <= target
@@ -154,6 +157,7 @@ def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> No
                 rest[0, shown[row, r]] = -np.inf
             weights, sums = pool.weights[row : row + 1], pool.sums[row : row + 1]
             _weigh_row(rest, weights, sums, 0, documents, rest.max())
+            # `decay` gave the documents that were taken a small weight again.
             for r in range(rank):
                 take(weights, sums, 0, shown[row, r])
             pool.tails[row] = total(sums, 0, documents)

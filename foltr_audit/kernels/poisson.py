@@ -27,6 +27,7 @@ def _inverted(mean: float, u: float) -> float:
     """The quantile of a Poisson variate of a small mean."""
     k, mass = 0.0, exp(-mean)
     below = mass
+    # By rounding all masses together may stay below u: the loop also ends once they vanish.
     while u > below and mass > 0.0:
         k += 1.0
         mass *= mean / k

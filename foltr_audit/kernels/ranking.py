@@ -56,6 +56,7 @@ def top_lists(scores: Floats, starts: Ints, k: int) -> Ints:
     """The k best-scored positions of each client, ties by position; shape (C, k), padded with -1."""
     shown = np.full((starts.size - 1, k), -1, dtype=np.int64)
     for c in numba.prange(starts.size - 1):
+        # A copy: taking a document overwrites its score.
         _take_best(scores[starts[c] : starts[c + 1]].copy(), shown[c])
     return shown
 

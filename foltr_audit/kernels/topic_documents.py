@@ -100,7 +100,11 @@ def topic_documents(
         about, mixture = abouts[query], topics[query, MIXTURE]
         for i in range(length):
             word, pick, place, other = philox(i, query, 0, purpose, key)
+            # Round 0 of a query's stream says what a document is, round 1 + i holds its variates: no number
+            # serves twice.
             fill_bells(e, query, 1 + i, purpose, key)
+            # Row 0 of the weights: whether a document is a copy is decided before it has a category, and the
+            # share of copies is the same in all.
             if i > 0 and np.float64(word) < weights[0, 8] * 4294967296.0:
                 source = np.int64((pick * np.uint64(i)) >> np.uint64(32))
                 rows[i] = rows[source]

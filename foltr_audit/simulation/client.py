@@ -65,6 +65,8 @@ class ClientRules:
         tables = declared_tables(model, self.largest_label)
         if not isinstance(learner, FPDGD) or tables is None:
             return None
+        # Exact types and methods: a subclass may score or learn in another way, and the kernel would ignore
+        # that. Its loop has room for one ball.
         known = (
             self.sampled
             and type(self.ranker) in (LinearRanker, NeuralRanker)
@@ -246,6 +248,7 @@ class ClientSimulator:
         from foltr_audit.kernels.plackett_luce import sampled_lists
         from foltr_audit.kernels.ranking import top_lists
 
+        # In the first step every local model still is the global one, and its scores are known.
         if self.rules.learner.ranked_with == "global" and here.number > 0:
             everybody = context.parameters[np.newaxis]
             scores, starts = self.rules.ranker.scores(everybody, self.world.data, here.queries)

@@ -17,6 +17,8 @@ from foltr_audit.core.plugins import Population
 from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,
     OFFLINE,
+    OFFLINE_NDCG,
+    ONLINE_NDCG,
     average_precision,
     dcg,
     expected_max_rr,
@@ -31,8 +33,6 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
-from foltr_audit.simulation.intent_metrics import OFFLINE as OFFLINE_NDCG
-from foltr_audit.simulation.intent_metrics import ONLINE as ONLINE_NDCG
 from foltr_audit.simulation.intent_metrics import of_intent
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -110,6 +110,7 @@ class OfflineMetrics:
             only: Floats = several[0]
             return only
         shares = np.full(len(several), 1.0 / len(several)) if weights is None else weights
+        # An impossible intent may have no query that counts: 0 times its NaN would be NaN.
         there = shares > 0
         return np.asarray((shares[there, np.newaxis] * several[there]).sum(axis=0))
 

@@ -51,6 +51,8 @@ class Federation:
         if population.cohort_size == population.clients:
             return everybody
         tickets = self.setup.streams.clients("cohort", round_, everybody).uniform(1)[:, 0]
+        # The largest ticket that plays, found without sorting all. Of equal tickets the lower ids play, so
+        # that the cohort has its size.
         last = np.partition(tickets, population.cohort_size - 1)[population.cohort_size - 1]
         chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
         return np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))

@@ -22,6 +22,7 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import make_senders
 from foltr_audit.utils.arrays import Floats, Ints
 
+# An id follows from part and query alone, so that a client's draws do not depend on which parts are attacked.
 _IDS_PER_PART = 1_000_000_000
 
 
@@ -107,6 +108,8 @@ class FreshClients:
         )
         clients = self._clients(population.n_groups)
         for repeat in range(first, self.protocol.repeats):
+            # The prefix names streams apart: no fresh client repeats the clicks or the noise of a training
+            # client.
             context = self.setup.context(
                 repeat, clients, self.protocol.interactions, parameters, prefix="fresh/"
             )

@@ -15,13 +15,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from foltr_audit.core.ranking_metrics import MetricDescription, mean_of_rounds
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, MetricDescription, mean_of_rounds
 from foltr_audit.core.records.population import Environment
 from foltr_audit.utils.arrays import Floats, Ints
 
 Rows = Sequence[Mapping[str, float]]
 
-OFFLINE, ONLINE = "offline_ndcg@10", "online_ndcg@10"
 PLAYED = "interactions"
 """Interactions of a round, in the rows of runs that leave some out."""
 
@@ -42,7 +41,7 @@ def of_intent(intent: int) -> str:
     >>> of_intent(0)
     'offline_ndcg@10/intent 1'
     """
-    return f"{OFFLINE}/intent {intent + 1}"
+    return f"{OFFLINE_NDCG}/intent {intent + 1}"
 
 
 def relative_loss(best: Floats, reached: Floats) -> Floats:
@@ -108,7 +107,7 @@ def online_means(rows: Rows, environment: Environment, per_round: int) -> Floats
 
     A round that a change divides counts in both periods, as much as it has interactions in each.
     """
-    online = np.array([row[ONLINE] for row in rows], dtype=np.float64)
+    online = np.array([row[ONLINE_NDCG] for row in rows], dtype=np.float64)
     first = np.arange(len(rows)) * per_round
     known = ~np.isnan(online)
     found = []
@@ -164,7 +163,7 @@ def specific_online(rankers: Sequence[Rows], played: Ints) -> Floats:
         rankers: rounds of each ranker.
         played: interactions that each ranker played in each round, int64 (I, rounds).
     """
-    online = np.array([[row[ONLINE] for row in rows] for rows in rankers], dtype=np.float64)
+    online = np.array([[row[ONLINE_NDCG] for row in rows] for rows in rankers], dtype=np.float64)
     counts = np.where(np.isnan(online), 0, played)
     total = counts.sum(axis=0)
     seen = (counts * np.nan_to_num(online)).sum(axis=0)

@@ -151,6 +151,7 @@ class BackgroundWriter:
         self.writer = writer
         self.room = room
         self._waiting: deque[Future[None]] = deque()
+        # One thread: with several, rounds could reach the trace out of order.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
 
     def __enter__(self) -> Self:

@@ -45,6 +45,7 @@ class QueryTraffic:
         kinds = self._kinds(context, B)
         queries = self._queries(self._holding(kinds), context.streams("queries").uniform(B))
         intents = self._intents(context, kinds, time)
+        # All B interactions are drawn, and some left out afterwards: those that stay get the same numbers.
         gone = np.arange(B) >= self._sizes(context.clients)[:, np.newaxis]
         if self.environment is not None and self.environment.kept is not None:
             gone |= intents != self.environment.kept
@@ -154,5 +155,7 @@ def _move_to_front(asked: QueryAssignment) -> QueryAssignment:
     """The same interactions, with those left out moved to the end."""
     if (asked.queries >= 0).all():
         return asked
+    # Clients that send metrics average the first interactions, so these must stand in front; a stable sort
+    # keeps their order.
     order = np.argsort(asked.queries < 0, axis=1, kind="stable")
     return QueryAssignment(*(np.take_along_axis(each, order, axis=1) for each in asked))

@@ -202,10 +202,12 @@ class _RoundTable:
             raise self._error(f"column {name} has a list of {lengths.max()}, expected at most k = {k}")
         if "shown" in self.frame.columns and not np.array_equal(lengths, self.frame["shown"].list.len()):
             raise self._error(f"column {name} has lists of other lengths than shown")
+        # Polars explodes an empty list to a null, which would pass for a missing value.
         entries = column.filter(column.list.len() > 0).explode()
         if entries.null_count():
             raise self._error(f"column {name} has missing values")
         flat = entries.to_numpy()
+        # k is a claim of the header: short lists with a huge k would take any amount of memory when padded.
         if lengths.size * k > max(_MOST_PADDED, _PADDED_PER_ENTRY * len(flat)):
             raise self._error(f"{len(flat)} documents in {lengths.size} lists, expected more for k = {k}")
         out = np.full((lengths.size, k, *flat.shape[1:]), fill, dtype=dtype)

@@ -54,6 +54,8 @@ class Trace:
             raise TraceError(problems[0])
         has_truth = header.has_truth and (folder / "truth").is_dir()
         trace = cls(folder=folder, header=header, trace_id=trace_id, parts=tuple(parts), has_truth=has_truth)
+        # A look at sizes is cheap and finds a part that was cut. Hashes need all bytes, and wait until a part
+        # is read.
         for part in parts:
             for table in OBSERVED:
                 trace.check_size(part, table)
@@ -155,6 +157,8 @@ class Trace:
         """
         self.check_size(part, table)
         path = self.folder / file_name(table, part.index)
+        # The caller parses these very bytes. A second read could find another file than the one that was
+        # hashed.
         data = file_bytes(path, TraceError, part.files[table].size, "trace: ")
         digest = hashlib.sha256(data).hexdigest()
         if digest != part.files[table].sha256:

@@ -131,6 +131,8 @@ class TraceWriter:
                     atomic_files.write_bytes(self.folder / file_name(table, index), data)
                     digest = hashlib.sha256(data).hexdigest()
                     files[table] = PartFile(rows=rows, sha256=digest, size=len(data))
+                # The marker is written last. A kill before that leaves files without a marker: a reader does
+                # not see them, and `_clean` removes them.
                 last = self.next_round - 1
                 part = TracePart(
                     trace=self._trace_id, index=index, first_round=first, last_round=last, files=files
@@ -159,6 +161,8 @@ class TraceWriter:
         stored = list(trace.parts)
         if stored and stored[-1].n_rounds < self.header.rounds_per_part:
             last = stored.pop()
+            # The marker goes first, and its removal is flushed before any file of the part changes. After a
+            # crash the part is then uncommitted, not damaged.
             (self.folder / marker_name(last.index)).unlink()
             atomic_files.sync_folder(self.folder)
         if stored:

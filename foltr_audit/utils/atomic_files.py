@@ -22,13 +22,17 @@ def whole_file(path: Path) -> Iterator[BufferedIOBase]:
     """
     with _whole(path) as file:
         yield file
+    # The rename changes the folder, not the file. Without this a power cut may undo it.
     sync_folder(path.parent)
 
 
 @contextmanager
 def _whole(path: Path, *, lasting: bool = True) -> Iterator[BufferedIOBase]:
+    # The rename at the end would replace a device such as /dev/null by a plain file.
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "no regular file", str(path))
+    # In the same folder, since a rename is atomic only inside one file system. The random name and the mode
+    # "x" keep two writers apart, and refuse a link that somebody put there.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -37,6 +41,7 @@ def _whole(path: Path, *, lasting: bool = True) -> Iterator[BufferedIOBase]:
             if lasting:
                 os.fsync(file.fileno())
         temporary.replace(path)
+    # Ctrl-C must not leave the temporary file behind either.
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -15,6 +15,7 @@ Features = NDArray[np.float32] | NDArray[np.float64]
 
 def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[T]:
     """A read-only, C-contiguous view (or converted copy) of an array."""
+    # A view has its own flags: the caller can still write to the array that it passed.
     array = np.ascontiguousarray(values, dtype=dtype).view()
     array.flags.writeable = False
     return array
@@ -24,6 +25,7 @@ def freeze(record: object, **dtypes: DTypeLike) -> None:
     """Make arrays of a frozen dataclass read-only, each with its number format; what is None stays None."""
     for name, dtype in dtypes.items():
         if (values := getattr(record, name)) is not None:
+            # A frozen dataclass refuses plain assignment, even in its own `__post_init__`.
             object.__setattr__(record, name, read_only(values, dtype))
 
 

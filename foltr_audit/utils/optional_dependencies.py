@@ -36,6 +36,7 @@ def package(name: str, extra: str) -> Any:
         raise UsageError(
             f"{extra}: the package {name} is not installed; pip install 'foltr-audit[{extra}]'"
         ) from error
+    # LightGBM loads its compiled library by ctypes: where libgomp is missing, that is no ImportError.
     except OSError as error:
         raise UsageError(f"{extra}: the package {name} cannot be loaded: {error}") from error
 

@@ -100,11 +100,15 @@ class LambdaMARTTrainer:
         booster = lightgbm.train(
             {
                 "objective": "lambdarank",
+                # `feval` stops the training: the nDCG of the results, where a query without relevant
+                # documents counts 0.
                 "metric": "None",
                 "label_gain": [2**grade - 1 for grade in range(_GRADES)],
                 "deterministic": True,
                 "force_row_wise": True,  # else LightGBM times both layouts and picks one: other bytes
                 "num_threads": self.tuning.threads,
+                # The filter drops features that cannot be split with the first `min_data_in_leaf`. The bins
+                # serve all trials, and a later trial may have a smaller one.
                 "feature_pre_filter": False,
                 "verbosity": -1,
                 **parameters,
@@ -137,6 +141,7 @@ class LambdaMARTTrainer:
 
         def evaluate(trial: Any) -> float:
             found = self.train(_sample(trial))
+            # Only the best model is kept: each may have thousands of trees.
             if not best or found.validation > best[0].validation:
                 best[:] = [found]
             tick()

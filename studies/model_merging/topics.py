@@ -131,6 +131,8 @@ def query_topics(counts: CategoryCounts, rng: np.random.Generator) -> Ints:
     for votes in (counts.relevant, counts.label_sums, counts.highest):
         valid = np.where(candidates, votes, -1)
         candidates = candidates & (valid == valid.max(axis=1, keepdims=True))
+    # Every query and category takes a draw, tied or not: a tie elsewhere does not change the draws of a
+    # query.
     chance = np.where(candidates, rng.random(candidates.shape), -1.0)
     return np.where(candidates.any(axis=1), chance.argmax(axis=1), NO_TOPIC).astype(np.int64)
 

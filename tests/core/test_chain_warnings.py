@@ -1,4 +1,4 @@
-"""Chains that protect less than they claim get a warning, sound ones none."""
+"""Wrong pairings are said aloud, right ones pass in silence; decided from what defenses declare."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def test_the_published_chain() -> None:
     clip, share = said("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3")
     assert "L2 clip with per-coordinate Laplace noise" in clip
     assert clip.endswith("for a client the claim holds for sqrt(46) = 6.8 times this eps")
-    assert "single messages carry 1/1000 of the noise" in share
+    assert "each message carries only 1/1000 of the noise" in share
     (only,) = said("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", Sum())
     assert only == clip
     _, few = said("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", Sum(at_least=600))
-    assert "600 of 1000 messages, and then 60% of the noise" in few
+    assert "only 600 of 1000 messages, and with them only 60% of the noise" in few
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -118,14 +118,17 @@ def test_too_wide_a_clip() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("laplace:eps=1,sensitivity=1", "nothing bounds what the noise is to hide: its claim holds for no"),
-        ("gaussian:sigma=1", "nothing bounds"),
-        ("laplace:eps=1,sensitivity=2+clip:norm=1,ord=1,at=message", "clip comes too late, after the noise"),
+        (
+            "laplace:eps=1,sensitivity=1",
+            "no defense bounds the messages before the noise: its claim holds for no",
+        ),
+        ("gaussian:sigma=1", "no defense bounds"),
+        ("laplace:eps=1,sensitivity=2+clip:norm=1,ord=1,at=message", "clip acts too late, after the noise"),
         (
             "clip:norm=1+click-rr:debias=true,eps=1+gaussian:eps=1,delta=1e-5,sensitivity=2",
-            "click-rr undoes the bound of clip",
+            "click-rr removes the bound of clip",
         ),
-        ("clip:norm=1,ord=1+top-k:k=3+laplace:eps=1,sensitivity=2", "top-k undoes the bound of clip"),
+        ("clip:norm=1,ord=1+top-k:k=3+laplace:eps=1,sensitivity=2", "top-k removes the bound of clip"),
     ],
 )
 def test_noise_without_a_bound(text: str, part: str) -> None:
@@ -134,10 +137,12 @@ def test_noise_without_a_bound(text: str, part: str) -> None:
 
 def test_top_k_before_noise_and_several_noises() -> None:
     found = said("clip:norm=1,ord=1,of=update,at=message+top-k:k=3+laplace:eps=1,sensitivity=2")
-    assert found == ["top-k: noise fills the coordinates that it leaves out: put it after the noise"]
+    assert found == ["top-k: later noise fills the coordinates it sets to zero: put it after the noise"]
     assert not said("clip:norm=1,ord=1,of=update,at=message+laplace:eps=1,sensitivity=2+top-k:k=3")
     found = said("clip:norm=1,ord=1+laplace:eps=1,sensitivity=2+gaussian:eps=1,delta=1e-5,sensitivity=2")
-    assert found == ["several noises (laplace, gaussian): each claim accounts only for its own noise"]
+    assert found == [
+        "several defenses add noise (laplace, gaussian): each claim accounts only for its own noise"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +151,7 @@ def test_top_k_before_noise_and_several_noises() -> None:
 )
 def test_shares_need_a_sum(text: str) -> None:
     (found,) = said(f"clip:norm=1+{text}")
-    assert "carry 1/1000 of the noise" in found
+    assert "carries only 1/1000 of the noise" in found
     assert not said(f"clip:norm=1+{text}", Sum())
     assert not said(f"clip:norm=1+{text}", shares=1)
 
@@ -161,7 +166,7 @@ def test_plug_ins_of_others_are_judged_by_their_events() -> None:
     (found,) = warnings((Foreign(), ForeignNoise()), P, here)
     assert found.startswith("their-noise: L2 clip with per-coordinate Laplace noise")
     (found,) = warnings((Foreign(), tiny.ToyStep(), ForeignNoise()), P, here)
-    assert "toy-step undoes the bound of their-clip" in found
+    assert "toy-step removes the bound of their-clip" in found
     assert warnings((Foreign(), ForeignNoise()), 1, here) == []
     assert warnings((), P, here) == []
 

@@ -70,7 +70,7 @@ def test_metrics_are_changed_after_the_clicks(setup_of: SetupOf, journal: list[E
 
 def test_an_outcome_that_is_none_is_refused(setup_of: SetupOf) -> None:
     setup = setup_of(learner="foltr-es:interactions=2", rounds=1, chain=(ToyMetric(highest=100),))
-    with pytest.raises(PluginError, match=r"defense toy-metric: it gave an outcome outside 0\.\.10"):
+    with pytest.raises(PluginError, match=r"defense toy-metric: apply gave an outcome outside 0\.\.10"):
         Federation(setup).play(np.zeros(FEATURES), 0)
 
 

@@ -159,7 +159,7 @@ def test_texts(defense: MetricRR) -> None:
         ({"eps": 0}, "eps\n"),
         ({"eps": 21}, "eps\n"),
         ({"eps": math.inf}, "eps\n"),
-        ({"eps": 1, "values": 11}, "values goes with p"),
+        ({"eps": 1, "values": 11}, "values is used only with p"),
         ({"p": 0.5, "values": 1}, "values\n"),
     ],
 )

@@ -206,7 +206,9 @@ def test_the_aggregate_stage_gets_the_sum_or_refuses() -> None:
 
 def test_nothing_acts_on_masked_messages() -> None:
     for behind in (ToyWire(), made("")):
-        with pytest.raises(PluginError, match=f"defense {behind.name}: it acts on messages that are encoded"):
+        with pytest.raises(
+            PluginError, match=f"defense {behind.name}: it follows a defense that encodes messages"
+        ):
             DefenseChain((made(""), behind)).on_wire(values(4), context(range(4)))
 
 

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from foltr_audit.kernels.farthest import farthest_flip, farthest_pair
-
-Floats = NDArray[np.float64]
+from foltr_audit.utils.arrays import Floats
 
 
 def distances(points: Floats, order: int) -> Floats:

@@ -182,7 +182,7 @@ def test_a_model_of_zeros_has_no_gradient(layers: int) -> None:
 
 @DEPTHS
 def test_an_update_is_linear_in_the_clicks(layers: int) -> None:
-    """`J^T L c` (MATHS 3): for `all` pairs of the shown documents the update of clicks c is linear in c."""
+    """`J^T L c` (docs/maths.md): for `all` pairs of the shown documents an update is linear in the clicks."""
     rng, ranker = np.random.default_rng(11), NeuralRanker(6, 7, layers)
     data = dataset(rng.normal(size=(10, 6)), np.zeros(10), [10])
     model, query, rate = ranker.initial(rng)[np.newaxis], np.array([0]), 0.25

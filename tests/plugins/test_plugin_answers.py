@@ -147,7 +147,7 @@ def test_a_defense_with_something_else_for_a_law(ends: Any) -> None:
 @pytest.mark.parametrize(
     ("hook", "body", "said"),
     [
-        ("local_step", "None", "local_step gave None; expected models and who moved"),
+        ("local_step", "None", "local_step gave None; expected models (C, P) and truth values (C,)"),
         ("local_step", "(None, None)", "local_step gave None; expected an array of truth values"),
         ("published_chain", "None", "published_chain gave None; expected a tuple of texts of defenses"),
     ],

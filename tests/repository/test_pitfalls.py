@@ -27,7 +27,7 @@ def test_every_example_runs() -> None:
     [(1000, np.float64, 0.92), (1000, np.float32, 0.96), (100, np.float64, 0.45), (1, np.float32, 0.0)],
 )
 def test_coordinates_that_noise_leaves_alone(n: int, dtype: type, share: float) -> None:
-    """The share of coordinates of a message that are bit for bit the un-noised ones (MATHS section 4)."""
+    """The share of coordinates of a message that are bit for bit the un-noised ones (docs/maths.md)."""
     rng = np.random.default_rng(3)
     model: np.ndarray[Any, Any] = np.exp(rng.uniform(np.log(0.01), 0.0, size=(2000, 46))).astype(dtype)
     noise = GammaShare(n=n, scale=2.5).sample(Streams(5).clients("tell", 0, np.arange(2000)), 46)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from foltr_audit.core.plugins import Environment, Scenario, ScenarioContext
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.ranking_metrics import ONLINE_NDCG
 from foltr_audit.simulation.intent_metrics import (
-    ONLINE,
     PERIOD,
     current,
     deltas,
@@ -46,7 +46,7 @@ def rows_of(values: Any, online: Any = None, skipped: tuple[int, ...] = ()) -> R
     return [
         {
             "round": float(i),
-            ONLINE: float(online[i]),
+            ONLINE_NDCG: float(online[i]),
             **{of_intent(k): math.nan if i in skipped else float(row[k]) for k in range(INTENTS)},
         }
         for i, row in enumerate(values)
@@ -111,7 +111,7 @@ def test_without_a_model_before_the_change_there_is_no_drop() -> None:
     values = np.full((6, INTENTS), 0.5)
     assert np.isnan(drops(rows_of(values, skipped=(0, 1, 2)), found, 1)).tolist() == [True, False]
     assert np.isnan(drops(rows_of(values, skipped=tuple(range(6))), found, 1)).all()
-    assert np.isnan(drops([{ONLINE: 0.5} for _ in range(6)], found, 1)).all()
+    assert np.isnan(drops([{ONLINE_NDCG: 0.5} for _ in range(6)], found, 1)).all()
 
 
 def test_an_intent_that_nobody_has_does_not_count_even_where_it_is_undefined() -> None:
@@ -218,7 +218,7 @@ def test_online_means_of_the_periods_make_up_the_whole(
 ) -> None:
     found, rows, _, n = training
     lengths = np.array([period.end - period.first for period in found.periods])
-    online = np.repeat([row[ONLINE] for row in rows], n)
+    online = np.repeat([row[ONLINE_NDCG] for row in rows], n)
     means = online_means(rows, found, n)
     assert (means * lengths).sum() / lengths.sum() == pytest.approx(online.mean(), rel=1e-9)
     each = [online[period.first : period.end].mean() for period in found.periods]

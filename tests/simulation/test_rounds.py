@@ -21,7 +21,7 @@ SetupOf = Callable[..., Setup]
 
 
 def list_probability(f: Floats, hidden: Floats) -> float:
-    """Plackett-Luce probability of a list with scores f before the `hidden` ones (MATHS section 2)."""
+    """Plackett-Luce probability of a list with scores f before the `hidden` ones (docs/maths.md)."""
     product = 1.0
     for t in range(f.size):
         rest = sum(math.exp(s - f[t]) for s in f[t:]) + sum(math.exp(s - f[t]) for s in hidden)
@@ -30,7 +30,7 @@ def list_probability(f: Floats, hidden: Floats) -> float:
 
 
 def pdgd(f: Floats, hidden: Floats, x: Floats, clicks: list[bool], pairs: str) -> Floats:
-    """The PDGD gradient of one list with scores f and feature rows x (MATHS section 2)."""
+    """The PDGD gradient of one list with scores f and feature rows x (docs/maths.md)."""
     last = max((i for i, clicked in enumerate(clicks) if clicked), default=-2)
     observed = len(clicks) if pairs == "all" else min(last + 2, len(clicks))
     gradient = np.zeros(x.shape[1])

@@ -18,7 +18,7 @@ from tests.fixtures.lint_traces import LAPLACE, MESSAGES, P, found_in, header_of
     ("n", "dtype", "share"), [(1000, "float64", 0.92), (1000, "float32", 0.96), (100, "float64", 0.45)]
 )
 def test_the_share_that_gamma_shares_leave_untouched(n: int, dtype: str, share: float) -> None:
-    """The share of MATHS section 4, and a comparison of un-noised and noised numbers bit for bit."""
+    """The share of docs/maths.md, Noise, and a comparison of un-noised and noised numbers bit for bit."""
     header = header_of(dtype=dtype, noise=f"gamma-share:n={n},scale=2.5")
     rng = np.random.default_rng(5)
     theta = rng.uniform(0.01, 1.0, size=(2000, P)) * rng.choice([-1, 1], size=(2000, P))

@@ -115,7 +115,7 @@ def test_record_refuses(changes: dict[str, object], expected: str) -> None:
 def test_record_refuses_rows_out_of_order() -> None:
     twice = {name: np.repeat(getattr(small(), name), 2, axis=0) for name in ("part", "query", "shown")}
     for slot, step in (([1, 0], [0, 0]), ([0, 0], [1, 0]), ([0, 0], [0, 0])):
-        with pytest.raises(UsageError, match="do not rise by"):
+        with pytest.raises(UsageError, match="not sorted by"):
             replace(small(), slot=np.array(slot), step=np.array(step), **twice)  # type: ignore[arg-type]
 
 
@@ -267,7 +267,11 @@ FORGERY: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame], str]] = {
     "twice": ("observed/interactions", put("shown", [1, 1]), "round 0: a shown list holds a document twice"),
     "part": ("observed/interactions", put("part", 2), "round 0: part 2, expected one of 2"),
     "slot": ("observed/interactions", put("slot", 2), "round 0: slot holds 2, expected less than the 2"),
-    "order": ("observed/interactions", put("slot", 1), "round 0: interactions do not rise by (slot, step)"),
+    "order": (
+        "observed/interactions",
+        put("slot", 1),
+        "round 0: interactions are not sorted by (slot, step)",
+    ),
     "survivors": ("observed/rounds", put("survivors", 3), "number of survivors differs"),
     "not finite": (
         "observed/messages",

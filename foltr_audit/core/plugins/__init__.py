@@ -1,8 +1,8 @@
-"""The API that plug-ins are written against.
+"""The plug-in API.
 
-A plug-in is a small frozen object that validates its own parameters (pydantic). Its text form is
-`name` or `name:parameter=value,parameter=value`; a chain of defenses joins them with `+`.
-Plug-ins are found by entry points: see `foltr_audit.core.plugins.registry`.
+A plug-in is a small frozen pydantic object that validates its parameters. Its text form is `name` or
+`name:parameter=value,parameter=value`; a chain of defenses joins such texts with `+`. Entry points register
+plug-ins: see `foltr_audit.core.plugins.registry`.
 """
 
 from foltr_audit.core.plugins.attack import Attack, IntentAttack, LinkAttack

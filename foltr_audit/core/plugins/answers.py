@@ -1,4 +1,4 @@
-"""Checks of what plug-ins answer: another type or shape ends in one line that names the plug-in."""
+"""Checks of the values that plug-ins return; the error for a wrong type or shape names the plug-in."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ T = TypeVar("T")
 _EVENTS = get_args(PrivacyEvent)
 
 Kind = Literal["truth values", "whole numbers", "numbers"]
-"""What an array holds."""
+"""The type of an array's elements."""
 
 _KINDS: dict[Kind, str] = {"truth values": "b", "whole numbers": "iu", "numbers": "iuf"}
 
 
 def array_of(who: str, answer: object, shape: Sequence[int], kind: Kind = "numbers") -> NDArray[Any]:
-    """An array of a shape.
+    """The returned value, if it is an array of the expected shape and type.
 
     Args:
-        who: the plug-in and what was asked of it, e.g. `defense clip: apply`.
-        answer: what it gave back.
-        shape: what it must have.
-        kind: what it must hold.
+        who: the plug-in and its method, e.g. `defense clip: apply`.
+        answer: the value that the method returned.
+        shape: the expected shape.
+        kind: the expected type of its elements.
 
     Raises:
-        PluginError: it is no such array.
+        PluginError: the value is not such an array.
     """
     if not isinstance(answer, np.ndarray) or answer.dtype.kind not in _KINDS[kind]:
         expected = f"an array of {kind}, shape {tuple(shape)}"
@@ -49,21 +49,24 @@ def array_of(who: str, answer: object, shape: Sequence[int], kind: Kind = "numbe
 
 
 def arrays_of(who: str, answer: object, shapes: Sequence[Sequence[int]]) -> tuple[NDArray[Any], ...]:
-    """Arrays of some shapes in a tuple; arguments and errors as for `array_of`."""
+    """A returned tuple of arrays of these shapes; arguments and errors as for `array_of`."""
     if not isinstance(answer, tuple) or len(answer) != len(shapes):
         raise PluginError(f"{who} gave {_described(answer)}; expected a tuple of {len(shapes)} arrays")
     return tuple(array_of(who, one, shape) for one, shape in zip(answer, shapes, strict=True))
 
 
 def one_of(who: str, answer: object, kind: type[T]) -> T:
-    """An object of a type; arguments and errors as for `array_of`."""
+    """A returned object of type `kind`; arguments and errors as for `array_of`."""
     if not isinstance(answer, kind):
         raise PluginError(f"{who} gave {_described(answer)}; expected {_article(kind.__name__)}")
     return answer
 
 
 def all_of(who: str, answer: object, kinds: Sequence[type], named: str) -> tuple[Any, ...]:
-    """Objects of some types, which are `named`, in a tuple or list; else as `array_of`."""
+    """A returned tuple or list of objects of these types, as a tuple; errors as for `array_of`.
+
+    An error calls the expected objects `named`.
+    """
     if not isinstance(answer, tuple | list):
         raise PluginError(f"{who} gave {_described(answer)}; expected a tuple of {named}")
     wrong = [one for one in answer if not isinstance(one, tuple(kinds))]
@@ -75,43 +78,43 @@ def all_of(who: str, answer: object, kinds: Sequence[type], named: str) -> tuple
 def clicks_of(
     model: ClickModel, labels: Ints, largest_label: int, streams: ClientStreams, step: int
 ) -> Bools:
-    """Clicks of a click model on lists, see `ClickModel.click`; errors as of `array_of`."""
+    """Clicks of a click model on lists, see `ClickModel.click`; errors as for `array_of`."""
     clicks = model.click(labels, largest_label, streams, step)
     return array_of(f"click model {model.name}: click", clicks, labels.shape, "truth values")
 
 
 def step_of(learner: ModelLearner, answer: object, models: Floats) -> tuple[Floats, Bools]:
-    """What a local step made of models (C, P), see `ModelLearner.local_step`; errors as of `array_of`."""
+    """The result of `ModelLearner.local_step` from models (C, P); errors as for `array_of`."""
     who = f"learner {learner.name}: local_step"
     if not isinstance(answer, tuple) or len(answer) != 2:
-        raise PluginError(f"{who} gave {_described(answer)}; expected models and who moved")
+        raise PluginError(f"{who} gave {_described(answer)}; expected models (C, P) and truth values (C,)")
     moved = array_of(who, answer[1], models.shape[:1], "truth values")
     return array_of(who, answer[0], models.shape), moved
 
 
 def published_of(learner: Learner, eps: float, sensitivity: float | None) -> tuple[str, ...]:
-    """The defenses that a learner's authors publish, see `Learner.published_chain`; errors also as of it."""
+    """The result of `Learner.published_chain`; errors as for that method and `array_of`."""
     chain = learner.published_chain(eps, sensitivity)
     return all_of(f"learner {learner.name}: published_chain", chain, (str,), "texts of defenses")
 
 
 def facts_of(learner: Learner) -> dict[str, Fact]:
-    """What everybody may know of how a learner learns; errors as of `array_of`."""
+    """The public facts about a learner, see `Learner.facts`; errors as for `array_of`."""
     return one_of(f"learner {learner.name}: facts", learner.facts, dict)
 
 
 def events_of(defense: Defense, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-    """What a defense does in a stage; errors as of `array_of`."""
+    """The privacy events of a defense in a stage; errors as for `array_of`."""
     return all_of(f"defense {defense.name}: events", defense.events_in(stage, context), _EVENTS, "events")
 
 
 def claims_of(defense: Defense, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-    """What a defense claims for one round; errors as of `array_of`."""
+    """The privacy claims of a defense for one round; errors as for `array_of`."""
     return all_of(f"defense {defense.name}: claims", defense.claims(context), (PrivacyClaim,), "claims")
 
 
 def law_of(defense: MessageDefense, context: RoundContext) -> AdditiveNoise | None:
-    """The law of the noise that a defense adds, if it declares one; errors as of `array_of`."""
+    """The noise law that a defense declares, or None; errors as for `array_of`."""
     law = defense.law(context)
     if law is not None and not (hasattr(law, "text") and hasattr(law, "sample")):
         raise PluginError(f"defense {defense.name}: law gave {_described(law)}; expected a law of noise")

@@ -1,4 +1,4 @@
-"""Attack plug-ins: one observer's view in, click scores out."""
+"""Attack plug-ins: they turn the view of one observer into click scores."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from foltr_audit.utils.arrays import Floats, Ints
 
 
 class Attack(Plugin):
-    """Reads clicks out of what one observer sees.
+    """Infers clicks from what one observer sees.
 
     Attributes:
-        reads: message kinds that it understands.
-        observers: whose views it understands: `individual`, `aggregate`.
-        asks: what it answers: `clicks`; `query`, which of several lists a message came from; `counts`, how
-            many clients clicked each document of a sum; `intent`, see `IntentAttack`; or `client`, see
-            `LinkAttack`.
-        needs: names of `Knowledge` that it cannot do without.
-        probabilities: whether its scores are probabilities, whose calibration is then reported.
-        baseline: whether it is shown beside every other attack.
+        reads: kinds of messages that it can read.
+        observers: observers whose views it can read: `individual`, `aggregate`.
+        asks: what it infers: `clicks`; `query`, which of several lists a message comes from; `counts`, how
+            many of the clients in a sum clicked each document; `intent`, see `IntentAttack`; or `client`,
+            see `LinkAttack`.
+        needs: names of `Knowledge` that it requires.
+        probabilities: whether its scores are probabilities; reports then show their calibration.
+        baseline: whether it runs with every other attack, for comparison.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update"})
@@ -38,7 +38,7 @@ class Attack(Plugin):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **more: Any) -> None:
-        """Refuse a class that needs what is no name of `Knowledge`."""
+        """Refuse a class whose `needs` has a name that `Knowledge` lacks."""
         super().__pydantic_init_subclass__(**more)
         who = f"attack {getattr(cls, 'name', cls.__name__)}"
         if not isinstance(cls.needs, frozenset | set):
@@ -55,21 +55,21 @@ class Attack(Plugin):
         if view.observer not in self.observers:
             return f"it reads {', '.join(sorted(self.observers))} views, not {view.observer} ones"
         if not known_ranker(view.knowledge.ranker):
-            return f"no ranker {view.knowledge.ranker!r} is known, so how scores change with the model is not"
+            return f"ranker {view.knowledge.ranker!r} is unknown, so scores cannot be computed from a model"
         missing = sorted(name for name in self.needs if not view.knowledge.has(name))
         return f"the observer does not know: {', '.join(missing)}" if missing else None
 
     def exact_posterior(self, view: View) -> bool:
-        """Whether the patterns that it answers are the true posterior given all that a view knows."""
+        """Whether its `patterns` are the exact posterior given everything in the view."""
         return False
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        """Scores and guesses for every shown document of a view. It has no access to the truth."""
+        """Scores and guesses for every shown document of a view, which does not contain the true clicks."""
         raise NotImplementedError
 
 
 class IntentAttack(Attack):
-    """Tells with which intent a client searched, from the likelihood of its messages under each."""
+    """Infers the intent of a client from the likelihood of its messages under each intent."""
 
     asks: ClassVar[Literal["clicks", "query", "counts", "intent", "client"]] = "intent"
 
@@ -77,9 +77,9 @@ class IntentAttack(Attack):
         1,
         ge=1,
         le=10_000,
-        description="messages of one client, known to be of one, that are weighed together",
+        description="messages known to come from one client, which are combined",
     )
-    shares: str = Field("even", description="shares of the intents before any message, e.g. 2/1/1, or even")
+    shares: str = Field("even", description="prior weights of the intents, e.g. 2/1/1, or even")
 
     @field_validator("shares")
     @classmethod
@@ -89,18 +89,18 @@ class IntentAttack(Attack):
         except ValueError:
             numbers = []
         if not numbers or not all(0 < number < np.inf for number in numbers):
-            raise ValueError("expected positive numbers with / between them, or even")
+            raise ValueError("expected positive numbers separated by /, or even")
         return text
 
     def prior(self, intents: int) -> Floats:
-        """Probability of each intent before any message, float64 (I,); ones that do not fit count as even."""
+        """Prior probability of each intent, float64 (I,); even if the number of `shares` does not fit."""
         shares = np.ones(intents)
         if self.shares != "even" and self.shares.count("/") == intents - 1:
             shares = np.array([float(part) for part in self.shares.split("/")])
         return np.asarray(shares / shares.sum())
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses shares of another number of intents."""
+        """Also refuses `shares` for another number of intents."""
         reason = super().why_not(view)
         if reason is not None or view.intent_labels is None or self.shares == "even":
             return reason
@@ -109,18 +109,18 @@ class IntentAttack(Attack):
 
 
 class LinkAttack(Attack):
-    """Tells which messages of two rounds are of the same client, from what its answers call `traits`."""
+    """Infers which messages of two rounds come from the same client, from the `traits` of its `Inference`."""
 
     asks: ClassVar[Literal["clicks", "query", "counts", "intent", "client"]] = "client"
 
     def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
-        """How much each of some messages and each of those offered look like one client's, (n, m).
+        """Score that each message and each of its candidates come from one client, (n, m).
 
-        Log likelihood ratio of one client against two, up to a number for each of the n messages.
+        The log likelihood ratio of one client to two, up to a constant for each of the n messages.
 
         Args:
             first: traits of n messages of one round, (n, F).
             second: traits of all N messages of another round, (N, F).
-            offered: which of these N may be of the same client, int64 (n, m).
+            offered: the m candidates of each message, as indices into the N messages, int64 (n, m).
         """
         raise NotImplementedError

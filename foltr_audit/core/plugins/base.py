@@ -1,4 +1,4 @@
-"""What every plug-in is: a frozen object with a name, validated parameters and a text form."""
+"""The base class of plug-ins: frozen objects with a name, validated parameters and a text form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Plugin(BaseModel):
 
     @property
     def label(self) -> str:
-        """The text form with only the parameters that are not at their default, e.g. `olsr`."""
+        """The text form without parameters that have their default value, e.g. `olsr`."""
         given = {
             key: plain(getattr(self, key))
             for key, info in type(self).model_fields.items()
@@ -37,7 +37,7 @@ class Plugin(BaseModel):
 
 
 def plain(value: object) -> str:
-    """A parameter value as the text that reads back as it, e.g. `1.2`, `3`, `true`."""
+    """A parameter value as text that parses to the same value, e.g. `1.2`, `3`, `true`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

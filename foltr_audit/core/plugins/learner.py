@@ -1,4 +1,4 @@
-"""Learner plug-ins: how interactions change the global model, and what reaches the server."""
+"""Learner plug-ins: how interactions change the global model, and what clients send."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Fact = str | int | float | bool
 class Learner(Plugin):
     """How interactions change the global model.
 
-    Subclass `ModelLearner`, `MetricLearner` or `CentralLearner`: they differ in what reaches the server.
+    Subclass `ModelLearner`, `MetricLearner` or `CentralLearner`: they differ in what the server receives.
 
     Attributes:
-        sends: what reaches the server: local `models`, online `metrics` or the `clicks` themselves.
-        stages: stages of the chain of defenses that can act on what it makes.
+        sends: what the server receives: local `models`, online `metrics` or the `clicks` themselves.
+        stages: stages of the chain of defenses that can act on its clients.
         lists: how the lists of training rounds are made: `sampled`, `deterministic` or `interleaved`.
-        slowness: about how many times as long as one of FPDGD an interaction takes; a recorded run commits
-            its rounds the more often.
+        slowness: roughly the time of an interaction divided by that of FPDGD; with a higher value a recorded
+            run commits its rounds more often.
     """
 
     sends: ClassVar[Literal["models", "metrics", "clicks"]]
@@ -43,23 +43,23 @@ class Learner(Plugin):
 
     @property
     def facts(self) -> dict[str, Fact]:
-        """What everybody may know of how it learns, for the header of a trace."""
+        """Public facts about how it learns, for the header of a trace."""
         return {}
 
     @property
     def ranked_with(self) -> Literal["local", "global"]:
-        """Whether a list may follow from the clicks on earlier lists of the same message: `local`."""
+        """The model that ranks lists; with `local` a list may depend on earlier clicks in its message."""
         return "global"
 
     def why_not(self, ranker: str) -> str | None:
-        """Why it cannot train a ranker (its text), or None if it can."""
+        """Why it cannot train the ranker with this text, or None if it can."""
         return None
 
     def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
-        """The defenses that its authors publish for a claimed epsilon; infinite for none.
+        """The published defenses for a claimed epsilon; an infinite epsilon means no defense.
 
         Raises:
-            UsageError: there are none, or a value out of range.
+            UsageError: there are no published defenses, or a value is out of range.
         """
         if math.isinf(eps) and eps > 0:
             return ("none",)
@@ -67,7 +67,7 @@ class Learner(Plugin):
 
 
 class ModelLearner(Learner):
-    """Clients take local steps and send their model."""
+    """Clients take local steps and send their models."""
 
     sends: ClassVar[Literal["models", "metrics", "clicks"]] = "models"
     stages: ClassVar[frozenset[str]] = frozenset({"click", "step", "message", "wire", "aggregate"})
@@ -84,7 +84,7 @@ class ModelLearner(Learner):
 
     @property
     def ranked_with(self) -> Literal["local", "global"]:
-        """The model that ranks all lists of a round: with the global one no list follows from a click."""
+        """The model that ranks the lists of a round; with `global` no list depends on the round's clicks."""
         return self.rank_with or "local"
 
     def local_step(
@@ -108,61 +108,61 @@ class ModelLearner(Learner):
             starts: int64 (C + 1,).
             shown: positions of the shown documents inside their query, (C, k), padded with -1.
             clicks: bool (C, k).
-            ranker: what the models score documents with.
+            ranker: computes the scores of documents under a model.
         """
         raise NotImplementedError
 
 
 class MetricLearner(Learner):
-    """Clients try perturbed models and send a seed and the online metrics of what they showed."""
+    """Clients try perturbed models and send a seed and the online metrics of the shown lists."""
 
     sends: ClassVar[Literal["models", "metrics", "clicks"]] = "metrics"
     stages: ClassVar[frozenset[str]] = frozenset({"click", "metric"})
     lists: ClassVar[Literal["sampled", "deterministic", "interleaved"]] = "deterministic"
 
     sigma: float = Field(0.01, gt=0, description="standard deviation of the perturbations")
-    antithetic: bool = Field(True, description="half of the interactions at the mirrored perturbation")
+    antithetic: bool = Field(True, description="half of the interactions use the mirrored perturbation")
 
     @property
     def values(self) -> Floats:
-        """What one interaction's metric may be, float64 (v,)."""
+        """The possible values of the metric of one interaction, float64 (v,)."""
         raise NotImplementedError
 
     def outcomes(self, clicks: Bools) -> Ints:
-        """Which of `values` each list's clicks (..., k) make, int64 (...)."""
+        """Index into `values` for the clicks (..., k) of each list, int64 (...)."""
         raise NotImplementedError
 
     def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> Floats:
-        """What is added to a model of P parameters for each seed (C,), float64 (C, P)."""
+        """The perturbation of a model of P parameters for each seed (C,), float64 (C, P)."""
         raise NotImplementedError
 
     def first_state(self, parameters: int) -> Floats:
-        """What the server remembers before the first round beside a model of P parameters, float64 (S,)."""
+        """The server's initial state for a model of P parameters, float64 (S,)."""
         raise NotImplementedError
 
     def update(
         self, parameters: Floats, state: Floats, seeds: NDArray[np.uint64], messages: Floats
     ) -> tuple[Floats, Floats]:
-        """The next global model (P,) and state (S,) from seeds (C,) and mean metrics (C, V).
+        """The next global model (P,) and state (S,), from seeds (C,) and mean metrics `messages` (C, V).
 
-        V is 2 with `antithetic` (at the perturbed and at the mirrored model), else 1.
+        With `antithetic` V is 2 (the perturbed and the mirrored model), else 1.
         """
         raise NotImplementedError
 
 
 class CentralLearner(Learner):
-    """A server that sees every list and every click, and learns from them one after the other."""
+    """A server that sees every list and every click, and learns from one interaction after another."""
 
     sends: ClassVar[Literal["models", "metrics", "clicks"]] = "clicks"
     stages: ClassVar[frozenset[str]] = frozenset()
 
     def first_state(self, parameters: int) -> Floats:
-        """What it remembers before the first round beside a model of P parameters, float64 (S,)."""
+        """Its initial state for a model of P parameters, float64 (S,)."""
         return np.empty(0)
 
     def learn(self, users: Users, queries: Ints, parameters: Floats, state: Floats) -> CentralResult:
-        """Learn from the N interactions of a round that ask `queries` (N,), in this order.
+        """Learn from the N interactions of a round, with `queries` (N,), in this order.
 
-        Interaction i draws from the streams of client i of `users.context`.
+        Interaction i uses the random streams of client i of `users.context`.
         """
         raise NotImplementedError

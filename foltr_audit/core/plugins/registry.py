@@ -1,4 +1,4 @@
-"""Finds plug-ins by entry points and makes them from their text form."""
+"""Find plug-ins by entry points, and make them from their text form."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def names(base: type[Plugin]) -> tuple[str, ...]:
 
 @cache
 def unloadable(base: type[Plugin]) -> dict[str, str]:
-    """Registered plug-ins of a kind that cannot be loaded, by name, each with the reason on one line."""
+    """Plug-ins of a kind that cannot be loaded: name and reason, on one line."""
     found = {}
     for name in names(base):
         try:
@@ -66,12 +66,12 @@ def unloadable(base: type[Plugin]) -> dict[str, str]:
 
 
 def loadable(base: type[Plugin]) -> tuple[str, ...]:
-    """Names of all registered plug-ins of a kind that can be loaded, sorted: for whoever names none."""
+    """Names of all plug-ins of a kind that can be loaded, sorted: the default where none is named."""
     return tuple(name for name in names(base) if name not in unloadable(base))
 
 
 def _roots(distribution: Distribution) -> list[Path]:
-    """Folders that an editable distribution's modules live in (from PEP 610 `direct_url.json`)."""
+    """Source folders of an editable distribution (from its `direct_url.json`, PEP 610)."""
     text = distribution.read_text("direct_url.json")
     if not text:
         return []
@@ -90,9 +90,9 @@ def _belongs(origin: Path, distribution: Distribution) -> bool:
 
 
 def _refuse_shadowed(point: EntryPoint) -> None:
-    """Refuse a module that another package took the name of: its folder first, then the module.
+    """Refuse a plug-in whose package or module is shadowed by another distribution.
 
-    Our own plug-ins belong to the package that is running, be it a checkout beside an installed one.
+    Our own plug-ins always come from the running package, even if another copy of it is installed.
     """
     if point.dist is not None and point.dist.name == _OURS and point.module.startswith(f"{_PACKAGE}."):
         return
@@ -104,7 +104,7 @@ def _refuse_shadowed(point: EntryPoint) -> None:
         if not _belongs(origin, point.dist):
             raise PluginError(
                 f"plug-ins: {name} of {point.dist.name} is shadowed by {origin}; "
-                "rename or remove the package that took its name"
+                "rename or remove the package that shadows it"
             )
 
 
@@ -112,8 +112,8 @@ def plugin_class(base: type[P], name: str) -> type[P]:
     """The class registered under a name.
 
     Raises:
-        PluginError: unknown name (with the nearest known one), a module that cannot be imported or
-            that another package shadows, or an object that is no plug-in of this kind.
+        PluginError: an unknown name (with the nearest known one), a module that cannot be imported or
+            that another package shadows, or an object that is not a plug-in of this kind.
     """
     points = _registered(GROUPS[base])
     if name not in points:
@@ -128,12 +128,14 @@ def _load(base: type[P], point: EntryPoint) -> type[P]:
         loaded = point.load()
     except PluginError:
         raise
-    except (Exception, SystemExit) as error:  # whatever a foreign module does when it is imported
+    except (Exception, SystemExit) as error:  # a third-party module may raise anything when it is imported
         raise PluginError(f"plug-ins: {point.name!r} ({point.value}) cannot be loaded: {error}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"plug-ins: {point.value} is no {SINGULAR[base]}")
     if getattr(loaded, "name", None) != point.name:
-        raise PluginError(f"plug-ins: {point.value} is registered as {point.name!r}, but has another name")
+        raise PluginError(
+            f"plug-ins: {point.value} is registered as {point.name!r}, but its class attribute `name` differs"
+        )
     return loaded
 
 
@@ -160,7 +162,7 @@ def make(base: type[P], text: str) -> P:
 
 
 def canonical(base: type[Plugin]) -> AfterValidator:
-    """What turns the text of a plug-in into its canonical form, in a validated table."""
+    """A pydantic validator that turns the text of a plug-in into its canonical form."""
     return AfterValidator(lambda text: make(base, text).text)
 
 
@@ -187,9 +189,9 @@ def _validated(cls: type[P], who: str, given: Mapping[str, object]) -> P:
 
 
 def first_problem(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
-    """The first finding of pydantic as one short line that names the field and the value.
+    """The first error of pydantic as one short line that names the field and the value.
 
-    `names` may give a field another name, e.g. that of the option that sets it.
+    `names` maps fields to other names, e.g. the options that set them.
     """
     details: ErrorDetails = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in details["loc"] if not isinstance(part, int))
@@ -206,7 +208,7 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
 
 
 def parameters(cls: type[Plugin]) -> list[dict[str, object]]:
-    """Parameters of a plug-in: name, type, default (None if required) and description."""
+    """Parameters of a plug-in: name, type, default (None if required), `required` and description."""
     rows: list[dict[str, object]] = []
     for name, info in cls.model_fields.items():
         kind = getattr(info.annotation, "__name__", str(info.annotation))

@@ -1,4 +1,4 @@
-"""Scenario and click model plug-ins: who the clients are, what they want, and how users click."""
+"""Scenario and click model plug-ins: clients and their intents, and how users click."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ClickModel(Plugin):
 
     @property
     def purpose(self) -> str:
-        """The purpose of its random numbers."""
+        """The purpose that names its random streams."""
         return f"clicks/{self.name}"
 
     def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
@@ -21,9 +21,9 @@ class ClickModel(Plugin):
 
         Args:
             labels: grade of each shown document, (C, k), -1 at the padding.
-            largest_label: highest grade of the whole collection: which published setting applies.
+            largest_label: highest grade of the collection, which selects the published setting.
             streams: one random stream per client.
-            step: number of the local step; draws of different steps must not overlap.
+            step: number of the local step; different steps must not use the same draws.
 
         Returns:
             bool (C, k), False at the padding.
@@ -32,22 +32,22 @@ class ClickModel(Plugin):
 
 
 class Scenario(Plugin):
-    """Who the clients are, and how their intents change. Scenarios joined by `+` add up.
+    """The clients, and how their intents change over time. The effects of scenarios joined by `+` add up.
 
-    The query of an interaction is drawn uniformly with replacement from the training queries that its client
-    has documents for.
+    The query of an interaction is drawn uniformly with replacement from the training queries for which its
+    client has documents.
     """
 
     def population(self, before: Population, context: ScenarioContext) -> Population:
-        """The clients as described so far, with what this scenario adds; by default nothing.
+        """The clients `before`, with the traits that this scenario adds; none by default.
 
         Raises:
-            UsageError: the data do not allow this scenario, e.g. for lack of intents.
+            UsageError: the data do not support this scenario, e.g. they have only one intent.
         """
         return before
 
     def environment(self, context: ScenarioContext) -> Environment | None:
-        """How likely each intent is over time; None if this scenario does not decide that.
+        """Probability of each intent over time; None if this scenario does not set it.
 
         Raises:
             UsageError: as `population`.
@@ -56,7 +56,7 @@ class Scenario(Plugin):
 
     @property
     def click_models(self) -> tuple[str, ...]:
-        """Texts of the click models that it names; they are checked when a Spec is made."""
+        """Texts of the click models that it uses; a new Spec checks them."""
         return ()
 
     def twins(self, context: ScenarioContext) -> dict[str, str]:

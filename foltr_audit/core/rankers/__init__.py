@@ -1,4 +1,4 @@
-"""Rankers: parameters in, scores and Jacobians out."""
+"""Rankers: they compute scores and Jacobians from parameters."""
 
 from foltr_audit.core.rankers.base import Ranker
 from foltr_audit.core.rankers.parse import known_ranker, make_ranker, ranker_text

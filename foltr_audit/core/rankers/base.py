@@ -1,4 +1,4 @@
-"""What every ranker can do: score documents, and say how each score depends on each parameter."""
+"""The interface of rankers: scores of documents, and their derivatives by the parameters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Ranker(Protocol):
         """Scores of all candidates of some queries under one model each (or one for all).
 
         Args:
-            parameters: float64 (C, P), or (1, P) for one model that all share.
+            parameters: float64 (C, P), or (1, P) for one common model.
             data: the candidates that the queries index.
             queries: int64 (C,).
 
@@ -61,11 +61,11 @@ class Ranker(Protocol):
         """`sum_i coefficient_i d f_i / d theta` over each client's shown documents, float64 (C, P).
 
         Args:
-            parameters: float64 (C, P), or (1, P) for one model that all share.
+            parameters: float64 (C, P), or (1, P) for one common model.
             data: the data set that the queries index.
             queries: int64 (C,).
             shown: positions of the shown documents inside their query, int64 (C, k), padded with -1.
-            coefficients: float64 (C, k); those at the padding do not count.
+            coefficients: float64 (C, k); ignored at the padding.
         """
         ...
 

@@ -33,7 +33,7 @@ class LinearRanker(Ranker):
         return self.features
 
     def initial(self, rng: np.random.Generator) -> Floats:
-        """The untrained model: zeros, float64 (P,). It ranks by the order in the file."""
+        """The untrained model: zeros, float64 (P,). It ranks documents in file order."""
         return np.zeros(self.features)
 
     def scores(self, parameters: Floats, data: Documents, queries: Ints) -> tuple[Floats, Ints]:
@@ -47,7 +47,7 @@ class LinearRanker(Ranker):
     def gradient(
         self, parameters: Floats, data: Documents, queries: Ints, shown: Ints, coefficients: Floats
     ) -> Floats:
-        """See `Ranker.gradient`: a weighted sum of feature rows, whatever the model."""
+        """See `Ranker.gradient`: a weighted sum of feature rows, the same for every model."""
         from foltr_audit.kernels.ranking import weighted_features
 
         return weighted_features(data.features, data.offsets, queries, shown, coefficients)

@@ -24,7 +24,7 @@ class _HiddenLayer(NamedTuple):
 
 
 def neural_text(hidden: int, layers: int) -> str:
-    """The canonical text of a neural ranker: one layer goes without saying."""
+    """The canonical text of a neural ranker; `layers` is left out if it is 1."""
     return f"neural:hidden={hidden}" + (f",layers={layers}" if layers > 1 else "")
 
 
@@ -35,8 +35,8 @@ class NeuralRanker(Ranker):
     A model is the flat vector `[W1 | b1 | w2]` or `[W1 | b1 | W2 | b2 | w3]`: W1 (hidden, features) and
     W2 (hidden, hidden) row by row, the others (hidden,). With 46 features and 64 hidden units P = 3,072
     for one layer and 7,232 for two.
-    There is no output bias: PDGD learns from pairs of documents, so the coefficients of a list sum to
-    zero, and its gradient would always be zero. The derivative of relu at 0 is 0.
+    There is no output bias, since PDGD could not learn it: the coefficients of a list sum to zero, so the
+    gradient of the bias is always zero. The derivative of relu at 0 is 0.
 
     Attributes:
         features: number of features d.
@@ -65,7 +65,7 @@ class NeuralRanker(Ranker):
         return NetworkShape(self.features, self.hidden, self.layers)
 
     def initial(self, rng: np.random.Generator) -> Floats:
-        """A random untrained model, float64 (P,): zeros would be a point without any gradient.
+        """A random untrained model, float64 (P,), since the gradient at zero is zero.
 
         Weights are normal with variance 2 / (inputs of their layer), biases 0.
 
@@ -88,7 +88,7 @@ class NeuralRanker(Ranker):
     def gradient(
         self, parameters: Floats, data: Documents, queries: Ints, shown: Ints, coefficients: Floats
     ) -> Floats:
-        """See `Ranker.gradient`; no Jacobian is written down for it."""
+        """See `Ranker.gradient`; it does not store the Jacobian."""
         from foltr_audit.kernels.network import neural_gradients
 
         models = np.ascontiguousarray(parameters)
@@ -110,6 +110,8 @@ class NeuralRanker(Ranker):
         for layer in layers:
             given.append(_units(layer, given[-1]))
         parts = [given[-1]]
+        # relu(z) is positive exactly where z is. So the stored outputs also tell where the derivative is 1,
+        # and the sums before relu need not be kept.
         slopes = np.where(given[-1] > 0.0, self._output(parameters)[..., np.newaxis, :], 0.0)
         for layer, inputs in zip(reversed(layers), reversed(given[:-1]), strict=True):
             products = slopes[..., np.newaxis] * inputs[..., np.newaxis, :]

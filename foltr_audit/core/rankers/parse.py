@@ -1,4 +1,4 @@
-"""Rankers by their text: `linear`, or `neural:hidden=H,layers=L` with its parameters left out or not."""
+"""Rankers from text: `linear`, or `neural:hidden=H,layers=L` with optional parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST = {"hidden": 1000, "layers": 2}
 
 
 def make_ranker(text: str, features: int) -> Ranker:
-    """The ranker that a text names, for documents of so many features.
+    """The ranker with this text, for documents with `features` features.
 
     Raises:
         UsageError: an unknown name or parameter, or a refused value.
@@ -40,7 +40,7 @@ def ranker_text(text: str) -> str:
 
 
 def known_ranker(text: str) -> bool:
-    """Whether a text, e.g. of another system's trace, names a ranker."""
+    """Whether a text is that of a ranker; in the trace of another system it may not be."""
     try:
         _hidden_layers(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a server that learns from clicks itself gets, and what it makes of it."""
+"""Input and output of a central learner, whose server learns from clicks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class Users:
 
     Attributes:
         data: the data set.
-        grades: what decides on clicks, for one way to click after the other, int8 (ways documents,).
-        lifts: where in them the grades of each interaction begin, int64 (N,).
+        grades: the grades that decide on clicks, one block of all documents for each combination of click
+            model and intent, int8 (combinations * documents,).
+        lifts: start of the block of each interaction in `grades`, int64 (N,).
         click: P(click | grade), float64 (G,).
         stop: P(stop | click, grade), float64 (G,).
-        clicks: the purpose of the random numbers of their clicks.
+        clicks: purpose of the random streams of clicks.
         context: the round; its `clients` are the numbers 0 .. N-1 of its interactions.
     """
 
@@ -45,11 +46,11 @@ class Users:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CentralResult:
-    """What a central learner made of the N interactions of a round.
+    """What a central learner computes from the N interactions of a round.
 
     Attributes:
         parameters: the model afterwards, float64 (P,).
-        state: what the learner remembers beside it, float64 (S,).
+        state: state of the learner in addition to the model, float64 (S,).
         shown: the lists, int64 (N, k), padded with -1.
         clicks: bool (N, k).
     """

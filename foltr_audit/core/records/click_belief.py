@@ -1,4 +1,4 @@
-"""What an observer believes about clicks before it sees a message."""
+"""An observer's prior belief about clicks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Probabilities = tuple[Floats, Floats]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClickBelief:
-    """A cascade click model, and how often each position shows each grade.
+    """A cascade click model, and the distribution of grades at each position.
 
-    Grades of different positions count as independent; then clicks on lists of unknown grades follow a
-    cascade again, with probabilities by position.
+    Grades of different positions are assumed independent. Clicks on a list of unknown grades then also follow
+    a cascade, whose probabilities depend on the position.
 
     Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", section 3 (the cascade).
 
@@ -35,9 +35,9 @@ class ClickBelief:
         freeze(self, click=np.float64, stop=np.float64, grades=np.float64)
 
     def by_position(self, k: int) -> Probabilities:
-        """P(click | examined) and P(stop | clicked) of k positions where grades are unknown, each (k,).
+        """P(click | examined) and P(stop | clicked) at k positions with unknown grades, each (k,).
 
-        Positions beyond the known ones are like the last one.
+        Positions after the last row of `grades` use that row.
         """
         grades = self.grades[np.minimum(np.arange(k), len(self.grades) - 1)]
         click = np.einsum("kg,g->k", grades, self.click)
@@ -45,6 +45,6 @@ class ClickBelief:
         return click, np.divide(both, click, out=np.zeros_like(click), where=click > 0)
 
     def by_grade(self, labels: Ints) -> Probabilities:
-        """The same for documents of known grades (..., k); -1 is the padding, which is never clicked."""
+        """The same for documents with known grades (..., k), each (..., k); 0 at the padding, grade -1."""
         grade = np.clip(labels, 0, self.click.size - 1)
         return np.where(labels >= 0, self.click[grade], 0.0), np.where(labels >= 0, self.stop[grade], 0.0)

@@ -1,4 +1,4 @@
-"""Which clients a report tells apart."""
+"""Groups of clients for which reports show separate rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from foltr_audit.utils.arrays import Ints
 
 @dataclass(frozen=True)
 class ClientGroups:
-    """Groups of clients, by some or all of the traits of their population.
+    """Groups of clients with the same values of some or all traits.
 
     Attributes:
         names: name of each group.
-        numbers: for each group of the population, which of these its clients are in.
+        numbers: for each group of the population, index of its clients' group in `names`.
     """
 
     names: tuple[str, ...] = ("everybody",)
@@ -27,9 +27,9 @@ class ClientGroups:
         """The groups of a population.
 
         Args:
-            population: who the clients are.
-            fresh: the clients came after the training, and clicked in the way and as often as they were
-                told: only what they want and hold tells them apart.
+            population: the population of the clients.
+            fresh: the clients are fresh ones, whose click model and number of interactions the attack
+                protocol sets; groups then differ only in intents and in the grades of their documents.
         """
         every = np.arange(population.n_groups)
         telling = [
@@ -47,4 +47,4 @@ class ClientGroups:
 
 
 ONE_GROUP = ClientGroups()
-"""Clients that do not differ, or of which nothing is known."""
+"""One group: clients do not differ, or their traits are unknown."""

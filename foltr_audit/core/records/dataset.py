@@ -21,18 +21,18 @@ _BATCH_ROWS = 8_192  # copies of this many rows at a time
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Dataset:
-    """Judged queries, one after the other in flat arrays.
+    """Judged queries, concatenated in flat arrays.
 
     Attributes:
         features: float32 or float64, shape (documents, features).
-        labels: int64 relevance grades from 0, shape (documents,); with several intents the highest of them.
+        labels: int64 relevance grades from 0, shape (documents,); with several intents, the highest of each.
         offsets: int64, shape (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
         query_ids: one name per query.
-        document_ids: one name per document, `""` where the source gives none; a tuple, or decoded on use.
-        intents: int64 grades under each of I intents, shape (I, documents); None where there is but one.
+        document_ids: one name per document, `""` where the source gives none; a tuple or a `LazyNames`.
+        intents: int64 grades under each of I intents, shape (I, documents); None for a single intent.
 
     Raises:
-        DataError: shapes that do not fit together, a query without documents, a label below 0.
+        DataError: inconsistent shapes, a query without documents, a label below 0.
     """
 
     features: Features
@@ -61,11 +61,11 @@ class Dataset:
 
     def _check_intents(self, intents: Ints) -> None:
         if intents.ndim != 2 or not len(intents):
-            raise DataError("dataset: expected one row of grades per intent, and one intent at least")
+            raise DataError("dataset: expected one row of grades per intent, and at least one intent")
         if intents.shape[1] != self.n_documents:
-            raise DataError(f"dataset: {intents.shape[1]} grades an intent, expected {self.n_documents}")
+            raise DataError(f"dataset: {intents.shape[1]} grades per intent; expected {self.n_documents}")
         if not np.array_equal(intents.max(axis=0), self.labels):
-            raise DataError("dataset: expected labels that are the highest grade under any intent")
+            raise DataError("dataset: expected each label to be the highest grade under any intent")
         if intents.size and intents.min() < 0:
             raise DataError("dataset: a grade is negative")
 
@@ -91,7 +91,7 @@ class Dataset:
 
     @property
     def n_intents(self) -> int:
-        """Number of intents that documents are judged under."""
+        """Number of intents for which documents are judged."""
         return 1 if self.intents is None else len(self.intents)
 
     @property
@@ -119,14 +119,14 @@ class Dataset:
     def shown_features(self, queries: Ints, shown: Ints) -> Features:
         """Feature row of each shown document, (C, k, d), 0 at the padding."""
         rows = self.features[self._rows(queries, shown)]
-        rows[shown < 0] = 0  # a copy
+        rows[shown < 0] = 0  # safe: indexing has made a copy
         return rows
 
     def _rows(self, queries: Ints, shown: Ints) -> Ints:
         return self.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
 
     def select(self, queries: Sequence[int] | Ints) -> Dataset:
-        """The named queries (indices, in this order) as a data set of their own."""
+        """A data set of some queries (indices), in this order."""
         chosen = np.asarray(queries, dtype=np.int64)
         spans = [np.arange(self.offsets[q], self.offsets[q + 1]) for q in chosen]
         rows = np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
@@ -145,11 +145,11 @@ class Dataset:
         return replace(self, features=features)
 
     def with_intents(self, intents: Ints) -> Dataset:
-        """The same documents judged anew under each of I intents, int64 (I, documents)."""
+        """The same documents with new grades for each of I intents, int64 (I, documents)."""
         return replace(self, labels=intents.max(axis=0), intents=intents)
 
     def under(self, intent: int) -> Dataset:
-        """The same documents with their grades under one intent, from 0, and no other."""
+        """The same documents with their grades under one intent (from 0) only."""
         return replace(self, labels=self.grades[intent], intents=None)
 
     @property
@@ -163,9 +163,9 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the content, whatever the text it was read from looked like.
+        """SHA-256 (hex) of the content; the layout of the source file does not matter.
 
-        Features in float64 that are float32 numbers count as these.
+        Float64 features that float32 represents exactly have the same fingerprint as float32 features.
         """
         digest = hashlib.sha256(f"foltr-audit/dataset/1 {self.features.shape}\n".encode())
         for array, form in ((self.features, self._form), (self.labels, "<i8"), (self.offsets, "<i8")):
@@ -181,16 +181,16 @@ class Dataset:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Collection:
-    """One fold: what a ranker is trained on, and what it is attacked and evaluated on.
+    """One fold: the parts for training, validation and test.
 
     Attributes:
         train, vali, test: the parts; all have the same number of features.
-        source: where the data came from, e.g. a path or `synthetic:mq2007`.
+        source: source of the data, e.g. a path or `synthetic:mq2007`.
         synthetic: whether the data was generated.
         fold: number of the fold, from 1; 0 where the source has no folds.
         fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
-        intents_from: where intents came from that are not the source's own, a folder or `synthetic:I`.
+        intents_from: source of the intents, a folder or `synthetic:I`; None if the data include them.
     """
 
     train: Dataset
@@ -214,7 +214,7 @@ class Collection:
         """The part with this name.
 
         Raises:
-            DataError: a name that is none of `train`, `vali`, `test`.
+            DataError: the name is not `train`, `vali` or `test`.
         """
         if name not in self.PARTS:
             raise DataError(f"data: no part {name!r}; expected train, vali or test")
@@ -227,7 +227,7 @@ class Collection:
         return len(set.union(*ids)) < sum(len(part) for part in ids)
 
     def query_name(self, part: str, query: int) -> str:
-        """Id of a query; with its part in front where ids of different parts coincide."""
+        """Id of a query; with the prefix `PART:` if two parts share an id."""
         name = self.part(part).query_ids[query]
         return f"{part}:{name}" if self._repeats_ids else name
 
@@ -238,7 +238,7 @@ class Collection:
 
     @property
     def n_intents(self) -> int:
-        """Number of intents that every part is judged under."""
+        """Number of intents for which every part is judged."""
         return self.train.n_intents
 
     @property
@@ -253,7 +253,7 @@ def joint_fingerprint(parts: Sequence[Dataset]) -> str:
 
 
 def joined(parts: Sequence[Dataset]) -> Dataset:
-    """The queries of several data sets one after the other."""
+    """The concatenated queries of several data sets."""
     ends = np.concatenate([[0], np.cumsum([part.n_documents for part in parts])])
     starts = [part.offsets[:-1] + end for part, end in zip(parts, ends[:-1], strict=True)]
     return Dataset(

@@ -1,4 +1,4 @@
-"""One federated round: what the server saw of it, and the truth that only a judge may hold."""
+"""One federated round: what the server sees, and the truth, which only the judge may use."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
 
 
 class GlobalModel(NamedTuple):
-    """What a server goes on with.
+    """What a server continues with in the next round.
 
     Attributes:
         parameters: the global model, float64 (P,).
-        state: what it remembers beside it, e.g. an optimiser's moments, float64 (S,); None of a server that
+        state: its other state, e.g. the moments of an optimiser, float64 (S,); None for a server that
             averages models.
     """
 
@@ -45,7 +45,7 @@ def _freeze(record: object, dtypes: Mapping[str, Any], who: str) -> None:
 
 
 def _told(values: object) -> str:
-    """What stands in an array that holds no numbers, by its first value."""
+    """The first value of an array without numbers, for an error."""
     array = np.asarray(values, dtype=object).reshape(-1)
     return repr(array[0])[:60] if array.size else repr(values)[:60]
 
@@ -66,28 +66,28 @@ class RoundRecord:
 
     Attributes:
         round: number of the round, from 0.
-        parameters: float64, shape (P,); the global model that the clients start from.
+        parameters: float64, shape (P,); the global model from which the clients start.
         aggregate: float64, shape (P,); what the server computes from the messages.
-        shares: number of noise shares n that the defenses reckoned with.
+        shares: number n of noise shares that the defenses assume.
         survivors: bool, shape (M,); whether a message entered the aggregate.
         counts: int64, shape (M,); interactions behind each message.
         messages: float32 or float64, or uint64 where encoded for secure aggregation, shape (M, P); (M, W)
-            where they are no models, which `state` tells.
-        slot: int64, shape (I,); which message an interaction went into. Rows rise by (slot, step).
+            where they are not models, in which case `state` is set.
+        slot: int64, shape (I,); the message that contains an interaction. Rows are sorted by (slot, step).
         step: int64, shape (I,); the client's local step, from 0.
         part: int64, shape (I,); index into the data set parts of the trace.
         query: int64, shape (I,); index of the query inside its part, from 0.
         shown: int64, shape (I, k); index of each shown document inside its query, -1 after the last.
         features: float32 or float64, shape (I, k, d), zero where `shown` is -1; None where not embedded.
-        total: uint64, shape (P,); sum of the survivors' encodings, what secure aggregation tells the server;
-            None where messages are plain, where it aborted, and where nobody sums up.
+        total: uint64, shape (P,); sum of the survivors' encodings, the result of secure aggregation; None if
+            messages are plain, if the round was aborted, or if there is no such sum.
         aborted: why secure aggregation gave no sum; else empty.
-        seeds: what each client drew its perturbation from, uint64 (M,); None where there is none.
-        state: what the server remembers after the round beside the model, float64 (S,); None where messages
-            are models.
+        seeds: uint64, shape (M,); the seed of each client's perturbation; None without perturbations.
+        state: float64, shape (S,); the server's state after the round in addition to the model; None where
+            messages are models.
 
     Raises:
-        UsageError: shapes that do not fit together, indices out of range, rows out of order.
+        UsageError: inconsistent shapes, indices out of range, rows out of order.
     """
 
     round: int
@@ -160,7 +160,7 @@ class RoundRecord:
             )
         ahead = np.diff(self.slot)
         if np.any((ahead < 0) | ((ahead == 0) & (np.diff(self.step) <= 0))):
-            raise UsageError(f"{who}: interactions do not rise by (slot, step)")
+            raise UsageError(f"{who}: interactions are not sorted by (slot, step)")
         padding = self.shown < 0
         if np.any(padding[:, :-1] & ~padding[:, 1:]):
             raise UsageError(f"{who}: a shown list has a document after its padding")
@@ -169,7 +169,7 @@ class RoundRecord:
 
     @property
     def after(self) -> GlobalModel:
-        """What the server goes on with."""
+        """The model and state for the next round."""
         return GlobalModel(self.aggregate, self.state)
 
     @property
@@ -190,7 +190,7 @@ class RoundRecord:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundTruth:
-    """What no observer sees of a round; rows match those of its RoundRecord.
+    """The parts of a round that no observer sees; rows match those of its RoundRecord.
 
     Attributes:
         clients: int64, shape (M,); the real client behind each message.
@@ -198,10 +198,10 @@ class RoundTruth:
         clicks: bool, shape (I, k); False where the shown list is padded.
         clipped: bool, shape (I,); whether this local step was clipped.
         metrics: utility of the round by name, e.g. `offline_ndcg@10`; NaN where undefined.
-        intents: int64, shape (I,); the intent of each interaction, from 0; None where there is but one.
+        intents: int64, shape (I,); the intent of each interaction, from 0; None for a single intent.
 
     Raises:
-        UsageError: shapes that do not fit together, a negative client, a metric named `round`.
+        UsageError: inconsistent shapes, a negative client, a metric named `round`.
     """
 
     clients: Ints

@@ -1,4 +1,4 @@
-"""Names of a million documents, which hardly anybody asks for."""
+"""Compact storage for the names of many documents, which are rarely read."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from foltr_audit.utils.arrays import Ints
 from foltr_audit.utils.frozen_arrays import read_only
 
-_BATCH_NAMES = 8_192  # strings of this many names at a time
+_BATCH_NAMES = 8_192  # names decoded or encoded at a time
 _PIECE_BYTES = 1 << 20
 
 
 class LazyNames(Sequence[str]):
-    """Names that stay UTF-8 bytes until they are asked for: a run on a million documents asks for none.
+    """Names stored as UTF-8 bytes and decoded on access; most runs read none of them.
 
     Attributes:
-        text: uint8, shape (bytes,): the names one after the other, each ended by a NUL.
+        text: uint8, shape (bytes,): the concatenated names, each followed by a NUL.
     """
 
     def __init__(self, text: NDArray[np.uint8], count: int) -> None:
@@ -31,10 +31,10 @@ class LazyNames(Sequence[str]):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> LazyNames:
-        """Store names; what is stored already stays as it is.
+        """Store names; a `LazyNames` is returned unchanged.
 
         Raises:
-            ValueError: a name holds a NUL.
+            ValueError: a name contains a NUL.
         """
         if isinstance(names, LazyNames):
             return names
@@ -43,12 +43,12 @@ class LazyNames(Sequence[str]):
             text += "\0".join([*batch, ""]).encode("utf-8", "surrogatepass")
             count += len(batch)
         if text.count(0) != count:
-            raise ValueError("a name holds a NUL")
+            raise ValueError("a name contains a NUL")
         return cls(read_only(np.frombuffer(text, dtype=np.uint8), np.uint8), count)
 
     @property
     def is_sound(self) -> bool:
-        """Whether the bytes are as many names as were said, each of valid text; of bytes that were stored."""
+        """Whether the bytes are `len(self)` names of valid UTF-8; checked after reading stored bytes."""
         if np.count_nonzero(self.text == 0) != self._count or (self.text.size and self.text[-1] != 0):
             return False
         decoder = getincrementaldecoder("utf-8")("surrogatepass")
@@ -62,7 +62,7 @@ class LazyNames(Sequence[str]):
 
     @cached_property
     def _starts(self) -> Ints:
-        """First byte of each name, and the end of the last, shape (names + 1,)."""
+        """Index of the first byte of each name, and the end of the last one, shape (names + 1,)."""
         return np.concatenate([[0], np.flatnonzero(self.text == 0) + 1])
 
     def _between(self, first: int, last: int) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ class LazyNames(Sequence[str]):
 
 
 def batches(names: Iterable[str]) -> Iterator[list[str]]:
-    """Some thousand names at a time."""
+    """Lists of up to 8,192 names."""
     rest = iter(names)
     while batch := list(islice(rest, _BATCH_NAMES)):
         yield batch

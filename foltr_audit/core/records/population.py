@@ -1,4 +1,4 @@
-"""Who the clients are and what they want: what a scenario says of them."""
+"""The clients and their intents, as scenarios describe them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from foltr_audit.utils.arrays import Floats, Ints
 
 @dataclass(frozen=True, kw_only=True)
 class TraitValue:
-    """One of several ways to be a client. None: as everybody.
+    """One value of a trait. A field that is None changes nothing for the clients with this value.
 
     Attributes:
-        name: what reports call it, e.g. `intent 2`.
-        intent: under which intent its documents are judged, from 0.
-        grades: its documents are those of these grades alone.
-        click_model: text of its click model.
-        interactions: how many interactions it has in a round.
+        name: its name in reports, e.g. `intent 2`.
+        intent: the clients' intent, from 0, whose grades decide on clicks.
+        grades: the clients have only documents of these grades.
+        click_model: text of the clients' click model.
+        interactions: number of interactions of a client in a round.
     """
 
     name: str
@@ -35,13 +35,13 @@ class TraitValue:
 
 @dataclass(frozen=True, kw_only=True)
 class Trait:
-    """One way in which clients differ: of n clients about n / len(values) have each value.
+    """A property in which clients differ: about n / len(values) of n clients have each value.
 
     Attributes:
-        name: what it is called, e.g. `intent`.
+        name: its name, e.g. `intent`.
         values: the values, at least one, with different names.
-        strength: how likely an interaction is as the client's own value says; else it is as any of the
-            values says, equally likely. At 0 the same pool of interactions is dealt out evenly.
+        strength: probability that an interaction follows the client's value; else it follows any of the
+            values, each equally likely. At 0 the clients share the same interactions evenly.
     """
 
     name: str
@@ -50,29 +50,32 @@ class Trait:
 
     def __post_init__(self) -> None:
         if not self.values:
-            raise UsageError(f"scenario: trait {self.name} has no values; expected one at least")
+            raise UsageError(f"scenario: trait {self.name} has no values; expected at least one")
         names = [value.name for value in self.values]
         for name in names:
             if names.count(name) > 1:
-                raise UsageError(f"scenario: value {name!r} of trait {self.name} twice; expected other names")
+                raise UsageError(
+                    f"scenario: trait {self.name} has value {name!r} twice; expected unique names"
+                )
         if not 0 <= self.strength <= 1:
-            raise UsageError(f"scenario: strength {self.strength} of {self.name}; expected 0 to 1")
+            raise UsageError(f"scenario: trait {self.name} has strength {self.strength}; expected 0 to 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    """All traits of clients; values of different traits are combined in every way, equally often.
+    """All traits of clients; every combination of their values is a group, all equally frequent.
 
-    Client c belongs to group c modulo the number of groups, so that a cohort of neighbours is even.
+    Client c belongs to group c modulo the number of groups, so clients with consecutive ids are spread evenly
+    over the groups.
     """
 
     traits: tuple[Trait, ...] = ()
 
     def with_trait(self, trait: Trait) -> Population:
-        """The same clients with one trait more.
+        """The same clients with one more trait.
 
         Raises:
-            UsageError: they have a trait of this name already.
+            UsageError: they already have a trait of this name.
         """
         if any(other.name == trait.name for other in self.traits):
             raise UsageError(f"scenario: trait {trait.name} is given twice; expected it once")
@@ -85,11 +88,11 @@ class Population:
 
     @property
     def have_intents(self) -> bool:
-        """Whether a trait gives clients an intent of their own."""
+        """Whether a trait gives clients an intent."""
         return any(value.intent is not None for value in self.values)
 
     def clicking(self, text_of: Callable[[str], str]) -> Population:
-        """The same clients with every click model's text as `text_of` gives it."""
+        """The same clients with the text of every click model replaced by `text_of(text)`."""
         traits = []
         for trait in self.traits:
             texts = (value.click_model for value in trait.values)
@@ -100,18 +103,18 @@ class Population:
         return Population(traits=tuple(traits))
 
     def click_model(self, otherwise: str) -> str | None:
-        """The click model of all clients, `otherwise` where no trait names one; None where they differ."""
+        """The click model of all clients, `otherwise` if no trait names one; None if clients differ."""
         texts = {value.click_model for value in self.values} - {None}
         return otherwise if not texts else texts.pop() if len(texts) == 1 else None
 
     @property
     def n_groups(self) -> int:
-        """Number of groups; 1 where clients do not differ."""
+        """Number of groups; 1 if clients do not differ."""
         return prod(len(trait.values) for trait in self.traits)
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Name of each group, in order; `everybody` where clients do not differ."""
+        """Name of each group, in order; `everybody` if clients do not differ."""
         combined = product(*(trait.values for trait in self.traits))
         return tuple(", ".join(value.name for value in values) or "everybody" for values in combined)
 
@@ -120,7 +123,7 @@ class Population:
         return np.asarray(clients % self.n_groups)
 
     def own(self, clients: Ints) -> list[Ints]:
-        """For each trait, which of its values each client has, int64 (C,)."""
+        """For each trait, the index of each client's value, int64 (C,)."""
         rest, found = self.group_of(clients), []
         for trait in reversed(self.traits):
             found.append(rest % len(trait.values))
@@ -129,18 +132,18 @@ class Population:
 
 
 SEVERAL = "several"
-"""What stands in the place of a click model where clients have different ones."""
+"""Replaces the name of the click model if clients have different ones."""
 
 EVERYBODY = Population()
-"""Clients that do not differ, or of which nothing is known."""
+"""Clients that do not differ, or whose traits are unknown."""
 
 
 class IntentPeriod(NamedTuple):
-    """A time in which one intent leads.
+    """A period in which one intent is the most likely.
 
     Attributes:
         first, end: interactions first .. end-1 of the training, counted from 0.
-        intent: the leading intent, from 0; None where none leads.
+        intent: the leading intent, from 0; None if no intent leads.
     """
 
     first: int
@@ -150,14 +153,14 @@ class IntentPeriod(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Environment:
-    """How likely each intent is over time; between two knots probabilities change linearly.
+    """The probability of each intent over time; it changes linearly between two knots.
 
     Attributes:
-        knots: times at which a piece starts, in interactions, rising from 0, float64 (K,).
-        start, stop: probability of each intent when a piece starts, and just before it ends, float64 (K, I);
-            the last piece stays at `start`.
-        periods: when each intent leads; one after the other, from 0 on.
-        kept: the only intent whose interactions are played, from 0; all others are left out. None: every one.
+        knots: times at which a piece starts, in interactions, increasing from 0, float64 (K,).
+        start, stop: probability of each intent at the start of a piece, and just before its end,
+            float64 (K, I); in the last piece it stays at `start`.
+        periods: consecutive periods, from 0, each with its leading intent.
+        kept: the only intent whose interactions are simulated, from 0; None for all intents.
     """
 
     knots: Floats
@@ -177,7 +180,7 @@ class Environment:
         return tuple(period.first for period in self.periods[1:])
 
     def probabilities(self, times: Ints | Sequence[int]) -> Floats:
-        """Probability of each intent at some interactions (n,), counted from 0; float64 (n, I)."""
+        """Probability of each intent at these interactions (n,), counted from 0; float64 (n, I)."""
         t = np.asarray(times, dtype=np.float64)
         piece = np.searchsorted(self.knots, t, side="right") - 1
         ends = np.append(self.knots[1:], np.inf)
@@ -185,16 +188,16 @@ class Environment:
         return np.asarray(self.start[piece] + share[:, np.newaxis] * (self.stop[piece] - self.start[piece]))
 
     def leading(self, time: int) -> IntentPeriod:
-        """The period of an interaction; the last one also after its end."""
+        """The period of an interaction; the last period also applies after its end."""
         ends = [period.end for period in self.periods[:-1]]
         return self.periods[int(np.searchsorted(ends, time, side="right"))]
 
 
 class ScenarioContext(NamedTuple):
-    """What a scenario may want to know before it says who the clients are.
+    """What a scenario knows when it describes the clients.
 
     Attributes:
-        intents: number of intents that documents are judged under.
+        intents: number of intents for which documents are judged.
         largest_label: highest grade of the collection.
         interactions: interactions B of a client in a round.
         total: interactions of the whole training.
@@ -209,7 +212,7 @@ class ScenarioContext(NamedTuple):
         """Refuse data with a single intent.
 
         Raises:
-            UsageError: it says how to get several.
+            UsageError: the data have one intent; the message names `--intents`.
         """
         if self.intents < 2:
             raise UsageError(
@@ -218,12 +221,12 @@ class ScenarioContext(NamedTuple):
 
 
 class QueryAssignment(NamedTuple):
-    """What the clients of a round ask, and how they will click on it; all int64 (C, B).
+    """The queries of the clients of a round, and how they click; all int64 (C, B).
 
     Attributes:
-        queries: query of each interaction in the world's data, then -1 where a client has no more.
+        queries: query of each interaction in the training data, padded with -1.
         intents: intent of each interaction, from 0.
-        ways: which of the world's ways to click each interaction has: a click model and the intent.
+        ways: index of the combination of click model and intent of each interaction.
     """
 
     queries: Ints
@@ -237,6 +240,6 @@ class QueryAssignment(NamedTuple):
 
     @classmethod
     def alike(cls, queries: Ints) -> QueryAssignment:
-        """Queries (C, B) of clients who have one intent and one way to click."""
+        """Queries (C, B) of clients with one common intent and click model."""
         nothing = np.zeros_like(queries)
         return cls(queries, nothing, nothing)

@@ -1,4 +1,4 @@
-"""What travels with a cohort through one round."""
+"""The context of a cohort in one round."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from foltr_audit.utils.frozen_arrays import freeze
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundContext:
-    """The round that a defense acts in. A plug-in takes n from here, never from an array's length.
+    """The round in which a defense acts. Plug-ins must take n from `shares`, not from an array's length.
 
     Attributes:
         round: round number, from 0.
-        shares: number n of clients whose noise shares are reckoned to arrive.
-        clients: ids of the clients present, int64 (C,). An attacked client alone still has `shares` = n.
+        shares: number n of clients whose noise shares are expected to arrive.
+        clients: ids of the clients present, int64 (C,). For a single attacked client `shares` is still n.
         counts: interactions behind each client's message, int64 (C,).
-        parameters: the global model that the round started from, float64 (P,).
+        parameters: the global model at the start of the round, float64 (P,).
         source: the experiment's random streams.
-        prefix: `""` in training rounds, else the name of what is simulated; part of every stream's name.
+        prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
     """
 
     round: int
@@ -37,7 +37,7 @@ class RoundContext:
         freeze(self, clients=np.int64, counts=np.int64, parameters=np.float64)
 
     def at(self, rows: Ints) -> RoundContext:
-        """The same round with some of the clients."""
+        """The same round with only the clients in `rows`."""
         return replace(self, clients=self.clients[rows], counts=self.counts[rows])
 
     def streams(self, purpose: str) -> ClientStreams:

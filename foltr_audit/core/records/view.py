@@ -1,4 +1,4 @@
-"""What one observer sees, and what an attack answers."""
+"""The view of one observer, and the answer of an attack."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ KNOWLEDGE = {
     "noise": "the law of the noise in a message",
     "click_model": "how users click, given relevance",
 }
-"""What an observer may know beside the messages; any of it can be hidden."""
+"""What an observer may know in addition to the messages; each item can be hidden."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
-    """What an observer knows beside the messages. `None` or False: it does not know. See `KNOWLEDGE`.
+    """What an observer knows in addition to the messages; None or False if unknown. See `KNOWLEDGE`.
 
     Attributes:
         features, shown, order, query, candidates, relevance, intents: whether the observer has these.
@@ -48,19 +48,19 @@ class Knowledge:
         lists: `sampled` from Plackett-Luce or `deterministic`.
         learning_rate, pairs, normaliser: settings of PDGD.
         rank_with: the model that ranks the lists of a round, `local` or `global`.
-        clip: the ball that local models are kept in; None also where there is none.
-        clip_without_pairs: whether the clip acts on an interaction without pairs too.
+        clip: the ball to which local models are clipped; None also without a clip.
+        clip_without_pairs: whether the clip also acts after an interaction without pairs.
         sigma: standard deviation of the perturbations of FOLtR-ES.
         metric: its online metric, `maxrr` or `dcg`.
-        antithetic: whether the later half of its interactions is at the mirrored perturbation.
-        perturbation: the generator that FOLtR-ES draws perturbations from seeds with: `foltr-audit`; None for
-            another one, so that seeds tell nothing.
-        noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`, or `metric-rr:p=0.25` for
-            each of the metrics behind it, or `none`.
-        number_format: `float32` or `float64`, how a message is rounded.
-        feature_format: likewise, how exact the features are that clients learn from.
+        antithetic: whether the second half of its interactions uses the mirrored perturbation.
+        perturbation: generator of the perturbations of FOLtR-ES from seeds: `foltr-audit`; None for an
+            unknown one, whose perturbations cannot be computed from the seeds.
+        noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`; for a message of metrics, the
+            law of each metric, e.g. `metric-rr:p=0.25`; or `none`.
+        number_format: `float32` or `float64`, the number format of messages.
+        feature_format: the same for the features with which clients learn.
         click_model: name of the click model.
-        belief: the click model in numbers, where it is a cascade.
+        belief: the probabilities of the click model, if it is a cascade.
     """
 
     features: bool = True
@@ -90,27 +90,27 @@ class Knowledge:
     belief: ClickBelief | None = None
 
     def has(self, name: str) -> bool:
-        """Whether a piece of knowledge is there."""
+        """Whether the observer knows this item."""
         value = getattr(self, name)
         return value is not None and value is not False
 
     @property
     def resolution(self) -> float:
-        """How far off a number of size 1 may be in a message, rounding and a client's arithmetic together."""
+        """Bound on the relative error of a number in a message, from rounding and the client's arithmetic."""
         return 2.0**-24 if self.number_format == "float32" else 2.0**-50
 
     def having(self, **more: object) -> Knowledge:
-        """The same observer, knowing more."""
+        """The same observer with more knowledge."""
         return replace(self, **more)  # type: ignore[arg-type]
 
     def without(self, hidden: frozenset[str]) -> Knowledge:
-        """The same observer without some of what it knows (names of `KNOWLEDGE`)."""
+        """The same observer without these items (names of `KNOWLEDGE`)."""
         lost: dict[str, object] = {
             name: False if isinstance(getattr(self, name), bool) else None for name in hidden
         }
         if "click_model" in hidden:
             lost["belief"] = None
-        if "query" in hidden:  # whoever does not know the query knows nothing of its documents
+        if "query" in hidden:  # without the query an observer knows nothing about its documents
             lost |= dict.fromkeys(("shown", "order", "candidates", "relevance", "intents"), False)
         if "relevance" in hidden:
             lost["intents"] = False
@@ -119,12 +119,12 @@ class Knowledge:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidates:
-    """All candidate documents of the queries behind a view.
+    """All candidate documents of the queries of a view.
 
     Attributes:
         features: rows of whole data sets, (documents, d).
         offsets: int64 (queries + 1,); query q owns rows offsets[q] .. offsets[q+1]-1.
-        query: the query of each list, int64 (n, B), -1 where there is no list.
+        query: the query of each list, int64 (n, B), -1 without a list.
     """
 
     features: Features
@@ -138,25 +138,25 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class View:
-    """Messages of one kind, as one observer sees them. The truth is not in here.
+    """Messages of one kind, as one observer sees them, without the true clicks.
 
     n messages with up to B interactions each, lists of up to k documents, P parameters, d features.
 
     Attributes:
-        observer: `individual` (each message by itself) or `aggregate` (sums over several clients).
+        observer: `individual` (each message) or `aggregate` (sums over several clients).
         kind: `model`, `update`, `es` (mean online metrics at perturbed models) or `clicks`.
         parameters: the global model each message started from, float64 (n, P).
-        messages: what was sent, float64: of models and updates (n, P); of kind `es` (n, V), the mean over the
-            first half of the interactions (one more if their number is odd) and, if antithetic, the mean over
-            the others, 0 where there are none; of kind `clicks` (n, B k), 1 where the server saw a click.
-        seeds: of kind `es`, what each client drew its perturbation from, uint64 (n,).
+        messages: float64. Kinds `model` and `update`: (n, P). Kind `es`: (n, V), the mean over the first half
+            of the interactions (rounded up) and, if antithetic, the mean over the others, 0 if there are
+            none. Kind `clicks`: (n, B k), 1 where the server saw a click.
+        seeds: of kind `es`, the seed of each client's perturbation, uint64 (n,).
         shown: position of each shown document inside its query, int64 (n, B, k), padded with -1.
         features: their feature rows, float32 or float64 (n, B, k, d), zero at the padding.
         candidates: all candidates of each list's query, if the observer has them.
         labels: grade of each shown document, int64 (n, B, k), -1 at the padding, if the observer has them.
-        intent_labels: its grade under each of I intents, int64 (n, B, k, I), likewise.
-        clients: how many clients' updates each message sums, int64 (n,); 1 each if not given.
-        knowledge: what the observer knows beside them.
+        intent_labels: its grade under each of I intents, int64 (n, B, k, I), if the observer has them.
+        clients: number of clients whose updates each message sums, int64 (n,); 1 by default.
+        knowledge: what else the observer knows.
     """
 
     observer: str
@@ -183,11 +183,11 @@ class View:
 
     @property
     def width(self) -> int:
-        """Places of the longest list."""
+        """Number of places up to the last document of any list."""
         return int(np.where(self.is_document, np.arange(1, self.shown.shape[2] + 1), 0).max(initial=0))
 
     def trimmed(self) -> View:
-        """The same view with lists no wider than their longest."""
+        """The same view without padding that all lists share."""
         k = max(self.width, min(1, self.shown.shape[2]))
         labels = None if self.labels is None else self.labels[:, :, :k]
         intent_labels = None if self.intent_labels is None else self.intent_labels[:, :, :k]
@@ -200,13 +200,13 @@ class View:
         )
 
     def under(self, intent: int) -> View:
-        """The same view whose labels are the grades under one intent, from 0.
+        """The same view with the grades under one intent (from 0) as labels.
 
         Raises:
-            ValueError: the observer does not know them.
+            ValueError: the observer does not know these grades.
         """
         if self.intent_labels is None:
-            raise ValueError("a view under one intent needs the grades under each")
+            raise ValueError("a view under one intent needs the grades under each intent")
         return replace(self, labels=self.intent_labels[..., intent])
 
     @property
@@ -216,18 +216,18 @@ class View:
 
     @cached_property
     def ranker(self) -> Ranker:
-        """The ranker behind the messages."""
+        """The ranker that the clients train."""
         return make_ranker(self.knowledge.ranker, self.features.shape[3])
 
     @cached_property
     def feature_resolution(self) -> float:
-        """How far off a feature of size 1 may be: 0 where clients learn from just these numbers."""
+        """Bound on the relative error of a feature; 0 if clients learn from exactly these numbers."""
         rounded = self.features.dtype == np.float32 and self.knowledge.feature_format == "float64"
         return 2.0**-25 if rounded else 0.0
 
     @cached_property
     def updates(self) -> Floats:
-        """Each message as a difference to the global model, float64 (n, P)."""
+        """Each message minus the global model, float64 (n, P)."""
         updates = self.messages - self.parameters if self.kind == "model" else self.messages
         return read_only(updates, np.float64)
 
@@ -269,17 +269,17 @@ class Inference:
     """An attack's answer.
 
     Attributes:
-        scores: higher = more likely clicked, float64 (n, B, k); ignored at the padding.
-        guess: the documents it names as clicked, bool (n, B, k); False at the padding.
-        any_click: higher = more likely that a list has any click, float64 (n, B); where it is not given,
-            the largest score of the list speaks.
-        lists: of attacks that ask which list a message came from: how probable each is, float64 (n, B).
-        intents: of attacks that ask for the intent: log likelihood of each message under each intent, up to
-            one number a message, float64 (n, I).
-        traits: of attacks that ask for the client: what of each message may tell who sent it, in an order
-            that the attack knows, float64 (n, F); NaN where there is nothing to say.
-        patterns: how probable each click pattern of a list is, float64 (n, B, 2^k'), k' <= k: bit i of a
-            pattern's number is the click on place i. Of attacks that weigh them all; rows sum to 1.
+        scores: a higher score means a more likely click, float64 (n, B, k); ignored at the padding.
+        guess: the documents that the attack declares clicked, bool (n, B, k); False at the padding.
+        any_click: a higher value means that a list more likely has a click, float64 (n, B); None for the
+            largest score of each list.
+        lists: for `asks` = `query`, the probability of each list, float64 (n, B).
+        intents: for `asks` = `intent`, the log likelihood of each message under each intent, up to a
+            constant for each message, float64 (n, I).
+        traits: for `asks` = `client`, properties of each message that may identify its sender, in an order
+            that the attack chooses, float64 (n, F); NaN where a property is unknown.
+        patterns: probability of each click pattern of a list, float64 (n, B, 2^k'), k' <= k; bit i of a
+            pattern is the click on place i, and rows sum to 1. None if an attack does not compute it.
     """
 
     scores: Floats
@@ -291,7 +291,7 @@ class Inference:
     patterns: Floats | None = None
 
     def widened(self, k: int) -> Inference:
-        """The same answer for lists padded to k places."""
+        """The same answer for lists that are padded to k places."""
         more = ((0, 0), (0, 0), (0, k - self.guess.shape[2]))
         return replace(self, scores=np.pad(self.scores, more), guess=np.pad(self.guess, more))
 

@@ -1,4 +1,4 @@
-"""What the server receives of a cohort's messages."""
+"""What the server receives when a cohort sends messages."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from foltr_audit.utils.arrays import Bools, Floats
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WireMessages:
-    """Messages after the wire stage: plain ones, or encoded ones of which the server gets the sum.
+    """Messages after the wire stage: plain ones, or encoded ones with their sum.
 
     Attributes:
         messages: plain, float64 (C, P); or encoded (and masked) integers modulo 2^bits, uint64 (C, P), zero
             in the rows of clients that sent nothing.
-        survivors: which messages entered what the server goes on with, bool (C,); none of them in a round
-            that aborted.
-        total: sum of the survivors' encodings, counts times messages, modulo 2^bits, uint64 (P,); None where
-            messages are plain, where a round aborted, and where nobody sums up.
-        sum: the same as numbers, float64 (P,).
-        aborted: why an encoded round gave no sum, in words; else empty.
+        survivors: whether a message entered the aggregate, bool (C,); all False in an aborted round.
+        total: sum of the survivors' encodings of counts times messages, modulo 2^bits, uint64 (P,); None if
+            messages are plain, if the round was aborted, or if there is no such sum.
+        sum: the decoded `total`, float64 (P,).
+        aborted: the reason why an encoded round gave no sum; else empty.
         costs: metrics of the round by name, e.g. bytes that a client sent; the same in every run.
 
     Raises:
-        UsageError: shapes or types that do not fit together.
+        UsageError: inconsistent shapes or types.
     """
 
     messages: Floats | NDArray[np.uint64]
@@ -45,9 +44,9 @@ class WireMessages:
                 f"{self.survivors.shape}; expected (C, P) and (C,)"
             )
         if (self.total is None) != (self.sum is None) or (self.total is not None and not self.is_encoded):
-            raise UsageError("wire: a sum comes with encoded messages, as integers and as numbers")
+            raise UsageError("wire: expected both total and sum, with encoded messages, or neither")
 
     @property
     def is_encoded(self) -> bool:
-        """Whether messages are integers."""
+        """Whether messages are encoded as integers."""
         return self.messages.dtype == np.uint64

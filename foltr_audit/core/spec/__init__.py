@@ -1,1 +1,1 @@
-"""The Spec: one file for each of its tables, and `experiment.py` for the whole."""
+"""The Spec: `experiment.py` has the whole, the other files have one table each."""

@@ -17,21 +17,21 @@ from foltr_audit.errors import UsageError, suggest_name
 
 _LEAST_SQUARES = ("olsr", "lad")
 _ONE_LIST, _SEVERAL_LISTS, _SUMS = "map", "joint-map", "aggregate"
-_NEAR_IDS = 3  # query ids that an error offers
-_MOST_QUOTED = 20  # characters of an id that an error quotes: the id may be a line of some other file
+_NEAR_IDS = 3  # similar query ids that an error suggests
+_MOST_QUOTED = 20  # longest id that an error quotes: by mistake an id may be a line of another file
 
 _OTHER_ATTACKS = {"es": ("es-first-click",), "clicks": ("seen-clicks",)}
-"""Attacks where none is named, by the kind of messages that are no models."""
+"""Default attacks on messages that are not models, by their kind."""
 
 STRONGEST = frozenset({_ONE_LIST, _SEVERAL_LISTS, _SUMS, *(name for (name,) in _OTHER_ATTACKS.values())})
-"""Names of the attacks that are the strongest on some kind of messages."""
+"""Names of the strongest attacks, each for its kind of messages."""
 
 
 def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of `KNOWLEDGE`, each once, in its order.
+    """Names of `KNOWLEDGE`, each once, in the order of `KNOWLEDGE`.
 
     Raises:
-        ValueError: a name that is none of them.
+        ValueError: an unknown name.
     """
     for value in values:
         if value not in KNOWLEDGE:
@@ -49,12 +49,12 @@ class AttackSpec(SpecTable):
             messages of the training rounds.
         on: parts whose queries are attacked.
         repeats: how often clicks and noise are drawn for each query.
-        min_documents: shorter queries are left out (target `fresh`).
-        interactions: interactions behind each attacked message (target `fresh`): a client's own query,
-            then others of the attacked ones at random.
-        view: `individual`, a server that sees each message; `aggregate`, one that sees, for each query, the
-            sum over its `repeats` clients only; `pooled`, one that adds up the messages that the same client
-            sends for the same query in `repeats` rounds (both: target `fresh`, one interaction).
+        min_documents: queries with fewer documents are left out (target `fresh`).
+        interactions: interactions in each attacked message (target `fresh`): one with the client's query,
+            then others with random attacked queries.
+        view: `individual`, a server that sees each message; `aggregate`, a server that sees only the sum
+            over the `repeats` clients of each query; `pooled`, a server that adds the messages that one
+            client sends for the same query in `repeats` rounds (both: target `fresh`, one interaction).
         lists: how the lists of fresh clients are made: `deterministic` (None) or `sampled`, as in training.
         choices: number of candidate queries for `query-id`, and of candidate messages for `linkage`.
         hide: knowledge withheld from the observer, names of `records.view.KNOWLEDGE`.
@@ -82,7 +82,7 @@ class AttackSpec(SpecTable):
     @model_validator(mode="after")
     def _sums_are_of_fresh_clients(self) -> AttackSpec:
         if self.sums and (self.target != "fresh" or self.interactions > 1):
-            raise ValueError(f"view {self.view}: expected target fresh with one interaction a message")
+            raise ValueError(f"view {self.view}: expected target fresh with one interaction per message")
         if self.lists == "sampled" and self.target != "fresh":
             raise ValueError(
                 "lists sampled: in training rounds the learner makes the lists; expected target fresh"
@@ -91,34 +91,34 @@ class AttackSpec(SpecTable):
 
     @property
     def sums(self) -> bool:
-        """Whether the view is of sums of messages."""
+        """Whether the observer sees sums of messages."""
         return self.view != "individual"
 
     def methods_on(self, kind: str) -> tuple[str, ...]:
         """The attacks that run on messages of a kind (`model`, `update`, `es` or `clicks`).
 
-        If none is named, these are the published ones and the strongest that fits: `map` for one list,
-        `joint-map` for several, `aggregate` for sums. `joint-map` takes about a second for each message, so
-        it must be named to run on training rounds.
+        By default these are the published attacks and the strongest that fits: `map` for one list,
+        `joint-map` for several, `aggregate` for sums. `joint-map` takes about a second per message, so on
+        training rounds it runs only if it is named.
         """
         return self.methods or self.defaults_on(kind)
 
     def defaults_on(self, kind: str) -> tuple[str, ...]:
-        """The attacks that would run on messages of a kind if none were named."""
+        """The default attacks on messages of a kind."""
         several = self.target == "fresh" and self.interactions > 1
         names = _OTHER_ATTACKS.get(kind) or (*_LEAST_SQUARES, _SEVERAL_LISTS if several else _ONE_LIST)
         return tuple(make(Attack, name).text for name in ((_SUMS,) if self.sums else names))
 
     def strengthened(self, kind: str) -> AttackSpec:
-        """The same protocol with the default attacks added, so that no verdict rests on weak ones."""
+        """The same protocol plus the default attacks, so that no verdict depends on weak attacks alone."""
         return changed_protocol(self, {"methods": (*(self.methods or ()), *self.defaults_on(kind))})
 
 
 def changed_protocol(protocol: AttackSpec, changes: Mapping[str, Any]) -> AttackSpec:
-    """An attack protocol with other values of some fields.
+    """The attack protocol with some fields changed.
 
     Raises:
-        UsageError: a refused value.
+        UsageError: an invalid value.
     """
     try:
         return AttackSpec.model_validate({**protocol.model_dump(), **changes})
@@ -127,10 +127,10 @@ def changed_protocol(protocol: AttackSpec, changes: Mapping[str, Any]) -> Attack
 
 
 def refuse_unknown_queries(names: Sequence[str], collection: Collection | None) -> None:
-    """Refuse names of queries that a collection does not have; without a collection all but `PART:INDEX`.
+    """Refuse names of queries that are not in a collection; without one, names other than `PART:INDEX`.
 
     Raises:
-        UsageError: the first unknown name, with the nearest ids.
+        UsageError: an unknown name; the message gives the nearest ids.
     """
     if collection is None:
         for name in names:
@@ -140,7 +140,7 @@ def refuse_unknown_queries(names: Sequence[str], collection: Collection | None) 
                 raise UsageError(f"--queries: {_quoted(name)}; {expected}")
     elif names:
         known = {
-            collection.query_name(part, query): None  # a dict is a set that keeps the order
+            collection.query_name(part, query): None  # a dict, as an ordered set
             for part in PARTS
             for query in range(collection.part(part).n_queries)
         }

@@ -20,40 +20,40 @@ class AuditSpec(SpecTable):
     """The audit protocol.
 
     Attributes:
-        views: whose observations are audited, of `records.observers.VIEWS`. Those with lists are left out
-            for unit `client`, of whom lists tell everything.
-        units: what neighbouring inputs differ in, of `records.privacy.UNITS`.
-        canaries: neighbouring inputs that are played: `data:worst`, the pair of click logs with the
-            largest shift that a search over the data finds; `data:typical`, a random pair, which is no
-            evidence for a claim; `data:no-click`, a client without clicks against the log farthest from
+        views: the observers' views that are audited, of `privacy.observer_views.VIEWS`. Views with lists are
+            left out for unit `client`, since the lists alone identify its input.
+        units: units in which neighbouring inputs differ.
+        canaries: the neighbouring inputs of the games: `data:worst`, the pair of click logs with the
+            largest shift that a search over the data finds; `data:typical`, a random pair, which is
+            no evidence for a claim; `data:no-click`, a client without clicks against the log farthest from
             it; `data:lists`, the pair that leads to the most different later lists; `message`, two models at
             opposite ends of the ball that the chain keeps them in.
-        models: global models that the client may start from: the `first` one of the run and the `trained`
-            one. A canary is searched and played at each; of several messages, with both, each starts from
-            another model along the run.
-        claim: epsilon that is checked; None for what the chain itself claims.
-        claim_on: views that `claim` speaks of; None for all. Of the others the chain's own claim is checked.
-        delta: delta of the claim; None for what the chain itself claims, `defaults.DELTA` if it claims
-            nothing.
-        trials: evaluated trials under each hypothesis; a quarter as many more choose the threshold.
-        confidence: of each lower bound by itself.
+        models: global models from which the client starts: the `first` one of the run and the `trained` one.
+            A canary is searched and played at each. With both models and several messages, each message
+            starts from another model along the run.
+        claim: epsilon that is checked; None for the claim of the chain.
+        claim_on: views to which `claim` applies; None for all. In other views the chain's claim is checked.
+        delta: delta of the claim; None for that of the chain's claim, or `DELTA` if the chain has none.
+        trials: evaluated trials under each hypothesis; a further quarter of that number chooses the
+            threshold.
+        confidence: confidence of each lower bound on its own.
         estimator: name of an estimator, or `auto`: `gaussian-dp` where all noise is nearly normal, else
             `clopper-pearson`.
-        score: `auto` chooses on the separate part among what follows; `likelihood` (the exact likelihood
-            ratio), `projection` (least squares onto the shift), `discriminant` (the same, with the noise
-            as it is seen), `equality` (coordinates that equal one of the two models bit for bit), `lists`
+        score: `auto` chooses among the following on separate trials; `likelihood` (the exact likelihood
+            ratio), `projection` (least squares onto the shift), `discriminant` (the same, with the
+            observed noise), `equality` (coordinates that equal one of the two models bit for bit), `lists`
             (later lists that agree with those of one input), `last-bits` (of float64 numbers with Gaussian
             noise), or the text of an attack.
-        messages: rounds T in which the client sends a message of the same canary; all T are pooled. For
-            units `query` and `client`; a click or interaction is part of one message.
+        messages: number T of rounds in which the client sends a message of the same canary; all T are pooled.
+            For units `query` and `client` only, since a click or interaction is part of one message.
         drop_out: share of the cohort whose messages do not arrive.
-        colluders: how many other clients tell the server what they sent, in the views `colluding`; None for
-            all of them.
-        interactions: interactions B behind each message; None for as many as the learner's.
-        lists: how lists after the first one of a message are made, `deterministic` (None) or `sampled`: then
-            views without lists are left out, since their observer cannot tell what a client was shown.
+        colluders: number of other clients that reveal their messages to the server, in the views `colluding`;
+            None for all of them.
+        interactions: interactions B in each message; None for the learner's number.
+        lists: how lists after the first one of a message are made, `deterministic` (None) or `sampled`. With
+            `sampled`, views without lists are left out, since their observer does not know the lists.
         on: parts whose queries are searched.
-        min_documents: shorter queries are left out.
+        min_documents: queries with fewer documents are left out.
     """
 
     views: Annotated[tuple[AuditView, ...], Field(min_length=1), AfterValidator(once)] = (
@@ -91,17 +91,15 @@ class AuditSpec(SpecTable):
     def _units_fit(self) -> AuditSpec:
         if "message" in self.canaries and self.units != ("client",):
             raise ValueError(
-                "--canary message replaces all that a client sends; expected --unit client alone"
+                "--canary message replaces the whole message of a client; expected --unit client alone"
             )
         if self.claim_on is not None and self.claim is None:
-            raise ValueError("claim_on says which views a claim speaks of; expected a claim as well")
+            raise ValueError("claim_on needs a claim that applies to these views; expected a claim as well")
         if self.colluders is not None and not any(view.startswith("colluding") for view in self.views):
             raise ValueError("--colluders: expected --view colluding, or colluding+lists")
         for unit in self.units:
             if not self.views_of(unit):
-                why = (
-                    "sampled lists are seen, or nothing can be said" if self.lists else "lists tell all of it"
-                )
+                why = "sampled lists can only be audited if seen" if self.lists else "lists reveal all of it"
                 with_or_without = "with" if self.lists and unit != "client" else "without"
                 raise ValueError(f"--unit {unit}: {why}; expected a --view {with_or_without} lists")
         if self.messages > 1 and not set(self.units) <= {"query", "client"}:
@@ -112,7 +110,7 @@ class AuditSpec(SpecTable):
 
     @property
     def along(self) -> int:
-        """How many global models along the run the messages of a game start from; 0 for one model alone."""
+        """Number of global models along the run from which messages start; 0 if all start from one model."""
         return self.messages if self.messages > 1 and len(self.models) > 1 else 0
 
     def views_of(self, unit: str) -> tuple[AuditView, ...]:

@@ -1,4 +1,4 @@
-"""What the tables of a Spec have in common: frozen, without unknown fields or NaN; checks and defaults."""
+"""The base class of the tables of a Spec, with shared checks and defaults."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ PARTS = ("train", "vali", "test")
 
 
 UNIT: Final = "interaction"
-"""What neighbouring inputs differ in."""
+"""Default unit in which neighbouring inputs differ."""
 
 VIEW: Final = "individual"
-"""Whose observations: a server that gets what each client sends."""
+"""Default view: the server sees what each client sends."""
 
 DELTA: Final = 1e-5
-"""Delta of what has no pure bound, and of a chain that claims nothing."""
+"""Default delta, for a chain without a pure bound or without a claim."""
 
 TRIALS: Final = 2000
 """Evaluated trials of an audit under each hypothesis."""
 
 
 class SpecTable(BaseModel):
-    """A frozen table of validated fields."""
+    """A frozen table of validated fields, without unknown fields or NaN."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, validate_default=True
@@ -47,7 +47,7 @@ def once(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def not_deterministic(value: str | None) -> str | None:
-    """None for lists in score order, the default, so that it is left out of a Spec's form."""
+    """None for `deterministic`, the default, so that it is left out of the form of a Spec."""
     return None if value == "deterministic" else value
 
 
@@ -55,7 +55,7 @@ def known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
     """Names of `PARTS`, each once.
 
     Raises:
-        ValueError: a name that is none of them.
+        ValueError: an unknown name.
     """
     for value in values:
         if value not in PARTS:

@@ -1,4 +1,4 @@
-"""The `data` table of a Spec: which data, how they are prepared, and which intents they have."""
+"""The `data` table of a Spec: the data, their preparation and their intents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.utils.reading import whole_number
 
 FEWEST_INTENTS, MOST_INTENTS, USUAL_INTENTS = 2, 10, 4
-"""Numbers of made-up intents: TREC's topics have up to ten; the study takes four of each."""
+"""Limits and default of the number of synthetic intents: TREC topics have up to ten; studies use four."""
 
 _SYNTHETIC = re.compile(r"synthetic(?::(.*))?")
 
@@ -20,7 +20,7 @@ def canonical_intents(text: str) -> str:
     """The same text with every default spelt out.
 
     Raises:
-        ValueError: an empty name, or a number of made-up intents that is refused.
+        ValueError: an empty name, or a number of synthetic intents out of range.
     """
     number = synthetic_count(text)
     if not text.strip():
@@ -36,13 +36,13 @@ def canonical_intents(text: str) -> str:
 
 
 def synthetic_count(text: str) -> str | None:
-    """Number of made-up intents as it is written; None for a folder."""
+    """Number of synthetic intents, as text; None for a folder."""
     match = _SYNTHETIC.fullmatch(text)
     return None if match is None else str(USUAL_INTENTS) if match[1] is None else match[1]
 
 
 def are_synthetic(intents: str) -> bool:
-    """Whether intents are made up."""
+    """Whether intents are synthetic."""
     return synthetic_count(intents) is not None
 
 
@@ -51,22 +51,22 @@ def _canonical_intents(text: str | None) -> str | None:
 
 
 def _only_false(value: bool | None) -> bool | None:
-    """None for the default, so that it is left out of a Spec's form."""
+    """None for the default, so that it is left out of the form of a Spec."""
     return None if value is None or value else False
 
 
 class DataSpec(SpecTable):
-    """Which data, and how they are prepared.
+    """The data, and how they are prepared.
 
     Attributes:
         source: a path, `synthetic:NAME`, or `synthetic:NAME:QUERIES` for another number of queries.
         fold: number of the fold, from 1; 0 for data without folds.
         normalise: `zscore`, `zscore-parts`, `query-minmax` or `none`; see `foltr_audit.data.normalize`.
-        dtype: number format of the features that clients rank and learn with.
-        intents: a folder of qrels per intent, or `synthetic:I` for I made-up ones, in place of the labels;
-            None for the labels, or the intents, that the data come with.
-        balance: False where intents keep their numbers; else each query's are numbered anew at random by
-            seed and repetition, so that all are equally frequent.
+        dtype: number format of the features with which clients rank and learn.
+        intents: a folder with qrels for each intent, or `synthetic:I` for I synthetic intents, in place of
+            the labels; None for the labels or intents of the data.
+        balance: False if intents keep their numbers; else the intents of each query are permuted at random,
+            by seed and repetition, so that all are equally frequent.
     """
 
     source: str = Field("synthetic:mq2007", min_length=1)

@@ -1,6 +1,6 @@
 """The Spec: an immutable, validated description of one experiment, with one canonical form and a hash.
 
-Command-line options, configuration files and cells of a comparison are nothing but ways to make Specs.
+Command-line options, configuration files and the cells of a comparison all produce Specs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Spec(SpecTable):
         data, population, train, trace: see the classes.
         attack: the attack protocol; None for no attack. With one, the default learner is PDGD as
             in Pham 2022 (`pairs=all,normaliser=shown`).
-        audit: the audit protocol, likewise.
+        audit: the audit protocol; None for no audit. It has the same default learner.
 
     Example:
         >>> Spec(population={"clients": 10}).population.cohort_size
@@ -57,10 +57,10 @@ class Spec(SpecTable):
     audit: AuditSpec | None = None
 
     def __init__(self, /, **table: Any) -> None:
-        """A Spec of its fields.
+        """Make a Spec from its fields.
 
         Raises:
-            UsageError: an unknown field (with the nearest known one) or a refused value.
+            UsageError: an unknown field (with the nearest known one) or an invalid value.
         """
         try:
             _refuse_unknown(table)
@@ -68,12 +68,12 @@ class Spec(SpecTable):
         except ValidationError as error:
             raise UsageError(f"Spec: {first_problem(error, None)}") from error
 
-    vars()["__init__"].__pydantic_base_init__ = True  # `parse` says itself where a table comes from
+    vars()["__init__"].__pydantic_base_init__ = True  # the errors of `parse` name the source of the table
 
     @model_validator(mode="before")
     @classmethod
     def _learner_of_the_attack(cls, table: Any) -> Any:
-        """A Spec with a protocol that names no learner repeats Pham 2022, which differs from the default."""
+        """With an attack or audit the default learner is that of Pham 2022."""
         if not isinstance(table, Mapping) or (table.get("attack") is None and table.get("audit") is None):
             return table
         train = table.get("train") or {}
@@ -99,22 +99,22 @@ class Spec(SpecTable):
     @model_validator(mode="after")
     def _attacked_messages_are_recorded(self) -> Spec:
         if self.attack is not None and self.attack.target == "training" and self.trace.every == 0:
-            raise ValueError("target training: expected messages that are recorded, not --no-trace")
+            raise ValueError("target training needs recorded messages; expected no --no-trace")
         return self
 
     @property
     def message_kind(self) -> str:
-        """What a message is before it is encoded: `model`, `update`, `es` or `clicks`."""
+        """Kind of a message before any encoding: `model`, `update`, `es` or `clicks`."""
         kinds = {"models": self.trace.message, "metrics": "es", "clicks": "clicks"}
         return kinds[make(Learner, self.train.learner).sends]
 
     @property
     def attacks(self) -> tuple[str, ...]:
-        """The attacks that run: those that are named, or the default ones; none without a protocol."""
+        """The attacks that run: the named ones, or the defaults; none without an attack protocol."""
         return () if self.attack is None else self.attack.methods_on(self.message_kind)
 
     def with_strong_attacks(self) -> Spec:
-        """The same, attacked by the default attacks as well: a verdict must not rest on weak ones alone."""
+        """The same Spec plus the default attacks, so that no verdict depends on weak attacks alone."""
         if self.attack is None:
             return self
         return self.model_copy(update={"attack": self.attack.strengthened(self.message_kind)})
@@ -123,13 +123,13 @@ class Spec(SpecTable):
     def parse(
         cls, table: dict[str, Any], where: str = "spec", names: Mapping[str, str] | None = None
     ) -> Spec:
-        """The Spec of a plain table, with one clear line for what is wrong in it.
+        """The Spec of a plain table; an error is one line.
 
-        In messages `where` names the source of the table (`""` if that goes without saying), and
-        `names` other names of its fields.
+        In errors `where` names the source of the table (`""` for no name), and `names` maps fields to other
+        names.
 
         Raises:
-            UsageError: an unknown field (with the nearest known one) or a refused value.
+            UsageError: an unknown field (with the nearest known one) or an invalid value.
         """
         source = f"{where}: " if where else ""
         try:
@@ -156,7 +156,7 @@ class Spec(SpecTable):
         """The Spec of a TOML text.
 
         Raises:
-            UsageError: the text is no TOML, or no valid Spec.
+            UsageError: the text is not TOML, or not a valid Spec.
         """
         return cls.parse(toml_table(text, where, UsageError), where)
 
@@ -167,7 +167,7 @@ class Spec(SpecTable):
 
     @property
     def undefended(self) -> Spec:
-        """The same training without defense and attack: what utility is compared with."""
+        """The same training without defense, attack and audit: the baseline of utility."""
         return self.model_copy(update={"defense": ("none",), "attack": None, "audit": None})
 
 
@@ -194,7 +194,7 @@ def _refuse_unknown(table: dict[str, Any]) -> None:
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A table with its inner tables' fields under dotted names.
+    """A flat table in which the fields of inner tables have dotted names.
 
     >>> flat({"seed": 1, "data": {"fold": 2}})
     {'seed': 1, 'data.fold': 2}
@@ -209,7 +209,7 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def first_difference(old: Spec, new: Spec) -> str | None:
-    """The first field that differs between two Specs with both values, or None if they are equal."""
+    """The first field that differs between two Specs, with both values; None if they are equal."""
     there, here = flat(old.table()), flat(new.table())
     for name in {**there, **here}:
         if there.get(name) != here.get(name):

@@ -1,4 +1,4 @@
-"""The `population` table of a Spec: who the clients are, how many, and how many take part in a round."""
+"""The `population` table of a Spec: scenarios, the number of clients, and the cohort size."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from foltr_audit.privacy.noise.parse import parts
 
 
 def parse_scenarios(text: str) -> tuple[Scenario, ...]:
-    """The scenarios that a text joins by `+`, e.g. `intent-skew+quantity-skew:zipf=1`.
+    """The scenarios of a text that joins them by `+`, e.g. `intent-skew+quantity-skew:zipf=1`.
 
     Raises:
-        PluginError: an unknown scenario or click model, or a refused parameter.
+        PluginError: an unknown scenario or click model, or an invalid parameter.
     """
     scenarios = tuple(make(Scenario, part) for part in parts(text))
     for scenario in scenarios:
@@ -36,12 +36,12 @@ def canonical_scenarios(text: str) -> str:
     names = [scenario.name for scenario in scenarios]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{name} is given twice; expected every scenario once")
+            raise ValueError(f"{name} is given twice; expected each scenario once")
     return "+".join(scenario.text for scenario in scenarios)
 
 
 class PopulationSpec(SpecTable):
-    """Who takes part: scenarios joined by `+`, the number of clients, and how many of them play a round."""
+    """Scenarios joined by `+`, the number of clients, and the number of clients in each round."""
 
     scenario: Annotated[str, AfterValidator(canonical_scenarios)] = "uniform"
     clients: int = Field(1000, ge=1, le=100_000_000)
@@ -55,5 +55,5 @@ class PopulationSpec(SpecTable):
 
     @property
     def cohort_size(self) -> int:
-        """Clients that play in a round."""
+        """Number of clients in a round."""
         return self.clients if self.cohort is None else self.cohort

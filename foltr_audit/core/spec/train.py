@@ -1,4 +1,4 @@
-"""The `train` and `trace` tables of a Spec: how the global model is trained, and what is recorded of it."""
+"""The `train` and `trace` tables of a Spec: the training of the global model, and what is recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foltr_audit.core.spec.base import SpecTable
 
 
 def default_learner(*, attacks: bool) -> str:
-    """The learner where none is named: PDGD as published, or as the attack experiment has it."""
+    """The default learner: PDGD as published, or with `attacks` as in the attack experiment."""
     if not attacks:
         return "fpdgd"
     setting = PDGD_SETTINGS["pham-2022"]
@@ -22,7 +22,7 @@ def default_learner(*, attacks: bool) -> str:
 
 
 class TrainSpec(SpecTable):
-    """How the global model comes to be.
+    """How the global model is trained.
 
     Attributes:
         learner: text of a learner plug-in.
@@ -31,7 +31,7 @@ class TrainSpec(SpecTable):
         click_model: how the clients of the training rounds click.
         init: a `.npy` file or Run folder with the first global model; an untrained one if not given.
         no_relevant: how a query without relevant documents counts in nDCG: `zero` or `skip`.
-        evaluate_every: offline nDCG is taken after every so many rounds, and after the last one.
+        evaluate_every: offline nDCG is computed every N rounds, and after the last one.
     """
 
     learner: Annotated[str, canonical(Learner)] = default_learner(attacks=False)
@@ -49,9 +49,9 @@ class TraceSpec(SpecTable):
     Attributes:
         message: the local `model` or its `update`.
         dtype: number format of a message.
-        embed_features: the shown documents' features are stored as well.
-        every: messages of rounds 0, K, 2K, ... are recorded; 0 for none. Global models and the utility
-            are recorded of every round.
+        embed_features: whether the features of shown documents are stored as well.
+        every: record the messages of rounds 0, K, 2K, ...; 0 for none. Global models and the utility of
+            every round are always recorded.
     """
 
     message: Literal["model", "update"] = "model"

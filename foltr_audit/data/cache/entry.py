@@ -79,6 +79,8 @@ def write_entry(folder: Path, collection: Collection) -> None:
             path = folder / f"{part}.{kind}.npy"
             with path.open("xb") as file:
                 np.save(file, array, allow_pickle=False)
+                # Features are checked by size and header only: their bytes must be on the disk before the
+                # facts name them.
                 file.flush()
                 os.fsync(file.fileno())
             sums[path.name] = _checksum(path)
@@ -105,6 +107,7 @@ def _packed(names: Sequence[str]) -> NDArray[np.uint8]:
     try:
         return LazyNames.of(names).text
     except ValueError as error:
+        # As an OSError, which callers answer by going on without the cache.
         raise OSError(None, str(error)) from error
 
 
@@ -135,6 +138,8 @@ def map_entry(folder: Path, *, source: str, fold: int, intents_from: str | None 
             normalised=str(meta["normalised"]),
             intents_from=intents_from,
         )
+    # A damaged entry may say anything that JSON can hold, and its arrays need not fit together. None of this
+    # is worth an error: the source is parsed again.
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, DataError):
         return None
 

@@ -66,6 +66,7 @@ def _stamp(path: Path) -> list[int] | None:
         facts = path.stat()
     except OSError:
         return None
+    # A pipe or a device may give something else each time, and its stamp does not say so.
     if not stat.S_ISREG(facts.st_mode):
         return None
     return [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]

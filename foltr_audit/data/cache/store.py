@@ -80,6 +80,7 @@ def cached(origin: SourceKey, load: Callable[[], Collection]) -> Collection:
         _note(f"note: data cache: {folder}: {error.strerror or error}; continuing without it")
         return collection
     del collection  # mapped, it need not stay in memory
+    # Another process may have swept the entry meanwhile: the data are then loaded once more.
     return _look_up(folder, origin, identity) or load()
 
 
@@ -111,6 +112,7 @@ def _index_file(folder: Path, identity: Identity) -> Path:
 def _look_up(folder: Path, origin: SourceKey, identity: Identity) -> Collection | None:
     path = _index_file(folder, identity)
     table = _read_index(path)
+    # The name is a part of a hash: the identity as a whole decides.
     if table is None or table.get("identity") != identity:
         return None
     place, intents = folder / table["content"], origin.intents
@@ -125,6 +127,8 @@ def _look_up(folder: Path, origin: SourceKey, identity: Identity) -> Collection 
 def _read_index(path: Path) -> dict[str, Any] | None:
     """Which source has which content; None for a damaged file."""
     table = unseal(path)
+    # `content` becomes a part of a path, so nothing but a name of the cache's own form is taken: it cannot
+    # lead out of the folder.
     return table if table and _CONTENT.fullmatch(str(table.get("content"))) else None
 
 
@@ -141,6 +145,7 @@ def _store(folder: Path, identity: Identity, collection: Collection) -> None:
     form = f"{collection.normalised}-{_dtype(collection)}"
     name = f"{collection.fingerprint[:32]}-{form}-{identity['version'][:8]}"
     if not _is_sound(folder / name):
+        # The cache is a convenience: an entry takes about half of the free space at most.
         if shutil.disk_usage(folder).free < 2 * _size(collection):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         _put(folder / name, collection)
@@ -165,6 +170,7 @@ def _put(place: Path, collection: Collection) -> None:
         except OSError:
             if _is_sound(place):
                 return
+            # Moved aside, not overwritten: another process may still have its files mapped.
             place.rename(damaged)
             written.rename(place)
         atomic_files.sync_folder(place.parent)

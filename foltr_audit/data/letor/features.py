@@ -77,6 +77,7 @@ def _parse_quickly(text: bytes, counts: Ints, dtype: str) -> Entries | None:
     Entries are read as a CSV with a colon between columns and a space between rows: no Python string is
     made for any of them, and text becomes a number in one rounding.
     """
+    # Imported here: polars takes about half a second, which runs that parse no text need not wait for.
     import polars as pl
     from polars.exceptions import PolarsError
 
@@ -101,6 +102,7 @@ def _parse_quickly(text: bytes, counts: Ints, dtype: str) -> Entries | None:
     ids = np.array(frame["id"].to_numpy(), dtype=np.int32)
     values = _as_features(frame["value"].to_numpy(), dtype)
     largest = np.abs(values).max()
+    # `not ... <=` also refuses NaN.
     if ids.min() < 1 or ids.max() > MAX_FEATURES or not largest <= _FLOAT32_MAX:
         return None
     return (ids, values) if _distinct(ids, counts) else None
@@ -111,6 +113,7 @@ def _distinct(ids: NDArray[np.int32], counts: Ints) -> bool:
     rising = ids[1:] > ids[:-1]
     starts = np.cumsum(counts)
     rising[starts[(starts > 0) & (starts < ids.size)] - 1] = True
+    # Ids that rise within every row are distinct: only other files pay for a sort.
     if np.all(rising):
         return True
     keys = np.repeat(np.arange(counts.size), counts) * (MAX_FEATURES + 1) + ids
@@ -146,6 +149,7 @@ def _parse_token(token: bytes, where: str) -> tuple[int, float]:
     if not _ID.fullmatch(left):
         raise DataError(f"{where}: feature id {shown(left)} is not a whole number from 1")
     digits = left.lstrip(b"+0")
+    # The length first: of more than 4,300 digits Python refuses to make a number, with an error of its own.
     feature = int(digits) if digits and len(digits) < 10 else 0 if not digits else MAX_FEATURES + 1
     if left.startswith(b"-") or feature == 0:
         raise DataError(f"{where}: feature id {shown(left)}; expected a whole number from 1")

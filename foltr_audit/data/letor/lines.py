@@ -19,6 +19,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20  # a batch that stays in the cache reads faster than 20,000 wide rows at once
 _MOST_LINE_BYTES = 16 << 20  # a line of all features that there may be has some two million
+# gzip packs repetitions a thousandfold: a small file from outside could otherwise fill the memory.
 _MOST_UNPACKED = (8 << 20, 200)  # this many bytes, or this many times the packed ones
 _FOLD = re.compile(r"Fold\d+")
 _GROUP_SIZE = re.compile(rb"\d{1,18}")
@@ -95,6 +96,7 @@ def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes
 
 
 def _refuse_binary(lines: list[bytes], first: int, where: str) -> None:
+    # One check of a whole batch; lines are searched only to name the bad one.
     text = b"\n".join(lines)
     if b"\0" not in text and (text.isascii() or _is_utf8(text)):
         return

@@ -84,6 +84,7 @@ def draw_queries(
 def query_sizes(sizes: tuple[int, int, float, float], bells: Floats) -> Ints:
     """Numbers of documents, with a tail to the right."""
     least, most, factor, spread = sizes
+    # Back onto the lattice after each product, so that the next one is exact too.
     root = np.maximum(0.0, grid(1.0 + grid(spread) * bells))
     return np.minimum(least + np.floor(factor * grid(grid(root * root) * root)).astype(np.int64), most)
 

@@ -86,6 +86,7 @@ def _shares(intents: int, queries: Ints, alike: Ints) -> Ints:
         shares[:, intent] = np.where(
             there, np.minimum(share * profile.documents * factor // whole, whole), -1
         )
+    # Every relevant document needs an intent: the first one takes the queries that no intent has.
     shares[shares.max(axis=1) < 0, 0] = whole
     return shares
 
@@ -97,6 +98,7 @@ def _directions(intents: int, queries: Ints, alike: Ints, features: int) -> Ints
         [_whole("directions", intent, queries, features) - half for intent in range(intents)], axis=-1
     )
     shared = (_whole("shared", 0, queries, features) - half) * (_ALIKE * alike * alike // _STEPS) // _STEPS
+    # Less the mean over intents, times I to stay whole: `shared` alone says what intents have in common.
     weights: Ints = intents * own - own.sum(axis=-1, keepdims=True) + shared[:, :, np.newaxis]
     return weights
 
@@ -117,6 +119,7 @@ def _deal(merits: Ints, shares: Ints) -> Bools:
 
 def _ranks(features: Features) -> Ints:
     """Documents below minus documents above each one in each column, shape (n, F)."""
+    # Ranks and not values: sums of whole numbers are exact, and no feature counts more for its scale.
     order = np.argsort(features, axis=0, kind="stable")
     ordered: NDArray[np.floating[Any]] = np.take_along_axis(features, order, axis=0)
     n = len(features)

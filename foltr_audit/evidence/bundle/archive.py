@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 CHUNK = 2**20
+# The earliest time that a zip file can name; a true time would change the bytes with every call.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 _ZIP64 = 2**31 - 2**20  # longer entries get ZIP64 fields; the margin covers a file that still grows
@@ -25,6 +26,7 @@ _ZIP64 = 2**31 - 2**20  # longer entries get ZIP64 fields; the margin covers a f
 def entry(name: str) -> zipfile.ZipInfo:
     """The zip header of a file."""
     info = zipfile.ZipInfo(name, _EPOCH)
+    # zipfile names the system that it runs on, so the bytes would differ between systems.
     info.create_system = _UNIX
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     info.compress_type = zipfile.ZIP_STORED

@@ -67,6 +67,8 @@ def unpack(path: Path) -> Iterator[BundleFolder]:
 
 def _unpack(path: Path, stream: IO[bytes], root: Path) -> BundleFolder:
     try:
+        # The hash and the entries come from one open file: exchanging the file at this path has no effect in
+        # between.
         digest = digest_of(stream)
         archive = zipfile.ZipFile(stream)
     except _BROKEN as error:
@@ -102,6 +104,8 @@ def _safe_entries(path: Path, infos: list[zipfile.ZipInfo], size: int) -> dict[s
     if sum(info.file_size for info in infos) > size:
         raise TraceError(f"{path}: damaged: its entries are larger than the file")
     found = {info.filename: info for info in infos}
+    # Readers differ on which of two entries with one name counts, and the hash in the manifest covers only
+    # one.
     if len(found) < len(infos):
         raise TraceError(f"{path}: damaged: two entries have the same name")
     return found
@@ -109,10 +113,12 @@ def _safe_entries(path: Path, infos: list[zipfile.ZipInfo], size: int) -> dict[s
 
 def _refusal(info: zipfile.ZipInfo) -> str | None:
     name = info.orig_filename
+    # zipfile cuts a name at its first NUL byte: the entry could have another name for another reader.
     if name != info.filename or "\\" in name or not name.isprintable():
         return "a name with a character that is not allowed"
     if any(part in ("", ".", "..") for part in name.split("/")):
         return "a name that is not a plain path inside the bundle"
+    # The upper half of the attributes is the Unix mode: this refuses links and devices.
     if not stat.S_ISREG(info.external_attr >> 16):
         return "not a regular file"
     if info.flag_bits & 0x1:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.attack_choice import refusals
@@ -21,7 +22,6 @@ from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.intent_metrics import OFFLINE as OFFLINE_NDCG
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.utils.progress import SILENT, Progress

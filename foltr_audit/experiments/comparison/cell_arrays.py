@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.facts import EvidenceFacts
 from foltr_audit.judge.click_evidence import PER_LIST, ClickEvidence, ClickGuesses
@@ -38,7 +39,7 @@ _FORMS = {
     r"guessed/\d+/guess": ArraySchema("b1", "Lk"),
     r"guessed/\d+/(any_click|surprisal)": ArraySchema("f8", "L"),
 }
-_CURVES = ("round", "online_ndcg@10", "offline_ndcg@10")
+_CURVES = ("round", ONLINE_NDCG, OFFLINE_NDCG)
 """Metrics that every cell has for each round."""
 
 

@@ -84,7 +84,9 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     packed = buffer.getvalue()  # NumPy stores no time in the archive, so that equal arrays are equal bytes
     facts["arrays_sha256"] = hashlib.sha256(packed).hexdigest()
+    # Sorted keys: the order in which facts are collected must not change the bytes.
     text = json.dumps(_plain(facts), indent=1, sort_keys=True) + "\n"
+    # The facts last: a cell counts as finished once they are there, and files are written in this order.
     return {SPEC: cell.spec.toml.encode(), ARRAYS: packed, FACTS: text.encode()}
 
 

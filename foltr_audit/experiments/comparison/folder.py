@@ -95,6 +95,7 @@ def _empty(path: Path) -> None:
         if handle is None:
             raise UsageError(f"--overwrite: {path} is being written by another comparison")
         os.close(handle)
+    # The index first: without it no reader takes what a kill leaves behind for a comparison.
     for name in (INDEX, GRID, RESULTS):
         (path / name).unlink(missing_ok=True)
     if (path / CELLS).is_dir():
@@ -259,6 +260,8 @@ class ComparisonFolder:
         return [row._asdict() for row in self._index().sensitivities]
 
     def _planned(self, row: _CellEntry) -> CellPlan:
+        # The index is untrusted, but its pattern admits hexadecimal digits alone: the path stays inside the
+        # folder.
         file = self.path / CELLS / row.spec[:12] / SPEC
         if not file.is_file():
             raise TraceError(f"{file}: missing; compare --resume makes it again")

@@ -27,6 +27,8 @@ from foltr_audit.errors import FoltrAuditError, UsageError
 
 Work = Callable[[Any], Any]
 
+# There is a worker for each core. With the libraries' default of a thread per core, each of them would start
+# as many threads as there are cores.
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"),
     "1",
@@ -95,6 +97,7 @@ def one_thread() -> Iterator[None]:
         numba.set_num_threads(before)
 
 
+# `slots` counts a Dask worker once, whatever its threads. Pieces that still meet in one process take turns.
 _TURN = threading.Lock()
 
 
@@ -111,6 +114,7 @@ def _without_ctrl_c() -> Iterator[None]:
     An ignored signal is inherited, so that there is no moment in which a new process can print a traceback.
     (A blocked signal would be inherited too, but what starts processes unblocks it.)
     """
+    # Python sets signal handlers in the main thread only.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -127,6 +131,7 @@ def _end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
+        # `sys.exit` would end this thread alone, and the cell would run on for nobody.
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -229,6 +234,8 @@ def dask_pool(address: str | None, jobs: int | None) -> Iterator[WorkerPool]:
                 client = stack.enter_context(Client(where, timeout=_CONNECT, set_as_default=False))
         except (OSError, ValueError, TypeError) as error:
             raise UsageError(f"--scheduler: {address}: no Dask scheduler answers: {error}") from error
+        # With pure=True, Dask takes equal calls for one task, so a piece that is given again might not be run
+        # again.
         executor = client.get_executor(pure=False)
         yield WorkerPool(
             submit=lambda work, piece: executor.submit(_run_alone, work, piece),
@@ -247,6 +254,7 @@ def ray_pool(address: str | None, jobs: int | None) -> Iterator[WorkerPool]:
     Raises:
         UsageError: Ray is not installed, or no cluster answers.
     """
+    # Ray reports its usage over the network unless this is set before it starts.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray

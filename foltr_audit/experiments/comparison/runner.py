@@ -125,6 +125,7 @@ class _CellRunner:
         failed = []
         missing = [number for number in todo if not self._finished(number)]
         try:
+            # An error or Ctrl-C leaves this loop early: closing the iterator kills the local workers at once.
             with closing(self.workers.results(work, self._claim_cells(missing))) as results:
                 for ran in results:
                     spec = self.specs[ran.number]
@@ -134,6 +135,8 @@ class _CellRunner:
                     else:
                         self.folder.write(spec, ran.files)
                         self.pace.ran(spec, ran.seconds)
+                    # Only after the cell is stored: a process that gets the lock earlier would run the cell
+                    # again.
                     self.held.pop(ran.number).release()
                     self.tick({LEFT: self.pace.left(len(self.held))})
         finally:

@@ -66,6 +66,8 @@ def search(
     seed = int(streams.generator("recommend/search").integers(2**31))
     found: list[tuple[CandidatePoint, CandidateScore | None]] = []
     with quiet(optuna):
+        # All candidates of a batch are drawn before one of them has a score: the constant liar keeps them
+        # apart. Defenses have different parameters, so the sampler models each set of them as a group.
         sampler = optuna.samplers.TPESampler(
             seed=seed, constraints_func=_constraints, multivariate=True, group=True, constant_liar=True
         )
@@ -76,6 +78,7 @@ def search(
             trials = [study.ask() for _ in range(min(BATCH, candidates - len(found)))]
             points = [space.suggest(trial) for trial in trials]
             scores = judge(points)
+            # Told in the order of the draws, not as cells finish: the next draws depend on this order.
             for trial, score in zip(trials, scores, strict=True):
                 known = score or _WORST
                 trial.set_user_attr(_EXCESS, known.excess)

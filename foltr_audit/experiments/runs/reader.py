@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foltr_audit.core.ranking_metrics import mean_of_rounds, online_sum
+from foltr_audit.core.ranking_metrics import ONLINE_NDCG, mean_of_rounds, online_sum
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import TraceError, UsageError, suggest_name
 from foltr_audit.experiments.plan import Plan, read_tables
@@ -18,7 +18,6 @@ from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder
 from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_text
 
-ONLINE, OFFLINE = "online_ndcg@10", "offline_ndcg@10"
 ONLINE_SUM, ONLINE_MEAN = "online_sum", "online_mean"
 FINAL = "final"
 """Short name of the offline nDCG@10 of the trained model."""
@@ -99,8 +98,8 @@ class RunReader:
         if not self.rounds:
             return {}
         found = {name: value for name, value in self.rounds[-1].items() if name != "round"}
-        if all(ONLINE in row for row in self.rounds):
-            online = np.array([row[ONLINE] for row in self.rounds])
+        if all(ONLINE_NDCG in row for row in self.rounds):
+            online = np.array([row[ONLINE_NDCG] for row in self.rounds])
             found |= {ONLINE_SUM: online_sum(online), ONLINE_MEAN: mean_of_rounds(online)}
         return found
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE
+from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_NDCG
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.report.pictures.change_marks import IntentSpan, insert_gaps, mark_changes, spans
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-PANELS = ("offline_ndcg@10", "online_ndcg@10")
+PANELS = (OFFLINE_NDCG, ONLINE_NDCG)
 """The metrics that are drawn, one panel each."""
 
 STYLES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2.5)))

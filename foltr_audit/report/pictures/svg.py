@@ -47,6 +47,7 @@ def inline_svg(draw: Callable[[], Figure], title: str, name: str) -> str:
 
 def _named(text: str, name: str) -> str:
     """Prefix the ids that other parts refer to, and drop the others."""
+    # Several pictures share one page, where an id must be unique: the name of the picture keeps them apart.
     used = set(re.findall(r"(?:url\(#|href=\"#)([\w.-]+)", text))
     text = re.sub(
         r' id="([^"]*)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text

@@ -23,6 +23,7 @@ def csv_text(rows: Sequence[Row]) -> str:
     flat = [dict(_flat(row)) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
     out = io.StringIO()
+    # csv ends lines with CR LF by default; our other text files have LF.
     writer = csv.DictWriter(out, names, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)

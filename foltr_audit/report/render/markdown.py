@@ -61,6 +61,8 @@ def _lines(block: Block) -> Iterator[str]:
     if isinstance(block, DocumentTable):
         yield from _table(block)
     elif isinstance(block, CodeBlock):
+        # Longer than every run of backticks in the text: else quoted text could end the block and become
+        # markup.
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
         yield from (fence, *block.text.rstrip("\n").split("\n"), fence)
     elif isinstance(block, BulletList):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.core.ranking_metrics import mean_of_rounds
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
@@ -28,8 +28,6 @@ from foltr_audit.utils.arrays import Floats
 
 BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
 """Metrics of the best attack, named as in `scoring.METRICS`."""
-
-_ONLINE = "online_ndcg@10"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,9 +266,9 @@ def _worst_group(setting: CellGroup) -> Row:
 def served_rows(setting: CellGroup) -> list[Row]:
     """Mean online nDCG@10 of each group of clients, served worst first; none where clients do not differ."""
     served = {
-        name: float(np.mean([mean_of_rounds(cell.rounds[f"{_ONLINE}/{name}"]) for cell in setting.cells]))
+        name: float(np.mean([mean_of_rounds(cell.rounds[f"{ONLINE_NDCG}/{name}"]) for cell in setting.cells]))
         for name in setting.cells[0].facts["groups"]
-        if all(f"{_ONLINE}/{name}" in cell.rounds for cell in setting.cells)
+        if all(f"{ONLINE_NDCG}/{name}" in cell.rounds for cell in setting.cells)
     }
     return [
         {**setting.where, "group": name, "online_mean": served[name]}
@@ -291,7 +289,7 @@ def curve_row(setting: CellGroup) -> Row:
     first = setting.cells[0].rounds
     curves = {
         name: np.mean([cell.rounds[name] for cell in setting.cells], axis=0)
-        for name in ("online_ndcg@10", "offline_ndcg@10")
+        for name in (ONLINE_NDCG, OFFLINE_NDCG)
     }
     return {
         **setting.where,

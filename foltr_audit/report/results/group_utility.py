@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.core.ranking_metrics import mean_of_rounds
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records.population import Population
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.bootstrap import MetricEstimate
@@ -20,7 +20,6 @@ from foltr_audit.utils.arrays import Floats
 LAST = 10
 """The last tenth of the rounds counts as the last ones, at least one round."""
 
-_ONLINE, _OFFLINE = "online_ndcg@10", "offline_ndcg@10"
 _METRICS = ("online_mean", "online_last", "ndcg@10")
 
 
@@ -81,19 +80,19 @@ def rows_of_trainings(trainings: Sequence[TrainingHistory], setting: Row) -> lis
 
 def _of_everybody(played: TrainingHistory) -> tuple[float, ...]:
     """The metrics of all clients, in the order of `_METRICS`."""
-    online = _values(played.rounds, _ONLINE)
+    online = _values(played.rounds, ONLINE_NDCG)
     return (
         mean_of_rounds(online),
         mean_of_rounds(online[-_last(played.rounds) :]),
-        _final(played.rounds, _OFFLINE),
+        _final(played.rounds, OFFLINE_NDCG),
     )
 
 
 def _of_group(played: TrainingHistory, name: str) -> tuple[float, ...]:
     """The metrics of one group, in the order of `_METRICS`; NaN where they are not known."""
-    online = _values(played.rounds, f"{_ONLINE}/{name}")
+    online = _values(played.rounds, f"{ONLINE_NDCG}/{name}")
     intent = _intent(played.population, name)
-    offline = float("nan") if intent is None else _final(played.rounds, f"{_OFFLINE}/intent {intent + 1}")
+    offline = float("nan") if intent is None else _final(played.rounds, f"{OFFLINE_NDCG}/intent {intent + 1}")
     return mean_of_rounds(online), mean_of_rounds(online[-_last(played.rounds) :]), offline
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from foltr_audit.core.pdgd import setting_text
-from foltr_audit.core.ranking_metrics import mean_of_rounds
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records.population import SEVERAL, Population
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.recorded_attack import TraceAttack
@@ -65,7 +65,7 @@ def _utility(recorded: TraceAttack) -> tuple[list[Row], list[Row]]:
         {
             **facts,
             "runs": 1,
-            "ndcg@10": rounds[-1]["offline_ndcg@10"],
+            "ndcg@10": rounds[-1][OFFLINE_NDCG],
             **dict.fromkeys(("ndcg@10_undefended", "ndcg@10_untrained", "ndcg@10_ceiling")),
             "evaluated_on": evaluated_on(rounds),
             "clipped": mean_of_rounds(np.array([row["clipped"] for row in rounds])),

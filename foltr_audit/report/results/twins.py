@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.records.population import Environment
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.results.base import Row, RunGroup, groups
 from foltr_audit.simulation.intent_metrics import (
-    OFFLINE,
-    ONLINE,
     PLAYED,
     current,
     period_of_rounds,
@@ -72,11 +71,11 @@ def reference_values(cell: RunResult, metric: str, among: SpecRuns) -> Floats | 
         rows = [each.trained.rounds for each in specific]
         return (
             specific_offline(rows)
-            if metric == OFFLINE
+            if metric == OFFLINE_NDCG
             else specific_online(rows, count_interactions(specific))
         )
     twins = fixed_intents(cell, among)
-    if metric != OFFLINE or not twins or cell.environment is None:
+    if metric != OFFLINE_NDCG or not twins or cell.environment is None:
         return None
     environment, rounds = cell.environment, len(cell.trained.rounds)
     where = period_of_rounds(rounds, environment, cell.per_round)
@@ -120,8 +119,8 @@ def twin_rows(cells: Sequence[RunResult]) -> list[Row]:
         pairs = [pair for cell in group.cells for pair in _pairs(cell, among)]
         for name in dict.fromkeys(pair.name for pair in pairs):
             chosen = [pair for pair in pairs if pair.name == name]
-            rows += [_row(group, name, metric, chosen) for metric in (OFFLINE, "online_mean")]
-    for metric in (OFFLINE, "online_mean"):  # Bonferroni counts the tests of one metric
+            rows += [_row(group, name, metric, chosen) for metric in (OFFLINE_NDCG, "online_mean")]
+    for metric in (OFFLINE_NDCG, "online_mean"):  # Bonferroni counts the tests of one metric
         _correct([row for row in rows if row["metric"] == metric and row["p"] is not None])
     return rows
 
@@ -130,10 +129,10 @@ def _pairs(cell: RunResult, among: SpecRuns) -> Iterator[TwinPair]:
     rankers, ours = specific_rankers(cell, among), _own(cell)
     if rankers:
         rows, counts = [each.trained.rounds for each in rankers], count_interactions(rankers)
-        online = np.array([[row[ONLINE] for row in each] for each in rows])
+        online = np.array([[row[ONLINE_NDCG] for row in each] for each in rows])
         known = np.where(np.isnan(online), 0, counts)
         mean = float((known * np.nan_to_num(online)).sum() / max(1, known.sum()))
-        yield TwinPair(SPECIFIC, ours, {OFFLINE: float(specific_offline(rows)[-1]), "online_mean": mean})
+        yield TwinPair(SPECIFIC, ours, {OFFLINE_NDCG: float(specific_offline(rows)[-1]), "online_mean": mean})
     left_out = {each.spec for each in (*rankers, *fixed_intents(cell, among).values())}
     for name, spec in cell.twins.items():
         if spec in among and spec not in left_out and not _alone(among[spec]):
@@ -145,7 +144,7 @@ def _alone(cell: RunResult) -> bool:
 
 
 def _own(cell: RunResult) -> dict[str, float]:
-    return {OFFLINE: cell.trained.ndcg, "online_mean": cell.trained.online_mean}
+    return {OFFLINE_NDCG: cell.trained.ndcg, "online_mean": cell.trained.online_mean}
 
 
 def _row(group: RunGroup, name: str, metric: str, pairs: Sequence[TwinPair]) -> Row:

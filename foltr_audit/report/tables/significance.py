@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.markup import escape
 
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.reader import FINAL, OFFLINE, ONLINE_MEAN, ONLINE_SUM
+from foltr_audit.experiments.runs.reader import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.experiments.runs.systems import RankingSystem, match_runs
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.results.base import Row
@@ -35,7 +36,7 @@ _METHOD = "Paired two-sided t-test; p corrected: Bonferroni within a table, * be
 _COLUMNS = (
     "95 %: interval of each difference on its own. d_z: mean over standard deviation of the differences."
 )
-DEFAULT_METRICS = (OFFLINE, ONLINE_SUM)
+DEFAULT_METRICS = (OFFLINE_NDCG, ONLINE_SUM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,9 @@ class SignificanceReport:
                 Runs that are no pairs.
             TraceError: a damaged Run.
         """
-        names = dict.fromkeys(OFFLINE if name == FINAL else name for name in metrics or _default(systems))
+        names = dict.fromkeys(
+            OFFLINE_NDCG if name == FINAL else name for name in metrics or _default(systems)
+        )
         if ONLINE_SUM in names and len({one.rounds for one in systems}) > 1:
             counts = ", ".join(str(count) for count in sorted({one.rounds for one in systems}))
             raise UsageError(f"--metric {ONLINE_SUM}: sums over {counts} rounds; expected {ONLINE_MEAN}")
@@ -127,7 +130,7 @@ class SignificanceReport:
 def _default(systems: Sequence[RankingSystem]) -> tuple[str, ...]:
     """The default metrics; the mean instead of the sum where numbers of rounds differ."""
     same = len({one.rounds for one in systems}) == 1
-    return DEFAULT_METRICS if same else (OFFLINE, ONLINE_MEAN)
+    return DEFAULT_METRICS if same else (OFFLINE_NDCG, ONLINE_MEAN)
 
 
 def _mean(system: RankingSystem, metric: str) -> Row:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from foltr_audit.core.ranking_metrics import OFFLINE, ONLINE, ONLINE_DISCOUNT
+from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_DISCOUNT, ONLINE_NDCG
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.settings import differing
 from foltr_audit.report.results.train import TrainReport
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_ROUNDS = 20
 """Rounds of a setting in the table; more are in JSON and Parquet."""
 
-_SHOWN_OFFLINE = ("offline_ndcg@10", "offline_mrr@10", "offline_map@10", "offline_dcg@10")
+_SHOWN_OFFLINE = (OFFLINE_NDCG, "offline_mrr@10", "offline_map@10", "offline_dcg@10")
 
 
 def print_train(report: TrainReport, console: Console, *, rounds: bool = True) -> None:
@@ -65,7 +65,7 @@ def _rounds_table(rows: Sequence[Row], narrow: bool) -> Table:
     apart = differing(rows)
     kinds = list({tuple(str(row.get(name)) for name in apart): row for row in rows}.values())
     metrics = {
-        "online_ndcg@10": f"online\n{ONLINE['online_ndcg@10'].label}",
+        ONLINE_NDCG: f"online\n{ONLINE['online_ndcg@10'].label}",
         **{name: f"offline\n{OFFLINE[name].label}" for name in _SHOWN_OFFLINE},
         "maxrr": f"online\n{ONLINE['maxrr'].label}",
     }
@@ -102,7 +102,7 @@ def _chosen(rows: Sequence[Row]) -> list[int]:
     every = sorted({row["round"] for row in rows})
     if len(every) <= MOST_ROUNDS:
         return every
-    rounds = sorted({row["round"] for row in rows if not math.isnan(row["offline_ndcg@10"])})
+    rounds = sorted({row["round"] for row in rows if not math.isnan(row[OFFLINE_NDCG])})
     step = -(-len(rounds) // MOST_ROUNDS)
     return rounds[::-step][::-1]
 

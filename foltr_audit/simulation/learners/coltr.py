@@ -67,6 +67,7 @@ class COLTR(CentralLearner):
             )
         searched, names, seen = kernel_input(users, queries, "coltr/directions")
         rules = COLTRRules(self.learning_rate, self.decay, self.gamma, self.tau, self.step)
+        # Copies: the kernel changes both in place, and the round's record still needs the model before it.
         model, after = np.array(parameters[np.newaxis], dtype=np.float64), np.array(state, dtype=np.float64)
         play_coltr(searched, names, rules, queries, clients, model, after, seen)
         return CentralResult(parameters=model[0], state=after, shown=seen.shown, clicks=seen.clicks)

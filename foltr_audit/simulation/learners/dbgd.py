@@ -46,6 +46,7 @@ class DBGD(CentralLearner):
 
         searched, names, seen = kernel_input(users, queries, "dbgd/direction")
         rules = DBGDRules(self.delta, self.learning_rate, self.interleaving == "probabilistic")
+        # A copy: the kernel changes it in place, and the round's record still needs the model before it.
         model = np.array(parameters, dtype=np.float64)
         play_dbgd(searched, names, rules, queries, users.context.clients, model, seen)
         return CentralResult(parameters=model, state=state, shown=seen.shown, clicks=seen.clicks)

@@ -77,6 +77,7 @@ class Adam(Optimizer):
         t = state[0] + 1.0
         m = self.beta1 * state[1 : 1 + P] + (1.0 - self.beta1) * gradient
         v = self.beta2 * state[1 + P :] + (1.0 - self.beta2) * gradient**2
+        # Not `**`: the library's `pow` differs in its last digit between systems.
         mean, square = m / (1.0 - power(self.beta1, int(t))), v / (1.0 - power(self.beta2, int(t)))
         moved = parameters + self.learning_rate * mean / (np.sqrt(square) + self.epsilon)
         return moved, np.concatenate([[t], m, v])

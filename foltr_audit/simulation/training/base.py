@@ -58,6 +58,7 @@ def to_format(values: Floats | NDArray[np.uint64], dtype: str, round_: int) -> N
     Raises:
         DataError: one is not finite.
     """
+    # What overflows becomes infinite, and is reported below with a remedy instead of a warning.
     with np.errstate(over="ignore"):
         messages = values.astype(dtype)
     if not np.all(np.isfinite(messages)):

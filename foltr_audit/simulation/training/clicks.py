@@ -156,6 +156,7 @@ class _PlayOrder(NamedTuple):
 def _take_turns(queries: Ints) -> _PlayOrder:
     """The first interaction of every client, then the second of every client, and so on."""
     step, client = np.nonzero(queries.T >= 0)
+    # Turns name random streams: interactions that are left out must not rename those of others.
     return _PlayOrder(client, step, step * queries.shape[0] + client, queries.shape)
 
 

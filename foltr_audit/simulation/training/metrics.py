@@ -137,6 +137,7 @@ def _outcomes(learner: MetricLearner, clicks: Bools) -> Ints:
 
 def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
     """A 64-bit seed for each client, uint64 (C,)."""
+    # One uniform number has 52 random bits, too few for a seed: two give 32 each.
     halves = (streams.uniform(2) * 2.0**32).astype(np.uint64)
     return np.asarray((halves[:, 0] << np.uint64(32)) | halves[:, 1])
 

@@ -39,6 +39,7 @@ class ModelSenders:
             models = models - context.parameters
         dtype = trace.dtype if chain.encoding is None else "float64"
         sent = to_format(models, dtype, context.round)
+        # The server works with what was really sent, so the number format rounds before anything is summed.
         plain = sent.astype(np.float64)
         wired = chain.on_wire(plain, context)
         messages: Payload = wired.messages

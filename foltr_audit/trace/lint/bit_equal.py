@@ -42,6 +42,8 @@ class BitEqualityCheck(LintCheck):
     def look(self, seen: ServerView) -> None:
         """Compare each coordinate with the global model, and with the other messages."""
         size: Floats = np.maximum(np.abs(seen.messages.astype(np.float64)), np.abs(seen.start))
+        # The spacing of floats depends on the binary exponent alone, so counts by exponent stand for all
+        # numbers of the trace.
         found, counts = np.unique(np.frexp(size[size > 0])[1], return_counts=True)  # zeros have none
         for exponent, count in zip(found.tolist(), counts.tolist(), strict=True):
             self.exponents[exponent] = self.exponents.get(exponent, 0) + count
@@ -109,6 +111,8 @@ class BitEqualityCheck(LintCheck):
         if not self.exponents:
             return None
         exponents, counts = np.array(list(self.exponents.items()), dtype=np.float64).T
+        # `frexp` has mantissas in [.5, 1): numbers of exponent e begin at 2^(e-1), and their ulp is eps
+        # 2^(e-1).
         half_ulp = 0.5 * np.finfo(self.header.dtype).eps * np.exp2(exponents - 1)
         untouched = self.declared.surely_within(half_ulp)
         return None if untouched is None else float(np.average(untouched, weights=counts))

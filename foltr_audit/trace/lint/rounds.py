@@ -143,6 +143,7 @@ class ServerView:
         """Whether the messages of the round, or their moves to six digits, take few different values."""
         judged = np.ix_(self.active, self.moving)
         values, moves = (a[judged].ravel()[:_MOST_VALUES] for a in (self.messages, self.residuals))
+        # A move is the difference of two rounded numbers: equal moves differ in their last digits.
         mantissa, exponent = np.frexp(moves)
         moves = np.ldexp(np.round(mantissa, 6), exponent)
         distinct = min(np.unique(values).size, np.unique(moves).size)

@@ -48,6 +48,8 @@ class WeakNoiseCheck(LintCheck):
         M, P = seen.messages.shape
         bare = too_many(windows, inside(windows, seen.residuals, 1, seen.resolution), P)
         self.bare.messages_of(seen.round, bare)
+        # Bare messages have a finding of their own. Counted here too, they would make every coordinate look
+        # weak.
         rest = seen.residuals[~bare]
         self.columns.add(inside(windows, rest, 0, seen.resolution), rest.shape[0])
         self.judged += M

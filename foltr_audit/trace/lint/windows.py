@@ -47,6 +47,8 @@ def too_many(windows: Sequence[NoiseWindow], hits: Ints, trials: ArrayLike, sure
         return np.zeros(hits.shape[1:], dtype=np.bool_)
     most = np.array([window.probability for window in windows])[:, np.newaxis]
     whole = np.broadcast_to(np.asarray(trials, dtype=np.int64), hits.shape)
+    # bdtrc(h - 1, n, p) is the chance of h hits or more. It keeps its digits far below 1e-9, where 1 - cdf
+    # would be nothing but rounding.
     rare = np.where(hits > 0, bdtrc(np.maximum(hits - 1, 0), np.maximum(whole, 1), most), 1.0)
     return np.asarray((rare < sure).any(axis=0))
 

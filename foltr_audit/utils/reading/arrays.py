@@ -124,6 +124,8 @@ def read_archive(content: bytes | Path, where: str, error: type[FoltrAuditError]
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
     infos = archive.infolist()
+    # The sizes are claims of the archive, but a safe bound: the zip reader returns no more bytes of a member
+    # than it claims.
     most = min(MOST_UNPACKED, max(UNPACKS_TO[0], UNPACKS_TO[1] * size))
     if len(infos) > _MOST_MEMBERS or sum(info.file_size for info in infos) > most:
         raise ValueError(f"it unpacks to more than {most} bytes; expected that at most")
@@ -151,6 +153,7 @@ def array_in(stream: IO[bytes], size: int) -> NDArray[Any]:
         raise ValueError(f"{header.start + len(content)} bytes, or more; expected {size}")
     if not prod(header.shape):
         return np.empty(header.shape, header.dtype)
+    # Over bytes, `frombuffer` copies nothing and gives a read-only array.
     flat = np.frombuffer(content, dtype=header.dtype)
     _refuse_odd_values(flat)
     return flat.reshape(header.shape, order="F" if header.fortran else "C")

@@ -9,6 +9,7 @@ from foltr_audit.errors import FoltrAuditError
 MOST_BYTES = 256 << 20
 """A larger file is not read: the results of some 20,000 cells have this size."""
 
+# One `read(most)` would allocate the whole bound, even for a file of a few bytes.
 _PIECE_BYTES = 16 << 20
 
 
@@ -19,6 +20,8 @@ def file_bytes(path: Path, error: type[FoltrAuditError], most: int = MOST_BYTES,
         FoltrAuditError: of the given kind: it is missing, cannot be read, or is larger than `most` bytes.
     """
     pieces: list[bytes] = []
+    # One byte beyond the bound tells a file that is too large from one that just fits. The size on disk is no
+    # substitute: a device or a pipe has none, and a file may grow while it is read.
     left = most + 1
     try:
         with path.open("rb") as stream:

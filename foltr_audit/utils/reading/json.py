@@ -54,6 +54,7 @@ _MOST_DIGITS = 20  # of 2^64
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Parsers differ on which of two equal keys counts, so a file with both could mean two things.
     table = dict(pairs)
     if len(table) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
@@ -62,6 +63,7 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(digits: str) -> int:
+    # Checked before `int`, whose time grows faster than the number of digits.
     if len(digits.removeprefix("-")) > _MOST_DIGITS:
         raise InvalidValueError("a whole number beyond 64 bits; expected a smaller one")
     return int(digits)

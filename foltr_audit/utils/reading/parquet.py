@@ -60,6 +60,7 @@ def _parsing(data: bytes, where: str, error: type[FoltrAuditError]) -> Iterator[
     try:
         _refuse_bomb(data)
         yield
+    # A panic of the Rust code inside Polars is a BaseException: it must be named to be caught.
     except (PolarsError, PanicException, OSError, ValueError) as problem:
         raise error(f"{where}: cannot be read as Parquet: {_reason(problem)}") from None
 
@@ -92,6 +93,8 @@ def _claimed(data: bytes) -> int:
         for column in group[_COLUMNS]:
             facts = column[_FACTS]
             of_pages, size = _pages(data, facts)
+            # The footer and the pages state the number of values separately, and a forged file may lie in
+            # either.
             values += max(of_pages, facts[_VALUES])
             unpacked += size
     return int(max(values, unpacked // _CELL_BYTES, footer[_ROWS]))
@@ -106,6 +109,7 @@ def _pages(data: bytes, facts: dict[int, Any]) -> tuple[int, int]:
         page = reader.struct()
         values += sum(page[kind][_PAGE_VALUES] for kind in _PAGE_KINDS if kind in page)
         unpacked += page[_PAGE_UNPACKED]
+        # A negative size would lead back to an earlier page, and this loop would never end.
         if page[_PAGE_PACKED] < 0:
             raise ValueError("a page of less than no bytes")
         reader.at += page[_PAGE_PACKED]

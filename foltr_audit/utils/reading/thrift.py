@@ -30,6 +30,8 @@ class ThriftReader:
         Raises:
             ValueError: the bytes are no struct, or end before it does.
         """
+        # The file decides how deep its structs go. Without a bound the end is a RecursionError, which no
+        # caller expects of a damaged file.
         if level > _MOST_LEVELS:
             raise ValueError("structs inside each other without an end")
         fields: dict[int, Any] = {}

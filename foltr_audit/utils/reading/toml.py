@@ -12,6 +12,7 @@ from foltr_audit.utils.reading.values import MOST_LEVELS, parsing, refuse_odd
 MOST_CHARACTERS = 4 << 20
 """A longer text is not parsed: it would take seconds."""
 
+# Possessive repeats (`}+`, `*+`) never backtrack, so a hostile text cannot make this search slow.
 _PART = r"""(?:[\w-]{1,99}+|"[^"\n]{0,99}+"|'[^'\n]{0,99}+')"""
 _DOTTED = re.compile(rf"(?<![\w-])(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_LEVELS},}}+")
 """A name of many parts: the parser's time grows with the square of their number."""

@@ -57,6 +57,7 @@ def refuse_odd(value: object, *, finite: bool) -> None:
         InvalidValueError: a number beyond 64 bits, text that is not valid Unicode, a date, too many levels,
             or, where refused, a number that is not finite.
     """
+    # Level by level, not by recursion: the file decides how deep its lists and tables go.
     below: list[object] = [value]
     for _ in range(MOST_LEVELS):
         level, below = below, []
@@ -75,6 +76,8 @@ def refuse_odd(value: object, *, finite: bool) -> None:
 
 def _refuse_odd_leaf(value: object, *, finite: bool) -> None:
     if isinstance(value, str):
+        # JSON can spell half of a character as an escape. Python keeps it, and fails only when the text is
+        # written.
         if not value.isascii():
             _refuse_surrogates(value)
     elif isinstance(value, float):
