@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, MessageDefense, PrivacyEvent, RoundContext
 from foltr_audit.core.plugins.answers import law_of
-from foltr_audit.privacy.events import (
-    GridRounding,
-    MessageAggregation,
-    NoiseAddition,
-    NormBound,
-    NormScaling,
-    OpaqueChange,
-)
+from foltr_audit.privacy.accounting.norms import Norms
+from foltr_audit.privacy.accounting.walk import walk
+from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, NormBound
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Skellam
 
 _SPARSE = ("top-k", "random-k")
 _ROUNDING = 1e-9  # relative tolerance of comparisons of claims with bounds
+
+Acts = Sequence[tuple[Defense, PrivacyEvent]]
 
 
 def warnings(
@@ -41,111 +38,87 @@ def warnings(
         acts_without_pairs: whether step defenses also act after an interaction without pairs.
     """
     acts = DefenseChain(tuple(defenses)).acts(context, acts_without_pairs=acts_without_pairs)
-    walk = _ChainBounds(parameters=parameters)
     found: list[str] = []
     for place, (defense, event) in enumerate(acts):
         if isinstance(event, NoiseAddition):
-            later = [other.name for other, then in acts[place + 1 :] if isinstance(then, NormBound)]
-            found += walk.of_noise(defense, event, later)
+            before = [act for act in acts[:place] if not _belongs_to_noise(*act, context)]
+            found += _of_bounds(defense, event, before, acts[place + 1 :], parameters)
             found += _of_shares(defense, [then for _, then in acts[place + 1 :]], context)
-        elif not (isinstance(event, GridRounding) and _rounds_for_noise(defense, context)):
-            walk.meet(defense, event)
     return list(dict.fromkeys(found + _of_the_whole(acts, context)))
 
 
-def _rounds_for_noise(defense: Defense, context: RoundContext) -> bool:
-    """Whether a defense rounds for its own noise; its sensitivity then allows for the rounding."""
-    return any(isinstance(event, NoiseAddition) for event in defense.events(context))
+def _belongs_to_noise(defense: Defense, event: PrivacyEvent, context: RoundContext) -> bool:
+    """Whether an event is noise, or the rounding of a defense whose own noise allows for it.
 
-
-@dataclass
-class _ChainBounds:
-    """The norm bounds that hold at one place of a chain.
-
-    Attributes:
-        parameters: number of coordinates.
-        bounds: the bounds that hold here, each with the name of the defense that set it.
-        undone: names of the defense whose bound was lost, and of the defense that removed it.
+    Each noise is checked as if it were the only one: what several together prove is another question.
     """
+    if isinstance(event, GridRounding):
+        return any(isinstance(other, NoiseAddition) for other in defense.events(context))
+    return isinstance(event, NoiseAddition)
 
-    parameters: int
-    bounds: list[tuple[str, NormBound]] = field(default_factory=list)
-    undone: tuple[str, str] | None = None
 
-    def meet(self, defense: Defense, event: PrivacyEvent) -> None:
-        """Update the bounds for an event that adds no noise."""
-        before = self.bounds
-        if isinstance(event, NormBound):
-            if event.always or event.of == "update":
-                self.bounds = [*before, (defense.name, event)]
-        elif isinstance(event, OpaqueChange):
-            self.bounds = []
-        elif isinstance(event, NormScaling):
-            kept = [(name, old) for name, old in before if old.of == event.of]
-            self.bounds = [(name, replace(old, norm=old.norm * event.factor)) for name, old in kept]
-        elif isinstance(event, GridRounding):
-            move = event.step * (0.5 if event.nearest else 1.0)
-            self.bounds = [(name, self._rounded(old, move)) for name, old in before]
-        if before and not self.bounds:
-            self.undone = (before[-1][0], defense.name)
+def _of_bounds(
+    defense: Defense, noise: NoiseAddition, before: Acts, after: Acts, parameters: int
+) -> list[str]:
+    """Warnings about noise for messages that are not bounded, or farther apart than its `sensitivity`."""
+    apart = _apart(before, noise, parameters)
+    if not apart.known:
+        late = [other.name for other, event in after if isinstance(event, NormBound) and other is not defense]
+        too_late = f"; {late[0]} acts too late, after the noise" if late else ""
+        end = _what_removed_the_bound(before, noise, parameters) or too_late
+        problem = f"no defense bounds the messages before the noise{end}"
+        return [f"{defense.name}: {problem}: its claim holds for no client"]
+    sensitivity = getattr(defense, "sensitivity", None)
+    if not isinstance(sensitivity, float | int):
+        return []
+    hidden = "l1" if _is_pure(noise) else "l2"
+    if getattr(apart, hidden) / sensitivity <= 1.0 + _ROUNDING:
+        return []
+    return [f"{defense.name}: {_too_little(apart, hidden, sensitivity, parameters)}"]
 
-    def _rounded(self, old: NormBound, move: float) -> NormBound:
-        return replace(old, norm=old.norm + move * self.parameters ** (1.0 / old.ord))
 
-    def of_noise(self, defense: Defense, event: NoiseAddition, later: Sequence[str]) -> list[str]:
-        """Warnings about noise that is added at this place."""
-        who = defense.name
-        if not self.bounds:
-            late = [f"; {name} acts too late, after the noise" for name in later[:1] if name != who]
-            lost = f"; {self.undone[1]} removes the bound of {self.undone[0]}" if self.undone else ""
-            end = lost or "".join(late)
-            return [
-                f"{who}: no defense bounds the messages before the noise{end}: its claim holds for no client"
-            ]
-        sensitivity = getattr(defense, "sensitivity", None)
-        if not isinstance(sensitivity, float | int):
-            return []
-        order = 1 if _is_pure(event) else 2
-        bound = min((old for _, old in self.bounds), key=lambda old: old.norm * self._stretch(old, order))
-        apart = 2.0 * bound.norm
-        factor = apart * self._stretch(bound, order) / sensitivity
-        if factor <= 1.0 + _ROUNDING:
-            return []
-        return [self._too_little(who, bound, order, apart, sensitivity)]
+def _apart(before: Acts, noise: NoiseAddition, parameters: int) -> Norms:
+    """How far apart two messages may be when the noise is added."""
+    return walk([*(event for _, event in before), noise], parameters).noises[0].apart
 
-    def _stretch(self, bound: NormBound, order: int) -> float:
-        """Largest ratio of the norm of this order to the norm that is bounded."""
-        return float(self.parameters ** max(0.0, 1.0 / order - 1.0 / bound.ord))
 
-    def _too_little(self, who: str, bound: NormBound, order: int, apart: float, sensitivity: float) -> str:
-        stretch, own = self._stretch(bound, order), apart / sensitivity
-        root = f"sqrt({self.parameters})" if math.isclose(stretch**2, self.parameters) else f"{stretch:.3g}"
-        parts = []
-        if own > 1.0 + _ROUNDING:
-            parts.append(
-                f"two clients' {bound.of}s differ by up to 2 R = {apart:.4g} in {_norm(bound.ord)}; "
-                f"the noise is scaled to {sensitivity:.4g}"
-            )
-        if stretch > 1.0 + _ROUNDING:
-            kind = "per-coordinate Laplace noise" if order == 1 else "noise for an L2 distance"
-            parts.append(f"{_norm(bound.ord)} clip with {kind}")
-        total = own * stretch
-        exactly = stretch > 1.0 and math.isclose(own, 1.0)
-        times = f"{root} = {total:.1f}" if exactly else f"{total:.3g}"
-        ends = f"for a client the claim holds for {times} times this eps"
-        if order != 1:
-            ends = f"for a client the noise is {times} times too small for the claim"
-        return f"{who}: {'; '.join(parts)}: {ends}"
+def _what_removed_the_bound(before: Acts, noise: NoiseAddition, parameters: int) -> str:
+    for place in range(len(before), 0, -1):
+        if _apart(before[: place - 1], noise, parameters).known:
+            bounds = [other.name for other, event in before[: place - 1] if isinstance(event, NormBound)]
+            return f"; {before[place - 1][0].name} removes the bound of {bounds[-1]}"
+    return ""
+
+
+def _too_little(apart: Norms, hidden: str, sensitivity: float, parameters: int) -> str:
+    # Only the norms are known, not the event that set them. A ball of order 1 bounds all three norms by its
+    # radius, one of order 2 the last two, so the first norm that equals the next one is that of the ball.
+    equal = 1.0 + _ROUNDING
+    ball = "l1" if apart.l1 <= apart.l2 * equal else "l2" if apart.l2 <= apart.linf * equal else "linf"
+    radius = getattr(apart, ball)
+    own, stretch = radius / sensitivity, getattr(apart, hidden) / radius
+    parts = []
+    if own > equal:
+        parts.append(
+            f"two clients' messages differ by up to 2 R = {radius:.4g} in {ball.capitalize()}; "
+            f"the noise is scaled to {sensitivity:.4g}"
+        )
+    if stretch > equal:
+        kind = "per-coordinate Laplace noise" if hidden == "l1" else "noise for an L2 distance"
+        parts.append(f"{ball.capitalize()} clip with {kind}")
+    times = f"{own * stretch:.3g}"
+    if stretch > 1.0 and math.isclose(own, 1.0):
+        root = f"sqrt({parameters})" if math.isclose(stretch**2, parameters) else f"{stretch:.3g}"
+        times = f"{root} = {own * stretch:.1f}"
+    if hidden == "l1":
+        return f"{'; '.join(parts)}: for a client the claim holds for {times} times this eps"
+    return f"{'; '.join(parts)}: for a client the noise is {times} times too small for the claim"
 
 
 def _is_pure(event: NoiseAddition) -> bool:
     """Whether the noise gives pure differential privacy, so that it must cover an L1 distance."""
     law = event.law
     return isinstance(law, GammaShare) or bool(np.isfinite(law.worst_loss(law.scale)))
-
-
-def _norm(order: float) -> str:
-    return "Linf" if math.isinf(order) else f"L{order:g}"
 
 
 def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundContext) -> list[str]:
@@ -177,7 +150,7 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
     return found
 
 
-def _of_the_whole(acts: Sequence[tuple[Defense, PrivacyEvent]], context: RoundContext) -> list[str]:
+def _of_the_whole(acts: Acts, context: RoundContext) -> list[str]:
     """Warnings about sums that always abort, several noises, and sparse messages filled by noise."""
     found = []
     noises = [place for place, (_, event) in enumerate(acts) if isinstance(event, NoiseAddition)]
