@@ -106,7 +106,7 @@ def test_all_four_types_mix() -> None:
 def test_a_trait_is_given_once_and_its_values_have_different_names() -> None:
     with pytest.raises(UsageError, match="intent-skew is given twice"):
         population("intent-skew", "click-skew", "intent-skew")
-    with pytest.raises(UsageError, match="'same' of trait t twice"):
+    with pytest.raises(UsageError, match="trait t has value 'same' twice"):
         Trait(
             name="t",
             values=(TraitValue(name="same", intent=0), TraitValue(name="other"), TraitValue(name="same")),
