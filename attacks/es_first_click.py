@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from foltr_audit.core.ranking_metrics import LIST_LENGTH, ListMetric, list_metric
@@ -15,9 +14,7 @@ from foltr_audit.inference.metric_sums import MOST_SUMS, mean_likelihoods, reach
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.randomized_response import RandomizedResponse
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-
-Features = NDArray[np.float32] | Floats
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
 
 _EQUAL = 1e-9  # probabilities that differ by less, relatively, count as equal
 

@@ -1,75 +1,25 @@
-"""The plug-in API under a stable name; `foltr_audit.core.plugins` defines it."""
+"""The API that plug-ins are written against, under a name that stays.
 
-from foltr_audit.core.plugins import (
-    AggregateDefense,
-    Attack,
-    Ball,
-    CentralLearner,
-    CentralResult,
-    ClickDefense,
-    ClickModel,
-    Defense,
-    Environment,
-    Inference,
-    IntentAttack,
-    IntentPeriod,
-    Knowledge,
-    Learner,
-    LinkAttack,
-    MessageDefense,
-    MetricDefense,
-    MetricLearner,
-    ModelLearner,
-    Plugin,
-    Population,
-    PrivacyClaim,
-    PrivacyEvent,
-    RoundContext,
-    Scenario,
-    ScenarioContext,
-    StepDefense,
-    Trait,
-    TraitValue,
-    Users,
-    View,
-    WireDefense,
-    WireMessages,
-    plain,
-)
+Write a subclass, and register it as an entry point:
 
-__all__ = [
-    "AggregateDefense",
-    "Attack",
-    "Ball",
-    "CentralLearner",
-    "CentralResult",
-    "ClickDefense",
-    "ClickModel",
-    "Defense",
-    "Environment",
-    "Inference",
-    "IntentAttack",
-    "IntentPeriod",
-    "Knowledge",
-    "Learner",
-    "LinkAttack",
-    "MessageDefense",
-    "MetricDefense",
-    "MetricLearner",
-    "ModelLearner",
-    "Plugin",
-    "Population",
-    "PrivacyClaim",
-    "PrivacyEvent",
-    "RoundContext",
-    "Scenario",
-    "ScenarioContext",
-    "StepDefense",
-    "Trait",
-    "TraitValue",
-    "Users",
-    "View",
-    "WireDefense",
-    "WireMessages",
-    "plain",
-]
+=============== ======================================== ============================
+group           subclass of                              guide
+=============== ======================================== ============================
+attacks         `Attack`, `IntentAttack`, `LinkAttack`   docs/write-an-attack.md
+defenses        the class of the stage in which it acts, docs/write-a-defense.md
+                such as `MessageDefense`
+scenarios       `Scenario`                               docs/worlds.md
+click_models    `ClickModel`                             CONTRIBUTING.md
+learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
+                `CentralLearner`
+=============== ======================================== ============================
+
+Example:
+    >>> from foltr_audit.plugins import Attack, Inference, View
+
+`foltr_audit.core.plugins` defines every name here and says what a plug-in is. The engine imports the names
+from there, because a room imports nothing that lies above it.
+"""
+
+# The list of public names stands in `core.plugins` alone: `*` takes exactly its `__all__`.
+from foltr_audit.core.plugins import *  # noqa: F403

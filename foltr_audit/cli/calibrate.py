@@ -8,7 +8,7 @@ import typer
 
 from foltr_audit.cli.options import Json
 from foltr_audit.cli.output import show, warn
-from foltr_audit.core.spec.base import DELTA, UNIT, VIEW
+from foltr_audit.core.spec.defaults import DELTA, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.grid_options import open_comparison
 from foltr_audit.cli.options import Backend, Jobs, Scheduler, takes_options
 from foltr_audit.cli.output import save_config, show, warn
-from foltr_audit.core.spec.base import DELTA, TRIALS, VIEW
+from foltr_audit.core.spec.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.errors import UsageError, suggest_name
-from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.frozen_arrays import Features
+from foltr_audit.utils.arrays import Features, Floats
 
 NORMALISATIONS = ("none", "zscore", "zscore-parts", "query-minmax")
 _BATCH_ROWS = 8_192  # float64 copies of this many rows at a time

@@ -14,7 +14,7 @@ import numpy as np
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
-from foltr_audit.core.spec.attack import AttackSpec, changed_protocol, refuse_unknown_queries
+from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.data.load import load_collection
@@ -224,14 +224,6 @@ class TraceAttack:
             name: check_facts(trace, Observer(trace.header, self.collection))
             for name, trace in self.traces.items()
         }
-
-    def refuse_unknown_queries(self) -> None:
-        """Check that the named queries are in the data.
-
-        Raises:
-            UsageError: one is not.
-        """
-        refuse_unknown_queries(self.protocol.queries, self.collection)
 
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
         """Run the attacks on the messages of each trace, and add the truth to their answers.

@@ -18,8 +18,7 @@ from foltr_audit.errors import TraceError
 from foltr_audit.judge.server_belief import click_belief
 from foltr_audit.judge.view_builder import InteractionPlacement, features_of, knowledge_of, readable
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.arrays import Floats, Ints
-from foltr_audit.utils.frozen_arrays import Features
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 T = TypeVar("T", bound=np.generic)
 

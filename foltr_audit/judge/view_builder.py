@@ -15,8 +15,7 @@ from foltr_audit.core.records.view import Knowledge
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.events import Ball
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.arrays import Floats, Ints
-from foltr_audit.utils.frozen_arrays import Features
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 T = TypeVar("T", bound=np.generic)
 

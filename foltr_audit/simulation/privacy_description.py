@@ -100,7 +100,7 @@ class PrivacyDescription:
                 "or add noise on a grid"
             )
 
-    @property
+    @cached_property
     def _noisy(self) -> list[str]:
         """Names of the defenses that add noise, in order."""
         return [link.name for link, event in self.acts() if isinstance(event, NoiseAddition)]

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 """Numbers in double precision."""
 
+Features = NDArray[np.float32] | NDArray[np.float64]
+"""Feature rows, in the number format that the user chose."""
+
 Singles = NDArray[np.float32]
 """Numbers in single precision."""
 

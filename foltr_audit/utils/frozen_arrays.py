@@ -7,10 +7,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-T = TypeVar("T", bound=np.generic)
+from foltr_audit.utils.arrays import Features
 
-Features = NDArray[np.float32] | NDArray[np.float64]
-"""Feature rows, in the number format that the user chose."""
+T = TypeVar("T", bound=np.generic)
 
 
 def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[T]:

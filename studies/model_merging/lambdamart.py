@@ -17,8 +17,7 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging.quality import RankingJudge
-from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.frozen_arrays import Features
+from foltr_audit.utils.arrays import Features, Floats
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import NO_TICK, Tick
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.report.tables.layout import percent, table
+from foltr_audit.report.tables.layout import Column, percent, rows_table, short_column, table, text_column
 from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.local_baselines import MERGED
 from foltr_audit.studies.model_merging.quality import METRICS, NDCG
@@ -137,14 +138,14 @@ def _merged_table(rows: Sequence[Row], method: str) -> Table:
 
 
 def _weight_table(rows: Sequence[Row]) -> Table:
-    found = table("weights of M_2 in linear combinations", "in brackets: published")
-    for heading in ("split", "client", "queries of D_merge", "alpha", f"{METRICS[NDCG]} on D_merge"):
-        found.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        alpha = f"{row['alpha']:.2f} ({row['published_alpha']:.2f})"
-        numbers = (str(row[name]) for name in ("split", "client", "queries"))
-        found.add_row(*numbers, alpha, short(row[f"{NDCG}_merge"]))
-    return found
+    columns = [
+        text_column("split", "split", "number"),
+        text_column("client", "client", "number"),
+        text_column("queries of D_merge", "queries", "number"),
+        Column("alpha", lambda row: f"{row['alpha']:.2f} ({row['published_alpha']:.2f})"),
+        short_column(f"{METRICS[NDCG]} on D_merge", f"{NDCG}_merge"),
+    ]
+    return rows_table("weights of M_2 in linear combinations", "in brackets: published", columns, rows)
 
 
 def _parameter_table(rows: Sequence[Row]) -> Table:
@@ -155,16 +156,18 @@ def _parameter_table(rows: Sequence[Row]) -> Table:
         "min_sum_hessian_in_leaf": "min Hessian\nin leaf",
         "trees": "trees",
     }
-    found = table("selected hyper-parameters", "nDCG@10 on the queries that selected them")
-    found.add_column("split", no_wrap=True)
-    found.add_column("model", no_wrap=True)
-    for heading in (*names.values(), METRICS[NDCG]):
-        found.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        split = {None: "all", 0: "initial"}.get(row["split"], str(row["split"]))
-        values = (f"{row[name]:g}" for name in names)
-        found.add_row(split, row["model"], *values, short(row[f"{NDCG}_validation"]))
-    return found
+    columns = [
+        Column("split", lambda row: {None: "all", 0: "initial"}.get(row["split"], str(row["split"])), "name"),
+        text_column("model", "model", "name"),
+        *(Column(heading, partial(_setting, name)) for name, heading in names.items()),
+        short_column(METRICS[NDCG], f"{NDCG}_validation"),
+    ]
+    caption = "nDCG@10 on the queries that selected them"
+    return rows_table("selected hyper-parameters", caption, columns, rows)
+
+
+def _setting(name: str, row: Row) -> str:
+    return f"{row[name]:g}"
 
 
 def _verdicts(rows: Sequence[Row]) -> list[str]:

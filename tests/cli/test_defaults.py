@@ -10,7 +10,7 @@ import pytest
 
 from foltr_audit.cli.calibrate import calibrate
 from foltr_audit.cli.recommend import recommend
-from foltr_audit.core.spec import base as defaults
+from foltr_audit.core.spec import defaults
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec

@@ -9,7 +9,18 @@ import pytest
 
 from tests.fixtures.command import SMALL, run
 
-HEAVY = ("numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "statsmodels", "jinja2")
+HEAVY = (
+    "numpy",
+    "pydantic",
+    "numba",
+    "scipy",
+    "sklearn",
+    "pandas",
+    "polars",
+    "matplotlib",
+    "statsmodels",
+    "jinja2",
+)
 
 
 @pytest.mark.parametrize(

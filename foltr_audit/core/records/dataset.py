@@ -13,8 +13,8 @@ import numpy as np
 
 from foltr_audit.core.records.names import batches
 from foltr_audit.errors import DataError
-from foltr_audit.utils.arrays import Bools, Ints
-from foltr_audit.utils.frozen_arrays import Features, freeze, read_only_features
+from foltr_audit.utils.arrays import Bools, Features, Ints
+from foltr_audit.utils.frozen_arrays import freeze, read_only_features
 
 _BATCH_ROWS = 8_192  # copies of this many rows at a time
 

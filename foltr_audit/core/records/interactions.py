@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.frozen_arrays import Features, read_only, read_only_features
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
+from foltr_audit.utils.frozen_arrays import read_only, read_only_features
 
 Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
 """Messages: plain, or encoded as integers modulo 2^b."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.privacy.events import Ball
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.frozen_arrays import Features, freeze, read_only, read_only_features
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
+from foltr_audit.utils.frozen_arrays import freeze, read_only, read_only_features
 
 KNOWLEDGE = {
     "features": "feature rows of the shown documents",

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.core.spec.base import TRIALS, SpecTable, known_parts, not_deterministic, once
+from foltr_audit.core.spec.base import SpecTable, known_parts, not_deterministic, once
+from foltr_audit.core.spec.defaults import TRIALS
 from foltr_audit.privacy.observer_views import sees_lists
 
 AuditView = Literal[

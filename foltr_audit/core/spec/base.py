@@ -1,8 +1,8 @@
-"""The base class of the tables of a Spec, with shared checks and defaults."""
+"""The base class of the tables of a Spec, with shared checks."""
 
 from __future__ import annotations
 
-from typing import Final, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -10,19 +10,6 @@ from foltr_audit.errors import suggest_name
 
 PARTS = ("train", "vali", "test")
 """Parts of a data set."""
-
-
-UNIT: Final = "interaction"
-"""Default unit in which neighbouring inputs differ."""
-
-VIEW: Final = "individual"
-"""Default view: the server sees what each client sends."""
-
-DELTA: Final = 1e-5
-"""Default delta, for a chain without a pure bound or without a claim."""
-
-TRIALS: Final = 2000
-"""Evaluated trials of an audit under each hypothesis."""
 
 
 class SpecTable(BaseModel):

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foltr_audit.data.letor.lines import shown
 from foltr_audit.errors import DataError
-from foltr_audit.utils.arrays import Ints
-from foltr_audit.utils.frozen_arrays import Features
+from foltr_audit.utils.arrays import Features, Ints
 
 MAX_FEATURES = 65_536
 _OTHER_SPACE = (b"  ", b"\t", b"\r", b"\v", b"\f")

@@ -17,8 +17,7 @@ from foltr_audit.data.letor.features import MAX_FEATURES, FeatureBlock, parse_fe
 from foltr_audit.data.letor.lines import line_batches, name_in_messages, read_group_sizes, shown
 from foltr_audit.data.letor.writer import MAX_LABEL, write_letor
 from foltr_audit.errors import DataError
-from foltr_audit.utils.arrays import Ints
-from foltr_audit.utils.frozen_arrays import Features
+from foltr_audit.utils.arrays import Features, Ints
 
 __all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorFile", "read_letor", "write_letor"]
 

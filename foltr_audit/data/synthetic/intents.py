@@ -18,8 +18,7 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.data import FEWEST_INTENTS, MOST_INTENTS
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams, name_codes
-from foltr_audit.utils.arrays import Bools, Ints
-from foltr_audit.utils.frozen_arrays import Features
+from foltr_audit.utils.arrays import Bools, Features, Ints
 
 _SEED = 1  # part of the data, so not of a Spec's seed
 _STEPS = 4096  # uniform variates are rounded to this many whole numbers: sums are then exact everywhere

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.evidence.bundle.verify import Verification
-from foltr_audit.report.tables.layout import table
+from foltr_audit.report.tables.layout import Column, rows_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,12 +21,12 @@ def print_verification(found: Verification, console: Console) -> None:
     )
     console.print(f"SHA-256 {found.sha256}", highlight=False, soft_wrap=True)
     console.print()
-    rows = table("Checks")
-    for heading in ("check", "result", "found"):
-        rows.add_column(heading, overflow="fold", no_wrap=heading != "found")
-    for check in found.checks:
-        rows.add_row(check.name, check.state, escape("\n".join(check.found)))
-    console.print(rows)
+    columns = [
+        Column("check", lambda check: check.name, "line"),
+        Column("result", lambda check: check.state, "line"),
+        Column("found", lambda check: escape("\n".join(check.found)), "fold"),
+    ]
+    console.print(rows_table("Checks", None, columns, found.checks))
     console.print()
     if found.differs:
         console.print(f"Versions differ: numbers had to agree within {found.tolerance}.", highlight=False)

@@ -9,7 +9,8 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.audit import AuditView
-from foltr_audit.core.spec.base import VIEW, SpecTable
+from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.spec.defaults import VIEW
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.reading import toml_table
 

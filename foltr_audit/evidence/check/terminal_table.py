@@ -11,7 +11,7 @@ from rich.text import Text
 
 from foltr_audit.evidence.check.limit_check import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
-from foltr_audit.report.tables.layout import print_fitting, table
+from foltr_audit.report.tables.layout import Column, print_fitting, rows_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,19 +33,17 @@ def print_check(report: CheckReport, console: Console) -> None:
 
 
 def _outcomes(several: Sequence[LimitOutcome], narrow: bool) -> Table:
-    found = table(None, space=0 if narrow else 2)
-    for heading in ("limit", "", "value", "interval", "allowed"):
-        numeric = heading in ("value", "interval")
-        found.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
-    for one in several:
-        found.add_row(*_cells(one, narrow=narrow))
-    return found
+    def value(one: LimitOutcome) -> str:
+        return escape(one.value_text.replace("by ", "by\n") if narrow else one.value_text)
 
-
-def _cells(one: LimitOutcome, *, narrow: bool) -> tuple[str | Text, ...]:
-    status = Text(one.status, style=_STYLES[one.status])
-    value = escape(one.value_text.replace("by ", "by\n") if narrow else one.value_text)
-    return one.limit, status, value, one.interval_text(), one.allowed_text
+    columns = [
+        Column("limit", lambda one: one.limit, "name"),
+        Column("", lambda one: Text(one.status, style=_STYLES[one.status]), "name"),
+        Column("value", value),
+        Column("interval", lambda one: one.interval_text()),
+        Column("allowed", lambda one: one.allowed_text, "name"),
+    ]
+    return rows_table(None, None, columns, several, space=0 if narrow else 2)
 
 
 def _details(one: LimitOutcome) -> str:

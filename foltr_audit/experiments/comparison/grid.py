@@ -10,8 +10,9 @@ from foltr_audit.core.plugins import Attack, ClickModel, Learner
 from foltr_audit.core.plugins.registry import canonical, first_problem
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.base import DELTA, SpecTable, once
+from foltr_audit.core.spec.base import SpecTable, once
 from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.spec.defaults import DELTA
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.train import default_learner

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.base import TRIALS
+from foltr_audit.core.spec.defaults import TRIALS
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder

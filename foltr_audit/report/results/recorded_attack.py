@@ -7,6 +7,7 @@ import numpy as np
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records.population import SEVERAL, Population
+from foltr_audit.core.spec.attack import refuse_unknown_queries
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import data_facts
@@ -28,7 +29,7 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
     Raises:
         UsageError: a trace holds no truth, or a query was named that is not in its data.
     """
-    recorded.refuse_unknown_queries()
+    refuse_unknown_queries(recorded.protocol.queries, recorded.collection)
     checked = [{"click_model": name, **check.table()} for name, check in recorded.facts.items()]
     protocol, pieces, streams = recorded.protocol, [], Streams(recorded.used_seed)
     for judged in recorded.judged(progress):
