@@ -1,4 +1,4 @@
-"""Typed rows of results: frozen dataclasses with one set of columns for JSON, data frames, CSV and its schema.
+"""Typed rows of results: frozen dataclasses whose columns are those of JSON, data frames and CSV.
 
 >>> @dataclass(frozen=True, kw_only=True)
 ... class LeakRow(ResultRow):
@@ -163,10 +163,6 @@ def _read(cls: type[R], left: dict[str, object], known: frozenset[str]) -> R:
         elif each.default is MISSING and each.default_factory is MISSING:
             raise ValueError(f"no column {name!r} for a {cls.__name__}")
     return cls(**found)
-
-
-def _number(value: object, name: str) -> float | None:
-    return cast("float | None", _validated(float | None, value, name))
 
 
 def _validated(kind: object, value: object, name: str) -> object:
