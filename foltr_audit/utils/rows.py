@@ -15,7 +15,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 R = TypeVar("R", bound="ResultRow")
 
@@ -123,15 +126,11 @@ def _plain(value: object) -> JsonValue:
     return cast(JsonValue, value)
 
 
-@cache
-def _types(cls: type[ResultRow]) -> dict[str, object]:
-    return get_type_hints(cls)
-
-
 def _names(cls: type[ResultRow]) -> Iterator[str]:
     """The names of all columns but those of embedded mappings."""
+    types = get_type_hints(cls)
     for each in fields(cls):
-        kind = _types(cls)[each.name]
+        kind = types[each.name]
         if not each.metadata.get("embedded"):
             yield from (_name(each), _name(each) + CI95) if kind is Estimate else (_name(each),)
         elif isinstance(kind, type) and issubclass(kind, ResultRow):
@@ -141,8 +140,9 @@ def _names(cls: type[ResultRow]) -> Iterator[str]:
 def _read(cls: type[R], left: dict[str, object], known: frozenset[str]) -> R:
     """A row made of the columns that it takes out of `left`; a mapping takes those that are not `known`."""
     found: dict[str, object] = {}
+    types = get_type_hints(cls)
     for each in fields(cls):
-        kind, name = _types(cls)[each.name], _name(each)
+        kind, name = types[each.name], _name(each)
         if each.metadata.get("embedded"):
             if isinstance(kind, type) and issubclass(kind, ResultRow):
                 found[each.name] = _read(kind, left, known)
@@ -152,10 +152,9 @@ def _read(cls: type[R], left: dict[str, object], known: frozenset[str]) -> R:
             if name not in left:
                 raise ValueError(f"no column {name!r} for a {cls.__name__}")
             ends = left.pop(name + CI95, None)
+            number = cast("float | None", _validated(float | None, left.pop(name), name))
             pair = _validated(tuple[float, float] | None, ends, name + CI95)
-            found[each.name] = Estimate(
-                _number(left.pop(name), name), cast("tuple[float, float] | None", pair)
-            )
+            found[each.name] = Estimate(number, cast("tuple[float, float] | None", pair))
         elif name in left:
             found[each.name] = _validated(kind, left.pop(name), name)
         elif each.metadata.get("optional"):
@@ -165,21 +164,28 @@ def _read(cls: type[R], left: dict[str, object], known: frozenset[str]) -> R:
     return cls(**found)
 
 
-def _validated(kind: object, value: object, name: str) -> object:
+def _validated(kind: Any, value: object, name: str) -> object:
     """A value of JSON as its Python type; a missing number is NaN where None is not allowed."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     inner = _row_in(kind)
     if inner is not None and value is not None:
-        rows = value if isinstance(value, list | tuple) else [value]
+        rows = cast("Sequence[Mapping[str, object]]", value if isinstance(value, list | tuple) else [value])
         read = tuple(inner.of_plain(row) for row in rows)
         return read if get_origin(kind) is not None and isinstance(value, list | tuple) else read[0]
     if kind is float and value is None:
         return math.nan
     try:
-        return TypeAdapter(kind).validate_python(value)
+        return _adapter(kind).validate_python(value)
     except ValidationError as error:
         raise ValueError(f"column {name!r}: {error.errors()[0]['msg']}; got {value!r}") from error
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[object]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def _row_in(kind: object) -> type[ResultRow] | None:
@@ -192,8 +198,9 @@ def _row_in(kind: object) -> type[ResultRow] | None:
 def _describe(cls: type[ResultRow], properties: dict[str, JsonValue], required: list[JsonValue]) -> bool:
     """Add the columns of a row to a schema; whether it may have others."""
     more = False
+    types = get_type_hints(cls)
     for each in fields(cls):
-        kind, name = _types(cls)[each.name], _name(each)
+        kind, name = types[each.name], _name(each)
         if each.metadata.get("embedded"):
             if isinstance(kind, type) and issubclass(kind, ResultRow):
                 more |= _describe(kind, properties, required)
@@ -209,7 +216,7 @@ def _describe(cls: type[ResultRow], properties: dict[str, JsonValue], required: 
     return more
 
 
-def schema_of(kind: object) -> dict[str, JsonValue]:
+def schema_of(kind: Any) -> dict[str, JsonValue]:
     """The JSON Schema of a type; numbers may be `inf`, `-inf` or null, see `formatting.json_ready`."""
     from pydantic import TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema
@@ -221,8 +228,8 @@ def schema_of(kind: object) -> dict[str, JsonValue]:
 
     row = _row_in(kind)
     if row is None:
-        return cast("dict[str, JsonValue]", TypeAdapter(kind).json_schema(schema_generator=_JsonNumbers))
-    inner = cast("dict[str, JsonValue]", row.schema())
+        return TypeAdapter(kind).json_schema(schema_generator=_JsonNumbers)
+    inner = row.schema()
     if get_origin(kind) in (list, tuple, Sequence):
         return {"type": "array", "items": inner}
     return inner if isinstance(kind, type) else {"anyOf": [inner, {"type": "null"}]}
