@@ -6,8 +6,7 @@ Write a subclass, and register it as an entry point:
 group           subclass of                              guide
 =============== ======================================== ============================
 attacks         `Attack`, `IntentAttack`, `LinkAttack`   docs/write-an-attack.md
-defenses        the class of the stage in which it acts, docs/write-a-defense.md
-                such as `MessageDefense`
+defenses        `Defense`                                docs/write-a-defense.md
 scenarios       `Scenario`                               docs/worlds.md
 click_models    `ClickModel`                             CONTRIBUTING.md
 learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
