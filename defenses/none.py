@@ -10,6 +10,9 @@ from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext
 class NoDefense(Defense):
     """Sends the local model unchanged.
 
+    It overrides no hook, so it acts in no stage and fits every learner. A Spec without a defense has the
+    chain `none`, which comparisons use as the reference.
+
     Guarantees: nothing, for any relation, unit or view.
     """
 

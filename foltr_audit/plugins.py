@@ -16,6 +16,9 @@ learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
 Example:
     >>> from foltr_audit.plugins import Attack, Inference, View
 
+The names of stages, events and laws that a defense declares are in `Stage`, `PrivacyEvent` and
+`foltr_audit.privacy.noise`.
+
 `foltr_audit.core.plugins` defines every name here and says what a plug-in is. The engine imports the names
 from there, because a room imports nothing that lies above it.
 """

@@ -45,7 +45,7 @@ class Foreign(Defense):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        return ("message",)
+        return ("step",)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         return (NormBound(norm=1.5, ord=2, of="model"),)
