@@ -77,7 +77,7 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
     federation = Federation(setup)
     weights = federation.weights_after(cell.spec.train.rounds - 1)
     arrays["query_ndcg"] = federation.evaluation.by_query(cell.trained.parameters, weights)
-    evidence = next(iter(cell.evidence.values()), None)
+    evidence = next(iter(cell.attacks.evidence.values()), None)
     if evidence is not None:
         arrays |= arrays_of(evidence)
     buffer = io.BytesIO()
@@ -88,13 +88,13 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
         schema_=SCHEMA,
         spec_sha256=cell.spec.hash,
         arrays_sha256=hashlib.sha256(packed).hexdigest(),
-        eps_claimed=cell.eps_claimed,
-        learner=cell.learner,
-        pdgd=cell.pdgd,
-        data=CellDataFacts.model_validate(cell.data),
-        warnings=list(cell.warnings),
-        population=cell.described,
-        groups=list(cell.population.groups),
+        eps_claimed=cell.system.eps_claimed,
+        learner=cell.system.learner,
+        pdgd=cell.system.pdgd,
+        data=CellDataFacts.model_validate(cell.data.plain()),
+        warnings=list(cell.system.warnings),
+        population=None if cell.world.described is None else cell.world.described.plain(),
+        groups=list(cell.world.population.groups),
         ndcg=trained.ndcg,
         untrained=trained.untrained,
         ceiling=trained.ceiling,
@@ -102,7 +102,7 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
         online_sum=trained.online_sum,
         online_mean=trained.online_mean,
         clipped=trained.clipped,
-        too_short=cell.too_short,
+        too_short=cell.attacks.too_short,
         bytes_per_client=bytes_per_client(setup, trained.rounds),
         findings=[AuditFacts.model_validate(asdict(finding)) for finding in cell.findings],
         **({} if evidence is None else {"evidence": _evidence_facts(evidence)}),

@@ -17,6 +17,7 @@ from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.audit import AuditView
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, shorten_value
+from foltr_audit.experiments.runner import DataFacts
 from foltr_audit.utils.reading import file_bytes, json_table
 
 FACTS = "cell.json"
@@ -71,7 +72,7 @@ class _FactTable(BaseModel):
 
 
 class CellDataFacts(_FactTable):
-    """The data of a cell; as `experiments.runner.data_facts`."""
+    """The data of a cell, as `DataFacts`."""
 
     source: Text
     synthetic: bool
@@ -85,6 +86,10 @@ class CellDataFacts(_FactTable):
     test_without_relevant: Count
     intents: Count | None = None
     intents_from: Text | None = None
+
+    def row(self) -> DataFacts:
+        """The same as a row of a report."""
+        return DataFacts(**self.model_dump())
 
 
 class UpperBoundFacts(_FactTable):
