@@ -14,7 +14,7 @@ from scipy.stats import ttest_rel
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
-from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts, LowerBoundFacts, UpperBoundFacts
+from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.compare import with_front
 from foltr_audit.report.results.compare_rows import CellGroup, attack_rows_of, curve_row, setting_row
@@ -137,11 +137,28 @@ def test_the_worst_served_group_and_the_curves() -> None:
 
 def found(view: str, upper: float, unit: str = "interaction", verdict: str = "proven") -> AuditFacts:
     """What an audit found, made up."""
-    about = {"view": view, "unit": unit, "eps_claimed": 1.2, "delta": 0.0, "exact": None, "verdict": verdict}
-    return AuditFacts.model_construct(
-        **about,
-        upper=UpperBoundFacts.model_construct(epsilon=upper),
-        lower=LowerBoundFacts.model_construct(epsilon=1.0, ceiling=4.0),
+    bound = {"epsilon": upper, "delta": 0.0, "how": ""}
+    shown = {"estimator": "e", "epsilon": 1.0, "ceiling": 4.0, "confidence": 0.95, "delta": 0.0}
+    lower = {**shown, "trials": 9, "assumes": ""}
+    return AuditFacts.model_validate(
+        {
+            **dict.fromkeys(("canary", "about", "score", "declared_why", "why"), ""),
+            "view": view,
+            "unit": unit,
+            "verdict": verdict,
+            "declared": "as declared",
+            "model": "first",
+            "colluders": None,
+            "interactions": 1,
+            "messages": 1,
+            "eps_claimed": 1.2,
+            "delta": 0.0,
+            "upper": bound,
+            "upper_run": bound,
+            "exact": None,
+            "lower": lower,
+            "estimates": [lower],
+        }
     )
 
 

@@ -198,7 +198,10 @@ class CellFacts(_FactTable):
 
     def json(self) -> str:
         """The text of the file; the same bytes for the same facts."""
-        return json.dumps(_plain(self.model_dump(by_alias=True, exclude_unset=True)), indent=1, sort_keys=True) + "\n"
+        return (
+            json.dumps(_plain(self.model_dump(by_alias=True, exclude_unset=True)), indent=1, sort_keys=True)
+            + "\n"
+        )
 
 
 def _plain(value: object) -> object:

@@ -295,9 +295,7 @@ def _hit_hardest(groups: Sequence[Row], attack: str | None) -> Row:
 def _warning_rows(setting: CellGroup) -> list[Row]:
     label, facts = setting.label, setting.cells[0].facts
     named = {"name": label.text, "alternative": label.alternative, "eps": label.eps}
-    return [
-        {**named, "learner": facts.learner, "warning": text} for text in dict.fromkeys(facts.warnings)
-    ]
+    return [{**named, "learner": facts.learner, "warning": text} for text in dict.fromkeys(facts.warnings)]
 
 
 def _claim_rows(setting: CellGroup) -> list[Row]:
