@@ -25,6 +25,14 @@ class _Leak(NamedTuple):
 LEAKS = (_Leak("none", 0.75, bad=True), _Leak("<b>[red]|=clip", 0.5))
 
 
+def _broken(text: str) -> str:
+    return text.replace("|", "|\n")
+
+
+def _auc(row: _Leak) -> Cell:
+    return Cell(f"{row.auc}", ".4-.9", "bad" if row.bad else "")
+
+
 def leaks(*, spare: tuple[str, ...] | None = None) -> Table:
     columns = [
         Column[_Leak](

@@ -91,10 +91,7 @@ class PlainReport(ResultRow):
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": cls.SCHEMA,
             **found,
-            "properties": {
-                "schema": {"const": cls.SCHEMA},
-                **cast(dict[str, JsonValue], found["properties"]),
-            },
+            "properties": {"schema": {"const": cls.SCHEMA}, **columns},
             "required": ["schema", *cast(list[JsonValue], found["required"])],
         }
 
