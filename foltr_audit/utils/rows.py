@@ -78,6 +78,8 @@ def column(name: str = "", *, optional: bool = False, embedded: bool = False, de
     details = {"name": name, "optional": optional, "embedded": embedded}
     if optional and default is MISSING:
         default = None
+    if isinstance(default, Mapping):
+        return field(metadata=details, default_factory=lambda: dict(default))
     return field(metadata=details) if default is MISSING else field(metadata=details, default=default)
 
 

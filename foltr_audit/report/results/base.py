@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -44,7 +43,7 @@ class Setting(ResultRow):
     learner: str
     pdgd: str
     sees: str | None = column(optional=True)
-    fields: Mapping[str, JsonValue] = column(embedded=True, default=MappingProxyType({}))
+    fields: Mapping[str, JsonValue] = column(embedded=True, default={})
 
 
 @dataclass(frozen=True, kw_only=True)
