@@ -60,12 +60,11 @@ def _safe(cell: Cell) -> str:
     """The text of a cell, which no spreadsheet takes for a formula."""
     text = f"{cell.text} ({cell.below})" if cell.below else cell.text
     lines = text.replace("\r\n", "\n").replace("\r", "\n")  # the csv module leaves a lone CR unquoted
-    return f"'{lines}" if text.startswith(_FORMULA) and not _is_number(text) else lines
+    return f"'{lines}" if text.startswith(_FORMULA) and not _is_negative(text) else lines
 
 
-def _is_number(text: str) -> bool:
+def _is_negative(text: str) -> bool:
     try:
-        float(text)
+        return text[0] == "-" and float(text) < 0
     except ValueError:
         return False
-    return True
