@@ -10,8 +10,6 @@ import pytest
 from tests.fixtures.command import SMALL, run
 
 HEAVY = (
-    "numpy",
-    "pydantic",
     "numba",
     "scipy",
     "sklearn",
@@ -27,10 +25,12 @@ HEAVY = (
     "arguments", [["--help"], ["attack", "--help"], ["report", "--help"], ["list", "defenses", "--help"]]
 )
 def test_help_starts_without_heavy_imports(arguments: list[str]) -> None:
+    # The help of a command shows what the fields of a Spec say, the first help page does not.
+    heavy = (*HEAVY, "numpy", "pydantic") if arguments == ["--help"] else HEAVY
     program = (
         "import sys\nfrom foltr_audit.cli.main import main\n"
         f"code = main({arguments!r})\n"
-        f"loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        f"loaded = [name for name in {heavy!r} if name in sys.modules]\n"
         "assert not loaded, loaded\nsys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

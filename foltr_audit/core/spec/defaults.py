@@ -13,10 +13,16 @@ UNIT: Final = "interaction"
 """What neighbouring inputs differ in."""
 
 VIEW: Final = "individual"
-"""Whose observations: a server that receives what each client sends."""
+"""Whose observations: a server that receives what each client sends.
+
+It sees more than a server that receives sums, so a bound for this view holds for that one too.
+"""
 
 DELTA: Final = 1e-5
-"""Delta of what has no pure bound, and of a chain that makes no claim."""
+"""Delta of what has no pure bound, and of a chain that makes no claim.
+
+A claim of pure differential privacy has delta 0 instead.
+"""
 
 TRIALS: Final = 2000
 """Evaluated trials of an audit under each hypothesis."""

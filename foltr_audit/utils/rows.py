@@ -1,0 +1,235 @@
+"""Typed rows of results: frozen dataclasses whose columns are those of JSON, data frames and CSV.
+
+>>> @dataclass(frozen=True, kw_only=True)
+... class LeakRow(ResultRow):
+...     method: str
+...     auc: Estimate
+...     ndcg: float = column("ndcg@10")
+>>> LeakRow(method="olsr", auc=Estimate(0.7, (0.6, 0.8)), ndcg=0.5).plain()
+{'method': 'olsr', 'auc': 0.7, 'auc_ci95': [0.6, 0.8], 'ndcg@10': 0.5}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+R = TypeVar("R", bound="ResultRow")
+
+JsonValue = Union[None, bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]"]
+"""A value of a JSON document; a float may still be NaN or infinite, see `formatting.json_ready`."""
+
+Scalar = None | bool | int | float | str
+"""A value that fits into one cell of a table."""
+
+CI95 = "_ci95"
+"""Ending of the column that holds the 95 % interval of the column before it."""
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval: two columns, `NAME` and `NAME_ci95`.
+
+    Attributes:
+        value: the number; None where it is not defined.
+        ci95: the ends of its interval; None without one.
+    """
+
+    value: float | None
+    ci95: tuple[float, float] | None = None
+
+
+UNKNOWN = Estimate(None)
+"""An estimate that is not defined."""
+
+
+def column(name: str = "", *, optional: bool = False, embedded: bool = False, default: Any = MISSING) -> Any:
+    """A field of a row whose column differs from it.
+
+    Args:
+        name: name of the column, if it is no Python name.
+        optional: the column is left out where the value is None.
+        embedded: the value is a row or a mapping whose columns stand in place of this one.
+        default: the value if none is given; None if `optional`.
+    """
+    details = {"name": name, "optional": optional, "embedded": embedded}
+    if optional and default is MISSING:
+        default = None
+    return field(metadata=details) if default is MISSING else field(metadata=details, default=default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRow:
+    """One row of a result. Subclasses are frozen dataclasses with keyword-only fields.
+
+    A field is a column. An `Estimate` is two columns; a row or a list of rows as a value is nested.
+    """
+
+    def plain(self) -> dict[str, JsonValue]:
+        """The columns as values for JSON, in the order of the fields."""
+        return dict(self._columns())
+
+    def _columns(self) -> Iterator[tuple[str, JsonValue]]:
+        for each in fields(self):
+            value, details = getattr(self, each.name), each.metadata
+            if details.get("embedded"):
+                yield from (value.plain() if isinstance(value, ResultRow) else dict(value)).items()
+            elif isinstance(value, Estimate):
+                yield _name(each), value.value
+                yield _name(each) + CI95, None if value.ci95 is None else list(value.ci95)
+            elif value is not None or not details.get("optional"):
+                yield _name(each), _plain(value)
+
+    @classmethod
+    def of_plain(cls: type[R], table: Mapping[str, object]) -> R:
+        """The row with these columns, as `plain` gave them or as they were read from JSON.
+
+        Raises:
+            ValueError: a column is missing, unknown, or has a value of another type.
+        """
+        left = dict(table)
+        row = _read(cls, left, frozenset(_names(cls)))
+        if left:
+            raise ValueError(f"unknown column {next(iter(left))!r} in a {cls.__name__}")
+        return row
+
+    @classmethod
+    def schema(cls) -> dict[str, JsonValue]:
+        """The columns as a JSON Schema."""
+        properties: dict[str, JsonValue] = {}
+        required: list[JsonValue] = []
+        more = _describe(cls, properties, required)
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": more,
+        }
+
+
+def _name(each: Field[object]) -> str:
+    return str(each.metadata.get("name") or each.name)
+
+
+def _plain(value: object) -> JsonValue:
+    if isinstance(value, ResultRow):
+        return value.plain()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(inner) for inner in value]
+    return cast(JsonValue, value)
+
+
+def _names(cls: type[ResultRow]) -> Iterator[str]:
+    """The names of all columns but those of embedded mappings."""
+    types = get_type_hints(cls)
+    for each in fields(cls):
+        kind = types[each.name]
+        if not each.metadata.get("embedded"):
+            yield from (_name(each), _name(each) + CI95) if kind is Estimate else (_name(each),)
+        elif isinstance(kind, type) and issubclass(kind, ResultRow):
+            yield from _names(kind)
+
+
+def _read(cls: type[R], left: dict[str, object], known: frozenset[str]) -> R:
+    """A row made of the columns that it takes out of `left`; a mapping takes those that are not `known`."""
+    found: dict[str, object] = {}
+    types = get_type_hints(cls)
+    for each in fields(cls):
+        kind, name = types[each.name], _name(each)
+        if each.metadata.get("embedded"):
+            if isinstance(kind, type) and issubclass(kind, ResultRow):
+                found[each.name] = _read(kind, left, known)
+            else:
+                found[each.name] = {name: left.pop(name) for name in list(left) if name not in known}
+        elif kind is Estimate:
+            if name not in left:
+                raise ValueError(f"no column {name!r} for a {cls.__name__}")
+            ends = left.pop(name + CI95, None)
+            number = cast("float | None", _validated(float | None, left.pop(name), name))
+            pair = _validated(tuple[float, float] | None, ends, name + CI95)
+            found[each.name] = Estimate(number, cast("tuple[float, float] | None", pair))
+        elif name in left:
+            found[each.name] = _validated(kind, left.pop(name), name)
+        elif each.metadata.get("optional"):
+            found[each.name] = None
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise ValueError(f"no column {name!r} for a {cls.__name__}")
+    return cls(**found)
+
+
+def _validated(kind: Any, value: object, name: str) -> object:
+    """A value of JSON as its Python type; a missing number is NaN where None is not allowed."""
+    from pydantic import ValidationError
+
+    inner = _row_in(kind)
+    if inner is not None and value is not None:
+        rows = cast("Sequence[Mapping[str, object]]", value if isinstance(value, list | tuple) else [value])
+        read = tuple(inner.of_plain(row) for row in rows)
+        return read if get_origin(kind) is not None and isinstance(value, list | tuple) else read[0]
+    if kind is float and value is None:
+        return math.nan
+    try:
+        return _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise ValueError(f"column {name!r}: {error.errors()[0]['msg']}; got {value!r}") from error
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[object]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _row_in(kind: object) -> type[ResultRow] | None:
+    """The kind of row that a type is, or is a sequence or optional of; None for another type."""
+    if isinstance(kind, type) and issubclass(kind, ResultRow):
+        return kind
+    return next((row for row in map(_row_in, get_args(kind)) if row is not None), None)
+
+
+def _describe(cls: type[ResultRow], properties: dict[str, JsonValue], required: list[JsonValue]) -> bool:
+    """Add the columns of a row to a schema; whether it may have others."""
+    more = False
+    types = get_type_hints(cls)
+    for each in fields(cls):
+        kind, name = types[each.name], _name(each)
+        if each.metadata.get("embedded"):
+            if isinstance(kind, type) and issubclass(kind, ResultRow):
+                more |= _describe(kind, properties, required)
+            else:
+                more = True
+        elif kind is Estimate:
+            properties[name] = schema_of(float | None)
+            properties[name + CI95] = schema_of(tuple[float, float] | None)
+            required += [name, name + CI95]
+        else:
+            properties[name] = schema_of(kind)
+            required += [] if each.metadata.get("optional") else [name]
+    return more
+
+
+def schema_of(kind: Any) -> dict[str, JsonValue]:
+    """The JSON Schema of a type; numbers may be `inf`, `-inf` or null, see `formatting.json_ready`."""
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import core_schema
+
+    class _JsonNumbers(GenerateJsonSchema):
+        def float_schema(self, schema: core_schema.FloatSchema) -> dict[str, Any]:
+            return {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}, {"type": "null"}]}
+
+    row = _row_in(kind)
+    if row is None:
+        return TypeAdapter(kind).json_schema(schema_generator=_JsonNumbers)
+    inner = row.schema()
+    if get_origin(kind) in (list, tuple, Sequence):
+        return {"type": "array", "items": inner}
+    return inner if isinstance(kind, type) else {"anyOf": [inner, {"type": "null"}]}
