@@ -13,13 +13,14 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
-
-import joblib
 
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.experiments.comparison.workers import one_thread, without_ctrl_c
+
+if TYPE_CHECKING:
+    from joblib import ParallelBackendBase
 
 Batch = Callable[[], object]
 
@@ -36,34 +37,31 @@ def _run_alone(batch: Batch) -> object:
         return batch()
 
 
-class FutureBackend(joblib.ParallelBackendBase):  # type: ignore[misc]
-    """Work that a cluster takes as futures."""
+def _backend(send: Callable[[Batch], Future[object]], slots: Callable[[], int]) -> ParallelBackendBase:
+    """A backend that sends pieces as futures; `slots` says how many can be worked on at once now."""
+    import joblib
 
-    supports_retrieve_callback = True
+    class FutureBackend(joblib.ParallelBackendBase):  # type: ignore[misc]
+        supports_retrieve_callback = True
 
-    def __init__(self, send: Callable[[Batch], Future[object]], slots: Callable[[], int]) -> None:
-        """How a piece is sent, and how many pieces can be worked on at once now."""
-        super().__init__(nesting_level=0)
-        self._send = send
-        self.slots = slots
+        def effective_n_jobs(self, n_jobs: int) -> int:
+            return max(2, slots())  # with one, joblib would do the work in this process
 
-    def effective_n_jobs(self, n_jobs: int) -> int:
-        """Pieces at once; with one, joblib would do the work in this process."""
-        return max(2, self.slots())
+        def submit(self, func: Batch, callback: Callable[[Future[object]], None]) -> Future[object]:
+            future = send(func)
+            future.add_done_callback(callback)
+            return future
 
-    def submit(self, func: Batch, callback: Callable[[Future[object]], None]) -> Future[object]:
-        """Send a piece."""
-        future = self._send(func)
-        future.add_done_callback(callback)
-        return future
+        def retrieve_result_callback(self, out: Future[object]) -> object:
+            return out.result()
 
-    def retrieve_result_callback(self, out: Future[object]) -> object:
-        """What came back; called in a thread that is not the caller's."""
-        return out.result()
+    return FutureBackend(nesting_level=0)
 
 
 @contextmanager
-def cluster(name: Literal["dask", "ray"], address: str | None, jobs: int | None) -> Iterator[FutureBackend]:
+def cluster(
+    name: Literal["dask", "ray"], address: str | None, jobs: int | None
+) -> Iterator[ParallelBackendBase]:
     """A cluster, or one that is started on this machine and ends with the work.
 
     Raises:
@@ -95,7 +93,7 @@ def cluster(name: Literal["dask", "ray"], address: str | None, jobs: int | None)
             ) from error
 
 
-Found = tuple[FutureBackend, tuple[type[BaseException], ...], tuple[type[BaseException], ...]]
+Found = tuple["ParallelBackendBase", tuple[type[BaseException], ...], tuple[type[BaseException], ...]]
 """A cluster, errors that mean that a worker died, and errors that mean that the cluster is gone."""
 
 
@@ -135,7 +133,7 @@ def _dask(stack: ExitStack, address: str | None, jobs: int | None) -> Found:
     def slots() -> int:
         return min(len(client.ncores()), jobs or sys.maxsize)  # workers, whatever their threads
 
-    backend = FutureBackend(lambda batch: executor.submit(_run_alone, batch), slots)
+    backend = _backend(lambda batch: executor.submit(_run_alone, batch), slots)
     return backend, (KilledWorker,), (OSError, CancelledError, TimeoutError)
 
 
@@ -161,5 +159,5 @@ def _ray(stack: ExitStack, address: str | None, jobs: int | None) -> Found:
     def slots() -> int:
         return min(int(ray.cluster_resources().get("CPU", 0)), jobs or sys.maxsize)
 
-    backend = FutureBackend(lambda batch: remote.remote(batch).future(), slots)
+    backend = _backend(lambda batch: remote.remote(batch).future(), slots)
     return backend, (WorkerCrashedError, OutOfMemoryError), (RaySystemError,)

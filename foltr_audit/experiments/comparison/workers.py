@@ -107,7 +107,7 @@ class Workers:
         from foltr_audit.experiments.comparison.clusters import cluster
 
         with cluster(self.backend, self.address, self.jobs) as found:
-            return found.slots()
+            return int(found.effective_n_jobs(-1))
 
     def results(self, work: Callable[[T], R], pieces: Iterable[T]) -> Generator[R, None, None]:
         """The result of each piece as it comes, in any order; pieces are asked for as workers become free.
