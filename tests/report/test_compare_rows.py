@@ -205,7 +205,7 @@ def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> No
     cell, found = study.run(spec), folder.read(spec)
     assert found.facts["ndcg@10"] == cell.trained.ndcg
     assert found.query_ndcg.mean() == pytest.approx(cell.trained.ndcg)
-    evidence = cell.evidence["perfect"]
+    evidence = cell.attacks.evidence["perfect"]
     assert found.evidence is not None
     np.testing.assert_array_equal(found.evidence.clicks, evidence.clicks)
     for label, guessed in evidence.guessed.items():

@@ -76,7 +76,7 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
     arrays["query_ndcg"] = federation.evaluation.by_query(cell.trained.parameters, weights)
     facts["ndcg@10_validation"] = OfflineMetrics(setup, "vali").ndcg(cell.trained.parameters, weights)
     facts["bytes_per_client"] = bytes_per_client(setup, cell.trained.rounds)
-    evidence = next(iter(cell.evidence.values()), None)
+    evidence = next(iter(cell.attacks.evidence.values()), None)
     if evidence is not None:
         facts["evidence"] = _evidence_facts(evidence)
         arrays |= arrays_of(evidence)
@@ -123,20 +123,20 @@ def _facts(cell: RunResult) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "spec_sha256": cell.spec.hash,
-        "eps_claimed": cell.eps_claimed,
-        "learner": cell.learner,
-        "pdgd": cell.pdgd,
-        "data": cell.data,
-        "warnings": list(cell.warnings),
-        "population": cell.described,
-        "groups": list(cell.population.groups),
+        "eps_claimed": cell.system.eps_claimed,
+        "learner": cell.system.learner,
+        "pdgd": cell.system.pdgd,
+        "data": cell.data.plain(),
+        "warnings": list(cell.system.warnings),
+        "population": None if cell.world.described is None else cell.world.described.plain(),
+        "groups": list(cell.world.population.groups),
         "ndcg@10": trained.ndcg,
         "ndcg@10_untrained": trained.untrained,
         "ndcg@10_ceiling": trained.ceiling,
         "online_sum": trained.online_sum,
         "online_mean": trained.online_mean,
         "clipped": trained.clipped,
-        "too_short": cell.too_short,
+        "too_short": cell.attacks.too_short,
         "findings": [asdict(finding) for finding in cell.findings],
     }
 

@@ -95,8 +95,8 @@ class AttackReport(Report):
         rows = joined(pieces)
         return cls(
             config=plan.table(),
-            dataset=dataset_table([cell.data for cell in cells])
-            | {"queries_too_short": max(cell.too_short for cell in cells)},
+            dataset=dataset_table([cell.data.plain() for cell in cells])
+            | {"queries_too_short": max(cell.attacks.too_short for cell in cells)},
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),
             warnings=warning_rows(cells) + doubt_rows(rows["results"]),
@@ -108,9 +108,10 @@ class AttackReport(Report):
 def _rows(group: RunGroup) -> Iterator[dict[str, list[Row]]]:
     spec = group.cells[0].spec
     queries = spec.attack.queries if spec.attack is not None else ()
-    for click_model in group.cells[0].inquiries:
-        clicks = [cell.evidence[click_model] for cell in group.cells if click_model in cell.evidence]
-        inquiries = combine_tasks([cell.inquiries[click_model] for cell in group.cells])
+    for click_model in group.cells[0].attacks.inquiries:
+        attacks = [cell.attacks for cell in group.cells]
+        clicks = [one.evidence[click_model] for one in attacks if click_model in one.evidence]
+        inquiries = combine_tasks([one.inquiries[click_model] for one in attacks])
         pooled = combined(clicks) if clicks else None
         yield rows_of(pooled, inquiries, click_model, group.setting, Streams(spec.seed), queries)
 

@@ -32,7 +32,7 @@ class AuditReport(Report):
         """The report on the cells of a plan."""
         return cls(
             config=plan.table(),
-            dataset=dataset_table([cell.data for cell in cells]),
+            dataset=dataset_table([cell.data.plain() for cell in cells]),
             utility=utility_rows(cells),
             warnings=warning_rows(cells),
             results=[

@@ -137,7 +137,7 @@ def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
     found: dict[str, list[RunResult]] = {}
     fields: dict[str, Row] = {}
     for cell in cells:
-        table = flat(cell.spec.table()) | {"train.learner": cell.learner}
+        table = flat(cell.spec.table()) | {"train.learner": cell.system.learner}
         for name in ("repetition", "data.fold"):
             table.pop(name, None)
         key = json_text(table)
@@ -156,11 +156,11 @@ def setting(cell: RunResult) -> Row:
     attack = cell.spec.attack
     observer = {} if attack is None else {"sees": sees(attacked_view(attack.view, attack.hide))}
     return {
-        "trained_on": cell.population.click_model(cell.spec.train.click_model) or SEVERAL,
-        "eps_claimed": cell.eps_claimed,
+        "trained_on": cell.world.population.click_model(cell.spec.train.click_model) or SEVERAL,
+        "eps_claimed": cell.system.eps_claimed,
         "defense": "+".join(cell.spec.defense),
-        "learner": cell.learner,
-        "pdgd": cell.pdgd,
+        "learner": cell.system.learner,
+        "pdgd": cell.system.pdgd,
         **observer,
     }
 
@@ -182,7 +182,7 @@ def warning_rows(cells: Sequence[RunResult]) -> list[Row]:
     found: dict[tuple[str, str], Row] = {}
     for cell in cells:
         chain = "+".join(cell.spec.defense)
-        for warning in cell.warnings:
+        for warning in cell.system.warnings:
             found.setdefault((chain, warning), {"defense": chain, "warning": warning})
     return list(found.values())
 

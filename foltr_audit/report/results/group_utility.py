@@ -41,7 +41,8 @@ def utility_group_rows(cells: Sequence[RunResult]) -> list[Row]:
         row
         for group in groups(cells)
         for row in rows_of_trainings(
-            [TrainingHistory(cell.population, cell.trained.rounds) for cell in group.cells], group.setting
+            [TrainingHistory(cell.world.population, cell.trained.rounds) for cell in group.cells],
+            group.setting,
         )
     ]
 
