@@ -13,7 +13,7 @@ from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.comparison.facts import AuditFacts
-from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.significance import mean_interval, paired_t_test
 from foltr_audit.privacy.observer_views import VIEWS
@@ -25,6 +25,7 @@ from foltr_audit.report.results.pareto import ByQuery
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.rows import Estimate
 
 BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
 """Metrics of the best attack, named as in `scoring.METRICS`."""
@@ -200,7 +201,7 @@ def _utility(setting: CellGroup, base: CellGroup | None) -> Row:
     three or more runs.
     """
     names, values = setting.query_ndcg()
-    nothing = MetricEstimate(float("nan"), None)
+    nothing = Estimate(float("nan"), None)
     offline = QueryBootstrap(names, setting.streams).share(values) if names.size else nothing
     row = {
         **columns("ndcg@10", offline),
@@ -246,10 +247,10 @@ def _tested(name: str, mine: Floats, theirs: Floats) -> Row:
     return {f"{name}_difference": test.difference, f"{name}_difference_ci95": ends, f"{name}_p": test.p}
 
 
-def _over_runs(values: Floats) -> MetricEstimate:
+def _over_runs(values: Floats) -> Estimate:
     """Mean nDCG, with Student's interval within 0 and 1 over `FEWEST` or more runs in which it is defined."""
     values = values[np.isfinite(values)]
-    return MetricEstimate(float(values.mean()) if values.size else float("nan"), mean_interval(values))
+    return Estimate(float(values.mean()) if values.size else float("nan"), mean_interval(values))
 
 
 def _worst_group(setting: CellGroup) -> Row:

@@ -35,7 +35,7 @@ ROUNDS = "rounds.parquet"
 """Name of the rounds' table in a folder of Runs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainReport(Report):
     """The result of `train`.
 
