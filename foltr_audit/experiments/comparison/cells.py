@@ -108,7 +108,7 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
         **({} if evidence is None else {"evidence": _evidence_facts(evidence)}),
     )
     # The facts last: a cell counts as finished once they are there, and files are written in this order.
-    return {SPEC: cell.spec.toml.encode(), ARRAYS: packed, FACTS: facts.json().encode()}
+    return {SPEC: cell.spec.toml.encode(), ARRAYS: packed, FACTS: facts.text().encode()}
 
 
 def read_cell(folder: Path, spec: Spec) -> CellRecord:

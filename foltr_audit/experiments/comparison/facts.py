@@ -196,7 +196,7 @@ class CellFacts(_FactTable):
     findings: list[AuditFacts]
     evidence: EvidenceFacts | None = None
 
-    def json(self) -> str:
+    def text(self) -> str:
         """The text of the file; the same bytes for the same facts."""
         return (
             json.dumps(_plain(self.model_dump(by_alias=True, exclude_unset=True)), indent=1, sort_keys=True)
