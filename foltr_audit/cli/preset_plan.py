@@ -87,8 +87,8 @@ class PresetSelection:
         mine = {name: [run[spec] for spec in plan.specs] for name, plan in self.plans.items()}
         data = cells[0].data
         extent = StudyExtent(
-            data=data["source"],
-            synthetic=data["synthetic"],
+            data=data.source,
+            synthetic=data.synthetic,
             scale=self.scale,
             overridden=tuple(self._overridden()),
         )

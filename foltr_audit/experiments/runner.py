@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from foltr_audit.core.pdgd import setting_text
-from foltr_audit.core.plugins import Environment, Learner
+from foltr_audit.core.plugins import Environment
 from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ClientGroups
@@ -40,14 +40,151 @@ from foltr_audit.experiments.stages import (
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.population_summary import population_facts
+from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.simulation.setup import Setup, number_intents
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit, AuditResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFacts(ResultRow):
+    """Source, preparation and sizes of one fold.
+
+    Attributes:
+        intents: number of intents of a query; None where there is one.
+        intents_from: where they come from, see `Collection`.
+        synthetic: whether the data are synthetic.
+        normalised: how features were normalised.
+        features: number of features.
+        fold: number of the fold; 0 for data without folds.
+        fingerprint: SHA-256 (hex) of the data.
+        train, vali, test: number of queries of each part.
+        test_without_relevant: queries of the test part without a relevant document.
+    """
+
+    source: str
+    intents: int | None = column(optional=True)
+    intents_from: str | None = column(optional=True)
+    synthetic: bool
+    normalised: str
+    features: int
+    fold: int
+    fingerprint: str
+    train: int
+    vali: int
+    test: int
+    test_without_relevant: int
+
+    @classmethod
+    def of(cls, collection: Collection) -> DataFacts:
+        """The facts of a collection."""
+        several = collection.n_intents > 1
+        return cls(
+            source=collection.source,
+            intents=collection.n_intents if several else None,
+            intents_from=collection.intents_from if several else None,
+            synthetic=collection.synthetic,
+            normalised=collection.normalised,
+            features=collection.n_features,
+            fold=collection.fold,
+            fingerprint=collection.fingerprint,
+            train=collection.train.n_queries,
+            vali=collection.vali.n_queries,
+            test=collection.test.n_queries,
+            test_without_relevant=int((~collection.test.has_relevant).sum()),
+        )
+
+    def plain(self) -> dict[str, JsonValue]:
+        """As of every row; of several intents it also says that their source is the data, by null."""
+        return super().plain() | ({} if self.intents is None else {"intents_from": self.intents_from})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemDescription:
+    """Which learner and defenses were run.
+
+    Attributes:
+        eps_claimed: the epsilon that the chain claims for one round.
+        learner: the learner with the parameters that are not at their default.
+        pdgd: name of its PDGD setting; `none` of another learner.
+        warnings: incompatible defenses in the chain, in words.
+    """
+
+    eps_claimed: float
+    learner: str
+    pdgd: str
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, setup: Setup) -> SystemDescription:
+        """The learner and the defenses of a setup."""
+        facts = facts_of(setup.learner)
+        pairs, normaliser = facts.get("pairs"), facts.get("normaliser")
+        return cls(
+            eps_claimed=setup.privacy.claim(),
+            learner=setup.learner.label,
+            pdgd="none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser)),
+            warnings=setup.privacy.warnings(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldDescription:
+    """Whose clicks trained the model.
+
+    Attributes:
+        population: who the clients were.
+        described: the population in numbers; None where clients do not differ.
+        environment: how likely each intent is over time; None where the scenario does not define it.
+        per_round: interactions of a training round.
+        twins: what the run is compared with: the same Spec under other scenarios, by name.
+    """
+
+    population: Population = EVERYBODY
+    described: PopulationFacts | None = None
+    environment: Environment | None = None
+    per_round: int = 1
+    twins: Mapping[str, Spec] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, setup: Setup) -> WorldDescription:
+        """The clients of a setup."""
+        return cls(
+            population=setup.population,
+            described=PopulationFacts.of(setup),
+            environment=setup.environment,
+            per_round=setup.interactions * setup.spec.population.cohort_size,
+            twins=setup.twins(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AttackFindings:
+    """What attacks found, by the click model of the attacked clients.
+
+    Attributes:
+        evidence: judged attacks on single messages that infer clicks.
+        inquiries: results of attacks that infer something else than clicks.
+        too_short: attacked queries that were left out for having too few documents.
+    """
+
+    evidence: Mapping[str, ClickEvidence] = field(default_factory=dict)
+    inquiries: Mapping[str, TaskEvidence] = field(default_factory=dict)
+    too_short: int = 0
+
+    @classmethod
+    def of(cls, found: Mapping[str, AttackResult], too_short: int) -> AttackFindings:
+        """The results of the attacks by click model."""
+        return cls(
+            evidence={name: one.clicks for name, one in found.items() if one.clicks is not None},
+            inquiries={name: one.inquiries for name, one in found.items()},
+            too_short=too_short,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,63 +193,23 @@ class RunResult:
 
     Attributes:
         spec: the Spec.
-        eps_claimed: the epsilon that its chain claims for one round.
-        learner: its learner with the parameters that are not at their default.
-        pdgd: name of its PDGD setting; `none` of another learner.
-        data: plain facts of its data, see `data_facts`.
+        data: facts of its data.
+        system: its learner and defenses.
+        world: its clients.
         trained: the trained model and its metrics, without the rounds themselves.
         undefended: offline nDCG@10 of the same training without a defense; None if it was not trained.
-        evidence: judged attacks on single messages by the click model of the attacked clients.
-        inquiries: results of attacks that infer something else than clicks, also by click model.
-        too_short: attacked queries that were left out for having too few documents.
+        attacks: what attacks found; empty without an attack protocol.
         findings: results of an audit of its chain's claim.
-        warnings: incompatible defenses in its chain, in words.
-        population: who its clients were.
-        described: its population in numbers, see `population_facts`; None where clients do not differ.
-        environment: how likely each intent is over time; None where the scenario does not define it.
-        per_round: interactions of a training round.
-        twins: what it is compared with: the same Spec under other scenarios, by name.
     """
 
     spec: Spec
-    eps_claimed: float
-    learner: str
-    pdgd: str
-    data: dict[str, Any]
+    data: DataFacts
+    system: SystemDescription
+    world: WorldDescription = WorldDescription()
     trained: TrainResult
     undefended: float | None = None
-    evidence: dict[str, ClickEvidence] = field(default_factory=dict)
-    inquiries: dict[str, TaskEvidence] = field(default_factory=dict)
-    too_short: int = 0
+    attacks: AttackFindings = AttackFindings()
     findings: tuple[AuditResult, ...] = ()
-    warnings: tuple[str, ...] = ()
-    population: Population = EVERYBODY
-    described: dict[str, Any] | None = None
-    environment: Environment | None = None
-    per_round: int = 1
-    twins: dict[str, Spec] = field(default_factory=dict)
-
-
-def data_facts(collection: Collection) -> dict[str, Any]:
-    """Source, preparation, fingerprint and sizes of one fold, and its intents where there are several."""
-    several = {"intents": collection.n_intents, "intents_from": collection.intents_from}
-    return {
-        "source": collection.source,
-        **(several if collection.n_intents > 1 else {}),
-        "synthetic": collection.synthetic,
-        "normalised": collection.normalised,
-        "features": collection.n_features,
-        "fold": collection.fold,
-        "fingerprint": collection.fingerprint,
-        **{name: collection.part(name).n_queries for name in collection.PARTS},
-        "test_without_relevant": int((~collection.test.has_relevant).sum()),
-    }
-
-
-def _pdgd_setting(learner: Learner) -> str:
-    facts = facts_of(learner)
-    pairs, normaliser = facts.get("pairs"), facts.get("normaliser")
-    return "none" if pairs is None or normaliser is None else setting_text(str(pairs), str(normaliser))
 
 
 def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[Floats, ...]]:
@@ -171,43 +268,43 @@ class Runner:
     def run(self, spec: Spec, folder: RunFolder | None = None) -> RunResult:
         """Train a Spec, and attack or audit it if it has such a protocol."""
         setup, protocol = self.setup(spec), spec.attack
-        result = partial(
-            RunResult,
-            spec=spec,
-            eps_claimed=setup.privacy.claim(),
-            learner=setup.learner.label,
-            pdgd=_pdgd_setting(setup.learner),
-            data=data_facts(setup.collection),
-            warnings=setup.privacy.warnings(),
-            population=setup.population,
-            described=population_facts(setup),
-            environment=setup.environment,
-            per_round=setup.interactions * spec.population.cohort_size,
-            twins=setup.twins(),
-        )
+        undefended: float | None = None
+        attacks = AttackFindings()
+        findings: tuple[AuditResult, ...] = ()
         if protocol is None:
             audit = None if spec.audit is None else self._audit(setup, spec.audit)
             along = 0 if spec.audit is None else spec.audit.along
             trained = train(setup, folder, along=along, progress=self.progress)
-            audited = () if audit is None else tuple(audit.findings(_audited_models(setup, trained)))
-            return result(trained=replace(trained, recording=None), findings=audited)
-        refuse_unknown_queries(protocol.queries, setup.collection)
-        clients = FreshClients(setup, protocol) if protocol.target == "fresh" else None
-        if clients is not None:
-            _ = clients.queries  # refuses data without a query to attack, before the training
-        trained = train(setup, folder, keep=protocol.target == "training", progress=self.progress)
-        if clients is not None:
-            found = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
+            if audit is not None:
+                findings = tuple(audit.findings(_audited_models(setup, trained)))
         else:
-            name = setup.population.click_model(spec.train.click_model) or SEVERAL
-            found = {name: self._attack_training(setup, protocol, trained)}
-        return result(
+            trained, attacks = self._attack(setup, protocol, folder)
+            undefended = self._twin(spec, trained) if self.with_undefended else None
+        return RunResult(
+            spec=spec,
+            data=DataFacts.of(setup.collection),
+            system=SystemDescription.of(setup),
+            world=WorldDescription.of(setup),
             trained=replace(trained, recording=None),
-            undefended=self._twin(spec, trained) if self.with_undefended else None,
-            evidence={name: one.clicks for name, one in found.items() if one.clicks is not None},
-            inquiries={name: one.inquiries for name, one in found.items()},
-            too_short=clients.too_short if clients else 0,
+            undefended=undefended,
+            attacks=attacks,
+            findings=findings,
         )
+
+    def _attack(
+        self, setup: Setup, protocol: AttackSpec, folder: RunFolder | None
+    ) -> tuple[TrainResult, AttackFindings]:
+        """Train, and attack fresh clients or the training rounds."""
+        refuse_unknown_queries(protocol.queries, setup.collection)
+        if protocol.target == "training":
+            trained = train(setup, folder, keep=True, progress=self.progress)
+            name = setup.population.click_model(setup.spec.train.click_model) or SEVERAL
+            return trained, AttackFindings.of({name: self._attack_training(setup, protocol, trained)}, 0)
+        clients = FreshClients(setup, protocol)
+        _ = clients.queries  # refuses data without a query to attack, before the training
+        trained = train(setup, folder, progress=self.progress)
+        found = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
+        return trained, AttackFindings.of(found, clients.too_short)
 
     def _audit(self, setup: Setup, protocol: AuditSpec) -> Audit:
         """The audit of a protocol; refuses what it cannot run before the training."""

@@ -1,10 +1,11 @@
-"""The clients of an experiment, as plain rows."""
+"""The clients of an experiment, in numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,55 +13,103 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import TraitValue
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Ints
+from foltr_audit.utils.rows import ResultRow
 
-Row = dict[str, Any]
+T = TypeVar("T")
 
 
-def population_facts(setup: Setup) -> Row | None:
-    """Scenario, number of clients, strength of each trait, a row for each group; None if all are alike.
+@dataclass(frozen=True, kw_only=True)
+class GroupFacts(ResultRow):
+    """The clients of one group; with a strength below 1, where interactions follow the client's own value.
 
-    Clients are also alike if every strength is 0: groups are names only then.
-
-    A group has its share of the clients, its own values, the training queries that it has documents for, and
-    the mean number of relevant documents for one of them, over all intents unless it has one of its own. With
-    a strength below 1 this describes the interactions that follow the client's own value.
+    Attributes:
+        group: its name.
+        clients: number of its clients.
+        share: its share of the clients.
+        intent: intent of its clients, from 1; None if they have none of their own.
+        grades: labels of the documents that they hold; None for all.
+        click_model: how they click.
+        interactions: interactions of a client in a round.
+        queries: training queries that they have documents for.
+        relevant_per_query: mean number of relevant documents for one of these, over all intents unless they
+            have one of their own.
     """
-    population, clients = setup.population, setup.spec.population.clients
-    if population.n_groups == 1 or all(trait.strength == 0 for trait in population.traits):
-        return None
-    values = list(product(*(trait.values for trait in population.traits)))
-    each, more = divmod(clients, len(values))
-    sizes = [each + (group < more) for group in range(len(values))]
-    return {
-        "scenario": setup.spec.population.scenario,
-        "clients": clients,
-        "strengths": {trait.name: trait.strength for trait in population.traits},
-        "groups": [
-            {"group": name, "clients": size, "share": size / clients, **_facts(setup, own)}
-            for name, size, own in zip(population.groups, sizes, values, strict=True)
-        ],
-    }
+
+    group: str
+    clients: int
+    share: float
+    intent: int | None
+    grades: tuple[int, ...] | None
+    click_model: str
+    interactions: int
+    queries: int
+    relevant_per_query: float
+
+    @classmethod
+    def of(
+        cls, setup: Setup, name: str, clients: tuple[int, int], values: Sequence[TraitValue]
+    ) -> GroupFacts:
+        """The facts of a group with so many of all clients, and with the values of its traits."""
+        own = TraitValue(name=name)
+        for value in values:
+            own = TraitValue(
+                name=name,
+                intent=_last_set(own.intent, value.intent),
+                grades=_last_set(own.grades, value.grades),
+                click_model=_last_set(own.click_model, value.click_model),
+                interactions=_last_set(own.interactions, value.interactions),
+            )
+        queries, relevant = _held(setup.collection.train, own.grades, _judged(setup, own.intent))
+        return cls(
+            group=name,
+            clients=clients[0],
+            share=clients[0] / clients[1],
+            intent=None if own.intent is None else own.intent + 1,
+            grades=own.grades,
+            click_model=own.click_model or setup.spec.train.click_model,
+            interactions=own.interactions or setup.learner.interactions,
+            queries=queries,
+            relevant_per_query=relevant,
+        )
 
 
-def _facts(setup: Setup, values: Sequence[TraitValue]) -> Row:
-    intent, grades, click_model, interactions = (
-        _last_set(values, name) for name in ("intent", "grades", "click_model", "interactions")
-    )
-    data = setup.collection.train
-    queries, relevant = _held(data, grades, _judged(setup, intent))
-    return {
-        "intent": None if intent is None else intent + 1,
-        "grades": None if grades is None else list(grades),
-        "click_model": click_model or setup.spec.train.click_model,
-        "interactions": interactions or setup.learner.interactions,
-        "queries": queries,
-        "relevant_per_query": relevant,
-    }
+@dataclass(frozen=True, kw_only=True)
+class PopulationFacts(ResultRow):
+    """The clients of an experiment in numbers.
+
+    Attributes:
+        scenario: text of the scenarios.
+        clients: number of clients.
+        strengths: strength of each trait, by its name.
+        groups: the groups, each with its own values.
+    """
+
+    scenario: str
+    clients: int
+    strengths: Mapping[str, float]
+    groups: tuple[GroupFacts, ...]
+
+    @classmethod
+    def of(cls, setup: Setup) -> PopulationFacts | None:
+        """The clients of a setup; None if all are alike, or every strength is 0: groups are names then."""
+        population, clients = setup.population, setup.spec.population.clients
+        if population.n_groups == 1 or all(trait.strength == 0 for trait in population.traits):
+            return None
+        values = list(product(*(trait.values for trait in population.traits)))
+        each, more = divmod(clients, len(values))
+        return cls(
+            scenario=setup.spec.population.scenario,
+            clients=clients,
+            strengths={trait.name: trait.strength for trait in population.traits},
+            groups=tuple(
+                GroupFacts.of(setup, name, (each + (group < more), clients), own)
+                for group, (name, own) in enumerate(zip(population.groups, values, strict=True))
+            ),
+        )
 
 
-def _last_set(values: Sequence[TraitValue], name: str) -> Any:
-    """The field of the last value that sets it, else None."""
-    return next((said for value in reversed(values) if (said := getattr(value, name)) is not None), None)
+def _last_set(before: T | None, now: T | None) -> T | None:
+    return before if now is None else now
 
 
 def _judged(setup: Setup, intent: int | None) -> Ints:

@@ -13,7 +13,7 @@ import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data.load import load_collection
-from foltr_audit.experiments.runner import data_facts
+from foltr_audit.experiments.runner import DataFacts
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.combine import best_weight, combine_scores, train_stacked, with_scores
@@ -116,7 +116,7 @@ def run_merging(
             runner.run(split)
     return MergeReport(
         config=spec.model_dump(mode="json"),
-        dataset={**data_facts(collection), "category_feature": feature},
+        dataset={**DataFacts.of(collection).plain(), "category_feature": feature},
         categories=[topics.categories[place] for place in places],
         mixtures=mixture_rows(topics),
         statistics=split_statistics(collection, topics, places),

@@ -190,7 +190,7 @@ def test_a_spec_of_every_preset_runs_at_the_smallest_scale(name: str) -> None:
     cell = Runner().run(spec)
     assert len(cell.trained.rounds) == preset.periods
     assert cell.spec.population.clients == spec.population.clients
-    assert (preset.kind == "attack") == bool(cell.evidence)
+    assert (preset.kind == "attack") == bool(cell.attacks.evidence)
 
 
 @pytest.mark.slow

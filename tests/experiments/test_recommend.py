@@ -150,7 +150,7 @@ def test_a_candidate_is_judged_on_the_validation_part_by_its_worst_attack(tmp_pa
     assert spec.attack is not None
     assert spec.attack.on == ("vali",)
     cell = STUDY.run(spec)
-    rows = attack_rows(cell.evidence["perfect"], "perfect", {}, Streams(spec.seed))["results"]
+    rows = attack_rows(cell.attacks.evidence["perfect"], "perfect", {}, Streams(spec.seed))["results"]
     row = next(one for one in rows if one["method"] == "olsr")
     leak = worst_leak([runner.folder.read(spec)])
     assert leak is not None

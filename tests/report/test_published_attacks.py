@@ -13,12 +13,12 @@ import pytest
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset
-from foltr_audit.experiments.runner import RunResult
-from foltr_audit.experiments.stages import TrainResult
+from foltr_audit.experiments.runner import AttackFindings, RunResult
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.report.results.published_extent import StudyExtent
 from foltr_audit.report.tables.published_attacks import COMPARED, AttackComparison
 from tests.fixtures.evidence import random_evidence
+from tests.fixtures.run_results import run_of
 
 HERE = StudyExtent(data="made", synthetic=True)
 
@@ -26,20 +26,7 @@ HERE = StudyExtent(data="made", synthetic=True)
 def cell(spec: Spec, evidence: ClickEvidence, label: str = "olsr") -> RunResult:
     """A cell that was run, with one attack under navigational clicks."""
     evidence = replace(evidence, guessed={label: evidence.guessed["attack"]})
-    trained = TrainResult(
-        parameters=np.zeros(1),
-        rounds=[],
-        untrained=0.0,
-        ceiling=1.0,
-        interactions=0,
-        seconds=0.0,
-        recording=None,
-    )
-    data = {"source": "here", "synthetic": False}
-    return RunResult(
-        spec=spec, eps_claimed=1.2, learner="fpdgd", pdgd="pham-2022", data=data, trained=trained,
-        evidence={"navigational": evidence},
-    )  # fmt: skip
+    return run_of(spec, eps_claimed=1.2, attacks=AttackFindings(evidence={"navigational": evidence}))
 
 
 def spec_of(fold: int = 0, repetition: int = 0, **changes: Any) -> Spec:

@@ -14,11 +14,11 @@ import pytest
 from foltr_audit.core.records.population import Environment, IntentPeriod
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset, read_preset
-from foltr_audit.experiments.runner import RunResult
-from foltr_audit.experiments.stages import TrainResult
+from foltr_audit.experiments.runner import RunResult, WorldDescription
 from foltr_audit.report.results.published_extent import StudyExtent
 from foltr_audit.report.tables.published_figures import FigureComparison
 from tests.fixtures.command import SHARED
+from tests.fixtures.run_results import run_of
 
 PAPERS = SHARED / "papers"
 WANG, ZHUANG = PAPERS / "fpdgd-wang-2021.txt", PAPERS / "intent-change-zhuang-2021.txt"
@@ -207,7 +207,7 @@ def steady(value: float) -> Callable[[int], float]:
     return lambda _: value
 
 
-def cell(spec: Spec, ndcg: Callable[[int], float], **more: Any) -> RunResult:
+def cell(spec: Spec, ndcg: Callable[[int], float], **world: Any) -> RunResult:
     """A run of two intents whose offline nDCG@10 after each round is known, and online is half of it."""
     rounds = [
         {
@@ -220,14 +220,7 @@ def cell(spec: Spec, ndcg: Callable[[int], float], **more: Any) -> RunResult:
         }
         for t in range(spec.train.rounds)
     ]
-    trained = TrainResult(
-        parameters=np.zeros(1), rounds=rounds, untrained=0.0, ceiling=1.0, interactions=0, seconds=0.0,
-        recording=None,
-    )  # fmt: skip
-    return RunResult(
-        spec=spec, eps_claimed=np.inf, learner="fpdgd", pdgd="none", per_round=40, trained=trained,
-        data={"source": "here", "synthetic": False}, **more,
-    )  # fmt: skip
+    return run_of(spec, rounds, world=WorldDescription(per_round=40, **world))
 
 
 def compared(scale: float = 1.0) -> dict[tuple[str, str, str | None, int | None], dict[str, Any]]:

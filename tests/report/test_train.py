@@ -16,8 +16,7 @@ from foltr_audit.core.plugins import Scenario, ScenarioContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import RunResult
-from foltr_audit.experiments.stages import TrainResult
+from foltr_audit.experiments.runner import RunResult, WorldDescription
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.report.pictures import curves
 from foltr_audit.report.pictures.change_marks import IntentSpan, insert_gaps
@@ -35,6 +34,8 @@ from foltr_audit.report.results.twins import (
 )
 from foltr_audit.report.tables.train import print_train
 from foltr_audit.simulation.intent_metrics import PLAYED, of_intent
+from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
+from tests.fixtures.run_results import run_of
 
 DATA = {"source": "tiny", "synthetic": True}
 N = 10
@@ -43,9 +44,7 @@ N = 10
 AROUND = ScenarioContext(intents=2, largest_label=1, interactions=1, total=4 * N)
 
 
-def cell(
-    scenario: str, values: Any, online: Any = (0.1, 0.2, 0.3, 0.4), repetition: int = 0, **more: Any
-) -> RunResult:
+def cell(scenario: str, values: Any, online: Any = (0.1, 0.2, 0.3, 0.4), repetition: int = 0) -> RunResult:
     """A run of four rounds with nDCG values (4, 2) under two intents."""
     spec = Spec(population={"scenario": scenario, "clients": N}, repetition=repetition)
     plugin = make(Scenario, scenario)
@@ -69,28 +68,7 @@ def cell(
         name: Spec(population={"scenario": text, "clients": N}, repetition=repetition)
         for name, text in plugin.twins(AROUND).items()
     }
-    trained = TrainResult(
-        parameters=np.zeros(2),
-        rounds=rows,
-        untrained=0.1,
-        ceiling=1.0,
-        interactions=40,
-        seconds=1.0,
-        recording=None,
-    )
-    facts = {"fingerprint": "x", "source": "tiny", "synthetic": True, "test_without_relevant": 0, "test": 3}
-    return RunResult(
-        spec=spec,
-        eps_claimed=math.inf,
-        learner="fpdgd",
-        pdgd="none",
-        data={**facts, "normalised": "none", "features": 2, "fold": 0, "train": 3, "vali": 3},
-        trained=trained,
-        environment=environment,
-        per_round=N,
-        twins=twins,
-        **more,
-    )
+    return run_of(spec, rows, world=WorldDescription(environment=environment, per_round=N, twins=twins))
 
 
 RUN = [[0.3, 0.2], [0.8, 0.4], [0.6, 0.5], [0.5, 0.6]]
@@ -252,31 +230,35 @@ def test_a_missing_ranker_leaves_no_ensemble() -> None:
 # --- populations ----------------------------------------------------------------------------------
 
 
-def made_population(**more: object) -> dict[str, Any]:
-    group = {"clients": 5, "share": 0.5, "intent": None, "grades": None, "click_model": "perfect"}
-    group |= {"interactions": 4, "queries": 3, "relevant_per_query": 1.25}
-    groups = [{**group, "group": f"kind {i}", "intent": i or None} for i in range(2)]
-    return {
-        "scenario": "intent-skew",
-        "clients": 10,
-        "strengths": {"intent-skew": 0.5},
-        "groups": groups,
-        **more,
-    }
+def made_population(groups: int = 2) -> PopulationFacts:
+    first = GroupFacts(
+        group="kind 0",
+        clients=5,
+        share=0.5,
+        intent=None,
+        grades=None,
+        click_model="perfect",
+        interactions=4,
+        queries=3,
+        relevant_per_query=1.25,
+    )
+    made = tuple(replace(first, group=f"kind {i % 2}", intent=i % 2 or None) for i in range(groups))
+    return PopulationFacts(scenario="intent-skew", clients=10, strengths={"intent-skew": 0.5}, groups=made)
+
+
+def of_clients(found: RunResult, groups: int = 2) -> RunResult:
+    return replace(found, world=replace(found.world, described=made_population(groups)))
 
 
 def test_the_table_of_clients() -> None:
-    cells = [replace(abrupt(run), described=made_population()) for run in range(2)]
-    report = report_of(*cells)
-    assert report.population == [made_population()]
+    report = report_of(*(of_clients(abrupt(run)) for run in range(2)))
+    assert report.population == [made_population().plain()]
     text = text_of(report)
     assert "10 clients, intent-skew" in text
     assert "intent-skew: 50.0 % of the interactions are of any kind" in text
     lines = [line.split() for line in text.splitlines()]
     assert ["kind", "1", "5", "50.0", "%", "1", "all", "perfect", "4", "3", "1.25"] in lines
-    assert "24 of 30 groups" in text_of(
-        report_of(replace(abrupt(), described=made_population(groups=made_population()["groups"] * 15)))
-    )
+    assert "24 of 30 groups" in text_of(report_of(of_clients(abrupt(), groups=30)))
 
 
 def test_joined_scenarios_are_shortened_one_by_one() -> None:

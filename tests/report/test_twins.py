@@ -16,6 +16,7 @@ from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_pla
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.twins import SPECIFIC
 from foltr_audit.simulation.intent_metrics import PLAYED
+from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import collection_of, tiny_collection
 
@@ -97,7 +98,7 @@ def test_the_run_equals_its_first_twin_up_to_the_change(data: Collection) -> Non
 def test_one_ranker_per_intent_plays_every_interaction_of_the_single_one(data: Collection) -> None:
     plan, cells = ran(data, spec("mixed"))
     main, *rankers = cells
-    each = main.per_round
+    each = main.world.per_round
     assert len(rankers) == INTENTS
     played = np.array([[row[PLAYED] for row in ranker.trained.rounds] for ranker in rankers])
     assert (played.sum(axis=0) == each).all()
@@ -142,24 +143,20 @@ def test_a_scenario_that_is_held_against_nothing_is_refused(data: Collection) ->
 # --- populations ----------------------------------------------------------------------------------
 
 
-def groups_of(data: Collection, scenario: str, clients: int = 7) -> list[dict[str, Any]]:
+def groups_of(data: Collection, scenario: str, clients: int = 7) -> list[GroupFacts]:
     one = spec(scenario).model_copy(
         update={"population": spec(scenario).population.model_copy(update={"clients": clients})}
     )
     setup = Runner(data=data).setup(one)
-    from foltr_audit.simulation.population_summary import population_facts
 
-    found = population_facts(setup)
+    found = PopulationFacts.of(setup)
     assert found is not None
-    assert sum(row["clients"] for row in found["groups"]) == clients
+    assert sum(row.clients for row in found.groups) == clients
     group = setup.population.group_of(np.arange(clients))
-    assert [row["clients"] for row in found["groups"]] == np.bincount(
-        group, minlength=len(found["groups"])
-    ).tolist()
-    assert [row["group"] for row in found["groups"]] == list(setup.population.groups)
-    assert sum(row["share"] for row in found["groups"]) == pytest.approx(1.0)
-    rows: list[dict[str, Any]] = found["groups"]
-    return rows
+    assert [row.clients for row in found.groups] == np.bincount(group, minlength=len(found.groups)).tolist()
+    assert [row.group for row in found.groups] == list(setup.population.groups)
+    assert sum(row.share for row in found.groups) == pytest.approx(1.0)
+    return list(found.groups)
 
 
 def counted(data: Dataset, labels: Any, allowed: set[int]) -> tuple[int, float]:
@@ -176,31 +173,31 @@ def test_what_clients_of_each_group_can_ask(data: Collection) -> None:
     train = Runner(data=data).setup(spec("abrupt")).collection.train  # as its intents are numbered in run 0
     for row, grade in zip(groups_of(data, "label-skew"), range(3), strict=True):
         expected = counted(train, train.labels, {grade})
-        assert (row["queries"], row["relevant_per_query"]) == pytest.approx(expected)
-        assert (row["grades"], row["intent"]) == ([grade], None)
+        assert (row.queries, row.relevant_per_query) == pytest.approx(expected)
+        assert (row.grades, row.intent) == ((grade,), None)
     both = groups_of(data, "label-skew:grades=2+intent-skew", clients=2)
     allowed = [{0, 1}, {0, 1}, {2}, {2}]
     for number, row in enumerate(both):
         intent = number % 2
         expected = counted(train, train.grades[intent], allowed[number])
-        assert (row["queries"], row["relevant_per_query"]) == pytest.approx(expected)
-        assert row["intent"] == intent + 1
+        assert (row.queries, row.relevant_per_query) == pytest.approx(expected)
+        assert row.intent == intent + 1
     changing = groups_of(data, "label-skew+abrupt")
     means = [np.mean([counted(train, grades, {1})[1] for grades in train.grades])]
-    assert changing[1]["relevant_per_query"] == pytest.approx(means[0])
+    assert changing[1].relevant_per_query == pytest.approx(means[0])
 
 
 def test_clicks_and_quantities_of_groups(data: Collection) -> None:
     rows = groups_of(data, "quantity-skew:batches=1/9+click-skew:models=perfect/informational", clients=10)
-    found = [(row["interactions"], row["click_model"]) for row in rows]
+    found = [(row.interactions, row.click_model) for row in rows]
     assert found == [(1, "perfect"), (1, "informational"), (9, "perfect"), (9, "informational")]
-    assert {row["queries"] for row in rows} == {data.train.n_queries}
+    assert {row.queries for row in rows} == {data.train.n_queries}
 
 
 def test_clients_that_are_alike_have_no_table(data: Collection, setup_of: SetupOf) -> None:
     _, cells = ran(data, spec("abrupt"))
-    assert [cell.described for cell in cells] == [None] * 3
-    assert Runner(data=setup_of().collection).run(setup_of().spec).described is None
+    assert [cell.world.described for cell in cells] == [None] * 3
+    assert Runner(data=setup_of().collection).run(setup_of().spec).world.described is None
 
 
 # --- every learner under every environment --------------------------------------------------------
@@ -226,6 +223,6 @@ def test_every_learner_works_under_every_environment(data: Collection, learner: 
         assert np.isfinite(cell.trained.parameters).all()
         assert all(0 <= row["offline_ndcg@10/intent 2"] <= 1 for row in rows)
         report = TrainReport.of(Plan((one,)), [cell])
-        periods = 0 if cell.environment is None else len(cell.environment.change_points) + 1
+        periods = 0 if cell.world.environment is None else len(cell.world.environment.change_points) + 1
         assert len(report.periods) == (periods if periods > 1 else 0)
         assert all(row["ndcg_drop@10"] is not None for row in report.periods[1:])

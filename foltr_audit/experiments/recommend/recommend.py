@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -25,7 +24,7 @@ from foltr_audit.experiments.recommend.space import (
     CandidateRejection,
     SearchSpace,
 )
-from foltr_audit.experiments.runner import Runner, data_facts
+from foltr_audit.experiments.runner import DataFacts, Runner
 from foltr_audit.utils.progress import SILENT, Progress
 
 
@@ -67,7 +66,7 @@ class Recommendation:
         base: the experiment without a defense.
         limits: the limits of the search.
         effort: how much was run.
-        data: plain facts of the data, see `runner.data_facts`.
+        data: facts of the data.
         refused: defenses that cannot be proven to keep the limit, with any amount of noise.
         judged: the candidates in the order of the search; a candidate may occur twice.
         chosen: index of the best candidate; None where none keeps the limits.
@@ -77,7 +76,7 @@ class Recommendation:
     base: Spec
     limits: PrivacyLimits
     effort: SearchBudget
-    data: dict[str, Any]
+    data: DataFacts
     refused: tuple[CandidateRejection, ...]
     judged: tuple[CandidateResult, ...]
     chosen: int | None
@@ -147,7 +146,7 @@ def recommend(
         base=base,
         limits=limits,
         effort=effort,
-        data=data_facts(setup.collection),
+        data=DataFacts.of(setup.collection),
         refused=space.refused,
         judged=tuple(candidates.judged),
         chosen=chosen,

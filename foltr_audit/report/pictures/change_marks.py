@@ -32,12 +32,12 @@ class IntentSpan(NamedTuple):
 
 def spans(cell: RunResult) -> tuple[IntentSpan, ...]:
     """The periods of a run; none where its leading intent does not change."""
-    if cell.environment is None or not cell.environment.change_points:
+    if cell.world.environment is None or not cell.world.environment.change_points:
         return ()
-    periods, played = cell.environment.periods, len(cell.trained.rounds)
-    ends = [*(period.end / cell.per_round for period in periods[:-1]), float(played)]
+    periods, played, each = cell.world.environment.periods, len(cell.trained.rounds), cell.world.per_round
+    ends = [*(period.end / each for period in periods[:-1]), float(played)]
     return tuple(
-        IntentSpan(period.first / cell.per_round, end, None if period.intent is None else period.intent + 1)
+        IntentSpan(period.first / each, end, None if period.intent is None else period.intent + 1)
         for period, end in zip(periods, ends, strict=True)
     )
 

@@ -29,6 +29,7 @@ from foltr_audit.report.results.group_success import group_rows
 from foltr_audit.report.results.group_utility import utility_group_rows
 from foltr_audit.report.results.inquiries import inquiry_rows
 from foltr_audit.rng import Streams
+from foltr_audit.utils.rows import column
 
 KINDS = (
     "any_click",
@@ -47,7 +48,7 @@ INQUIRIES = ("counts", "intent_inference", "linkage", "query_identification")
 """The kinds of rows of attacks on something other than clicks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AttackReport(Report):
     """The result of `attack`. Every row names its click model, training, claimed epsilon and view.
 
@@ -71,20 +72,19 @@ class AttackReport(Report):
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
-    BY_GROUP: ClassVar[tuple[str, ...]] = (*Report.BY_GROUP, "facts", "groups", "places")
 
     any_click: list[Row]
     calibration: list[Row]
-    counts: list[Row] = field(default_factory=list, kw_only=True)
-    facts: list[Row] = field(default_factory=list, kw_only=True)
-    groups: list[Row] = field(default_factory=list, kw_only=True)
+    counts: list[Row] = field(default_factory=list)
+    facts: list[Row] = column(optional=True, default=())
+    groups: list[Row] = column(optional=True, default=())
     identifiability: list[Row]
-    information: list[Row] = field(default_factory=list, kw_only=True)
-    intent_inference: list[Row] = field(default_factory=list, kw_only=True)
-    linkage: list[Row] = field(default_factory=list, kw_only=True)
-    places: list[Row] = field(default_factory=list, kw_only=True)
+    information: list[Row] = field(default_factory=list)
+    intent_inference: list[Row] = field(default_factory=list)
+    linkage: list[Row] = field(default_factory=list)
+    places: list[Row] = column(optional=True, default=())
     queries: list[Row]
-    query_identification: list[Row] = field(default_factory=list, kw_only=True)
+    query_identification: list[Row] = field(default_factory=list)
     refused: list[Row]
     results: list[Row]
 
@@ -95,8 +95,8 @@ class AttackReport(Report):
         rows = joined(pieces)
         return cls(
             config=plan.table(),
-            dataset=dataset_table([cell.data for cell in cells])
-            | {"queries_too_short": max(cell.too_short for cell in cells)},
+            dataset=dataset_table([cell.data.plain() for cell in cells])
+            | {"queries_too_short": max(cell.attacks.too_short for cell in cells)},
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),
             warnings=warning_rows(cells) + doubt_rows(rows["results"]),
@@ -108,9 +108,10 @@ class AttackReport(Report):
 def _rows(group: RunGroup) -> Iterator[dict[str, list[Row]]]:
     spec = group.cells[0].spec
     queries = spec.attack.queries if spec.attack is not None else ()
-    for click_model in group.cells[0].inquiries:
-        clicks = [cell.evidence[click_model] for cell in group.cells if click_model in cell.evidence]
-        inquiries = combine_tasks([cell.inquiries[click_model] for cell in group.cells])
+    for click_model in group.cells[0].attacks.inquiries:
+        attacks = [cell.attacks for cell in group.cells]
+        clicks = [one.evidence[click_model] for one in attacks if click_model in one.evidence]
+        inquiries = combine_tasks([one.inquiries[click_model] for one in attacks])
         pooled = combined(clicks) if clicks else None
         yield rows_of(pooled, inquiries, click_model, group.setting, Streams(spec.seed), queries)
 

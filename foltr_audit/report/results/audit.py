@@ -15,7 +15,7 @@ from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Report, Row, dataset_table, groups, utility_rows, warning_rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AuditReport(Report):
     """The result of `audit`.
 
@@ -32,7 +32,7 @@ class AuditReport(Report):
         """The report on the cells of a plan."""
         return cls(
             config=plan.table(),
-            dataset=dataset_table([cell.data for cell in cells]),
+            dataset=dataset_table([cell.data.plain() for cell in cells]),
             utility=utility_rows(cells),
             warnings=warning_rows(cells),
             results=[

@@ -21,11 +21,11 @@ def period_rows(cells: Sequence[RunResult], among: SpecRuns | None = None) -> li
     """
     among, rows = runs_by_spec(cells) if among is None else among, []
     for group in groups(cells):
-        environment = group.cells[0].environment
+        environment = group.cells[0].world.environment
         if environment is None or not environment.change_points:
             continue
         runs = [_of_run(cell, among) for cell in group.cells]
-        total = len(group.cells[0].trained.rounds) * group.cells[0].per_round
+        total = len(group.cells[0].trained.rounds) * group.cells[0].world.per_round
         for number, period in enumerate(environment.periods):
             column = {name: np.array([run[name][number] for run in runs]) for name in runs[0]}
             rows.append(
@@ -45,9 +45,9 @@ def period_rows(cells: Sequence[RunResult], among: SpecRuns | None = None) -> li
 
 def _of_run(cell: RunResult, among: SpecRuns) -> Mapping[str, Floats]:
     """Every metric of `intent_metrics.PERIOD` of one run, float64 (periods,) each."""
-    if cell.environment is None:
+    if cell.world.environment is None:
         return {}
-    rounds, environment, n = cell.trained.rounds, cell.environment, cell.per_round
+    rounds, environment, n = cell.trained.rounds, cell.world.environment, cell.world.per_round
     twins = {intent: twin.trained.rounds for intent, twin in fixed_intents(cell, among).items()}
     return {
         "ndcg_drop@10": np.concatenate([[np.nan], drops(rounds, environment, n)]),

@@ -81,7 +81,7 @@ class RecommendReport(PlainReport):
         nearest = [] if shown else _of_each([row for row in rows if row["excess"] is not None], "excess")
         return cls(
             config={"limits": asdict(limits), "effort": asdict(found.effort), "spec": found.base.table()},
-            dataset=dataset_table([found.data]),
+            dataset=dataset_table([found.data.plain()]),
             confirmed=shown is not None and not broken,
             sentence=sentence(shown, evidence, broken, nearest, search, limits),
             broken=broken,

@@ -10,7 +10,7 @@ from foltr_audit.core.records.population import SEVERAL, Population
 from foltr_audit.core.spec.attack import refuse_unknown_queries
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.recorded_attack import TraceAttack
-from foltr_audit.experiments.runner import data_facts
+from foltr_audit.experiments.runner import DataFacts
 from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.report.results.attack import INQUIRIES, AttackReport, joined, rows_of
 from foltr_audit.report.results.base import Row, dataset_table
@@ -77,7 +77,7 @@ def _utility(recorded: TraceAttack) -> tuple[list[Row], list[Row]]:
 
 def _dataset(recorded: TraceAttack) -> Row:
     if recorded.collection is not None:
-        return dataset_table([data_facts(recorded.collection)])
+        return dataset_table([DataFacts.of(recorded.collection).plain()])
     dataset = recorded.header.dataset
     return {
         "source": dataset.source,

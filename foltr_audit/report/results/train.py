@@ -34,7 +34,7 @@ ROUNDS = "rounds.parquet"
 """Name of the rounds' table in a folder of Runs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainReport(Report):
     """The result of `train`.
 
@@ -57,7 +57,7 @@ class TrainReport(Report):
         """The report on the cells of a plan."""
         return cls(
             config=plan.table(),
-            dataset=dataset_table([cell.data for cell in cells]),
+            dataset=dataset_table([cell.data.plain() for cell in cells]),
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),
             warnings=warning_rows(cells),
@@ -163,8 +163,9 @@ class WireCost:
 
 def _populations(cells: Sequence[RunResult]) -> list[Row]:
     """Each population once, as the first run of a setting has it."""
-    made = [group.cells[0].described for group in groups(cells)]
-    return list({json_text(each): each for each in made if each is not None}.values())
+    made = [group.cells[0].world.described for group in groups(cells)]
+    rows = [each.plain() for each in made if each is not None]
+    return list({json_text(each): each for each in rows}.values())
 
 
 def _mean(rounds: Sequence[Row], name: str) -> float:

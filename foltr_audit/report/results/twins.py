@@ -36,21 +36,21 @@ def runs_by_spec(cells: Sequence[RunResult]) -> SpecRuns:
 
 def fixed_intents(cell: RunResult, among: SpecRuns) -> dict[int, RunResult]:
     """The twins with a constant intent of a cell whose leading intent changes, by the intent, from 0."""
-    if cell.environment is None or not cell.environment.change_points:
+    if cell.world.environment is None or not cell.world.environment.change_points:
         return {}
-    twins = [among[spec] for spec in cell.twins.values() if spec in among]
-    return {intent: twin for twin in twins if (intent := _only_intent(twin.environment)) is not None}
+    twins = [among[spec] for spec in cell.world.twins.values() if spec in among]
+    return {intent: twin for twin in twins if (intent := _only_intent(twin.world.environment)) is not None}
 
 
 def specific_rankers(cell: RunResult, among: SpecRuns) -> list[RunResult]:
     """The rankers that learn each intent of a cell alone, in the order of intents; none if one is missing."""
-    twins = [among[spec] for spec in cell.twins.values() if spec in among]
+    twins = [among[spec] for spec in cell.world.twins.values() if spec in among]
     kept = {
-        twin.environment.kept: twin
+        twin.world.environment.kept: twin
         for twin in twins
-        if twin.environment is not None and twin.environment.kept is not None
+        if twin.world.environment is not None and twin.world.environment.kept is not None
     }
-    complete = cell.environment is not None and len(kept) == cell.environment.n_intents
+    complete = cell.world.environment is not None and len(kept) == cell.world.environment.n_intents
     return [twin for _, twin in sorted(kept.items())] if complete else []
 
 
@@ -75,14 +75,14 @@ def reference_values(cell: RunResult, metric: str, among: SpecRuns) -> Floats | 
             else specific_online(rows, count_interactions(specific))
         )
     twins = fixed_intents(cell, among)
-    if metric != OFFLINE_NDCG or not twins or cell.environment is None:
+    if metric != OFFLINE_NDCG or not twins or cell.world.environment is None:
         return None
-    environment, rounds = cell.environment, len(cell.trained.rounds)
-    where = period_of_rounds(rounds, environment, cell.per_round)
+    environment, rounds = cell.world.environment, len(cell.trained.rounds)
+    where = period_of_rounds(rounds, environment, cell.world.per_round)
     found = np.full(rounds, np.nan)
     for number, period in enumerate(environment.periods):
         if period.intent is not None and period.intent in twins:
-            values = current(twins[period.intent].trained.rounds, environment, cell.per_round)
+            values = current(twins[period.intent].trained.rounds, environment, cell.world.per_round)
             found[where == number] = values[where == number]
     return found
 
@@ -97,7 +97,9 @@ def reference_specs(cells: Sequence[RunResult]) -> set[Spec]:
 
 def count_interactions(rankers: Sequence[RunResult]) -> Ints:
     """Interactions that each ranker played in each round, int64 (I, rounds)."""
-    counts = [[row.get(PLAYED, ranker.per_round) for row in ranker.trained.rounds] for ranker in rankers]
+    counts = [
+        [row.get(PLAYED, ranker.world.per_round) for row in ranker.trained.rounds] for ranker in rankers
+    ]
     return np.array(counts, dtype=np.int64)
 
 
@@ -134,13 +136,13 @@ def _pairs(cell: RunResult, among: SpecRuns) -> Iterator[TwinPair]:
         mean = float((known * np.nan_to_num(online)).sum() / max(1, known.sum()))
         yield TwinPair(SPECIFIC, ours, {OFFLINE_NDCG: float(specific_offline(rows)[-1]), "online_mean": mean})
     left_out = {each.spec for each in (*rankers, *fixed_intents(cell, among).values())}
-    for name, spec in cell.twins.items():
+    for name, spec in cell.world.twins.items():
         if spec in among and spec not in left_out and not _alone(among[spec]):
             yield TwinPair(name, ours, _own(among[spec]))
 
 
 def _alone(cell: RunResult) -> bool:
-    return cell.environment is not None and cell.environment.kept is not None
+    return cell.world.environment is not None and cell.world.environment.kept is not None
 
 
 def _own(cell: RunResult) -> dict[str, float]:

@@ -136,8 +136,8 @@ def _group_rows(preset: Preset, cell: str, group: RunGroup) -> Iterator[Row]:
     """Rows of the Specs of a cell that differ in fold and repetition only."""
     setting = {name: group.setting[name] for name in ("trained_on", "eps_claimed", "defense", "pdgd")}
     sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
-    for click_model in group.cells[0].evidence:
-        runs = [(run.spec.data.fold, _with_click(run.evidence[click_model])) for run in group.cells]
+    for click_model in group.cells[0].attacks.evidence:
+        runs = [(run.spec.data.fold, _with_click(run.attacks.evidence[click_model])) for run in group.cells]
         for method in dict.fromkeys((*sizes, *runs[0][1].guessed)):
             published = preset.published.of(method, click_model)
             if not all(_is_compared(method, lists, published) for _, lists in runs):
