@@ -19,5 +19,8 @@ class NoDefense(Defense):
     name: ClassVar[str] = "none"
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """No events."""
+        """No events.
+
+        By default a defense without a law counts as an unknown change.
+        """
         return ()
