@@ -133,7 +133,7 @@ class _NoiseSearch:
     def _texts(self, number: float) -> tuple[str, ...]:
         order = self.order or self.kind.order
         parameters = self.situation.parameters
-        noise = plugin_class(Defense, self.name).with_noise(number, self.norm, order, parameters).text
+        noise = plugin_class(Defense, self.name).with_noise(number, self.norm, order, parameters).label
         clip = f"{CLIP}:norm={plain(self.norm)}{',ord=1' * (order == 1)}"
         return (noise, *self.wire) if self.kind.order == 0 else (clip, noise, *self.wire)
 

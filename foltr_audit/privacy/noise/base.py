@@ -6,7 +6,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,10 +73,11 @@ class AdditiveNoise(ABC):
 
     # --- the law ----------------------------------------------------------------------------------
 
-    @property
-    @abstractmethod
-    def scale(self) -> float:
-        """The unit of x in which the log density has one and the same form."""
+    if TYPE_CHECKING:
+        # A property here would become the default of a field `scale` of a subclass.
+        @property
+        def scale(self) -> float:
+            """The unit of x in which the log density has one and the same form: a field or a property."""
 
     @property
     @abstractmethod
