@@ -1,7 +1,7 @@
 """Ranking data that were parsed or generated once are memory-mapped the next time.
 
-In `data` of the user's cache folder, or of that of FOLTR_AUDIT_CACHE (empty: no cache), each source has a folder,
-named by a hash of the paths, sizes and times of its files, of its settings, and of the code:
+In `data` of the user's cache folder, or of that of FOLTR_AUDIT_CACHE (empty: no cache), each source has a
+folder, named by a hash of the paths, sizes and times of its files, of its settings, and of the code:
 
 ```
 meta.json               the source, and facts of the collection
