@@ -55,7 +55,7 @@ def compare(
         metavar="FILE.svg|png|pdf",
     ),
     dry_run: bool = option(
-        "Only estimate cells, time, memory and disk, from a shortened cell of each kind.",
+        "Only estimate cells, time, memory and disk, roughly; nothing is run.",
         default=False,
         name="--dry-run",
     ),
@@ -177,9 +177,9 @@ def _estimate(grid: ComparisonGrid, workers: Workers, common: CommonOptions) -> 
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.runner import Runner
     from foltr_audit.report.tables.estimate import estimate_json, print_estimate
-    from foltr_audit.utils.progress import on_terminal
 
-    cells = plan_cells(grid, Runner(with_undefended=False))
+    study = Runner(with_undefended=False)
+    cells = plan_cells(grid, study)
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
-    found = estimate(cells, folder, workers, on_terminal())
+    found = estimate(cells, folder, workers, study)
     show(partial(estimate_json, found), partial(print_estimate, found), json=common.json)

@@ -88,12 +88,13 @@ class FieldOption(NamedTuple):
     def option(self, text: str | None = None, panel: str | None = None) -> OptionInfo:
         """The option in the help, with another text or panel than those of the field if they are given."""
         table = self.name.partition(".")[0]
-        return option(
+        info: OptionInfo = option(
             text or self.text,
             ...,
             panel=panel or _PANELS.get(self.name, _PANELS.get(table)),
             name=self.flag if self.field.default is False else None,
         )
+        return info
 
     @property
     def text(self) -> str:

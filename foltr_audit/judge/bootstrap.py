@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 RESAMPLES = 1000
 
@@ -29,18 +29,6 @@ _ROUNDING = 1e-12  # a share below this counts as 0
 
 Interval = tuple[float, float]
 Transform = Callable[[Floats], Floats]
-
-
-@dataclass(frozen=True)
-class MetricEstimate:
-    """One metric: its value, and its 95 % interval (None where fewer than two queries have a value)."""
-
-    value: float
-    ci95: Interval | None
-
-
-NOTHING = MetricEstimate(float("nan"), None)
-"""The estimate of an undefined metric."""
 
 
 class BootstrapDistribution(NamedTuple):
@@ -59,13 +47,13 @@ class BootstrapDistribution(NamedTuple):
     share: bool = False
 
     @property
-    def score(self) -> MetricEstimate:
+    def score(self) -> Estimate:
         """The value with its interval."""
         if self.share:
-            return MetricEstimate(self.value, share_interval(self.value, self.draws, self.queries))
-        return MetricEstimate(self.value, interval(self.draws, self.queries))
+            return Estimate(self.value, share_interval(self.value, self.draws, self.queries))
+        return Estimate(self.value, interval(self.draws, self.queries))
 
-    def minus(self, other: BootstrapDistribution) -> MetricEstimate:
+    def minus(self, other: BootstrapDistribution) -> Estimate:
         """The difference to another metric in the same resamples.
 
         Where either interval is wider than its resamples, the interval of the difference takes in all
@@ -76,7 +64,7 @@ class BootstrapDistribution(NamedTuple):
         widened = mine != interval(self.draws, self.queries) or theirs != interval(other.draws, other.queries)
         if ends is not None and mine is not None and theirs is not None and widened:
             ends = min(ends[0], mine[0] - theirs[1]), max(ends[1], mine[1] - theirs[0])
-        return MetricEstimate(self.value - other.value, ends)
+        return Estimate(self.value - other.value, ends)
 
 
 class QueryBootstrap:
@@ -101,11 +89,11 @@ class QueryBootstrap:
         draws = streams.generator("bootstrap").integers(0, max(n, 1), size=(resamples, n))
         self.weights = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.int64)
 
-    def mean(self, values: Floats) -> MetricEstimate:
+    def mean(self, values: Floats) -> Estimate:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
         return self.means(values).score
 
-    def share(self, values: Floats) -> MetricEstimate:
+    def share(self, values: Floats) -> Estimate:
         """As `mean`, of values between 0 and 1; the interval is valid at these ends too."""
         return self.shares(values).score
 
@@ -130,7 +118,7 @@ class QueryBootstrap:
         transform: Transform | None = None,
         *,
         share: bool = False,
-    ) -> MetricEstimate:
+    ) -> Estimate:
         """Sum of numerators over sum of denominators, both (L,), or a function of that.
 
         Args:
@@ -141,7 +129,7 @@ class QueryBootstrap:
         """
         total = float(denominators.sum())
         if not total > 0:
-            return NOTHING
+            return UNKNOWN
         ratio = np.array([float(numerators.sum()) / total])
         sums, counts = self._by_query(numerators), self._by_query(denominators)
         value = ratio if transform is None else transform(ratio)

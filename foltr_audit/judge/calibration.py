@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.errors import PluginError
-from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.rows import Estimate
 
 BINS = 10
 _SMALLEST = 1e-15  # log loss moves probabilities closer to 0 or 1 to this distance, so that it stays finite
@@ -52,10 +53,10 @@ class ProbabilityCalibration(NamedTuple):
     """
 
     documents: int
-    brier: MetricEstimate
-    brier_base_rate: MetricEstimate
-    log_loss: MetricEstimate
-    log_loss_base_rate: MetricEstimate
+    brier: Estimate
+    brier_base_rate: Estimate
+    log_loss: Estimate
+    log_loss_base_rate: Estimate
     error: float
     reliability: tuple[ReliabilityBin, ...]
 

@@ -8,9 +8,10 @@ from math import isnan
 
 import numpy as np
 
-from foltr_audit.judge.bootstrap import BootstrapDistribution, MetricEstimate
+from foltr_audit.judge.bootstrap import BootstrapDistribution
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.rows import Estimate
 
 GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
 """Metrics that are reported for each group, as in `foltr_audit.judge.scoring.METRICS`."""
@@ -40,8 +41,8 @@ class GroupScore:
     lists: int
     skipped: int
     queries: int
-    metrics: dict[str, MetricEstimate]
-    differences: dict[str, MetricEstimate]
+    metrics: dict[str, Estimate]
+    differences: dict[str, Estimate]
 
 
 @dataclass(frozen=True, kw_only=True)

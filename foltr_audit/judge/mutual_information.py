@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.judge.bootstrap import NOTHING, MetricEstimate, QueryBootstrap
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 _DOUBT = 2.0**-20  # weight of a uniform posterior that is mixed in
 _LOST = float(-np.log2(1.0 - _DOUBT))  # bits that this costs at most
@@ -51,9 +52,9 @@ class MutualInformation:
 
     method: str
     lists: int
-    bits: MetricEstimate
-    entropy: MetricEstimate
-    share: MetricEstimate
+    bits: Estimate
+    entropy: Estimate
+    share: Estimate
     exact: bool
     bias_bound: float
     impossible: int
@@ -76,7 +77,7 @@ def information(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[
         before = np.where(known, evidence.surprisal, np.nan)
         if not known.any():
             continue
-        wrong, bits, entropy, share = int(np.isinf(before).sum()), NOTHING, NOTHING, NOTHING
+        wrong, bits, entropy, share = int(np.isinf(before).sum()), UNKNOWN, UNKNOWN, UNKNOWN
         if not wrong:
             gained = before - held(after, documents)
             bits, entropy = resamples.mean(gained), resamples.mean(before)

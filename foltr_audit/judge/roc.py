@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.judge.bootstrap import BootstrapDistribution, MetricEstimate, QueryBootstrap
+from foltr_audit.judge.bootstrap import BootstrapDistribution, QueryBootstrap
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.rows import Estimate
 
 FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
 """The false positive rates at which true positives are reported, one in N: 1 % and 0.1 %."""
@@ -37,7 +38,7 @@ class ScoreRanking(NamedTuple):
         tie = np.cumsum(np.concatenate([[False], ranked[1:] != ranked[:-1]])[: ranked.size])
         return cls(positive[order], tie, np.ascontiguousarray(cluster[order]))
 
-    def auc(self, resamples: QueryBootstrap) -> MetricEstimate:
+    def auc(self, resamples: QueryBootstrap) -> Estimate:
         """Area under the ROC curve, ties one half; NaN where one class is missing.
 
         Its interval is that of a share of as many trials as there are queries with a positive item, or with a
@@ -54,7 +55,7 @@ class ScoreRanking(NamedTuple):
         speak = min(self._queries(which) for which in (self.positive, ~self.positive))
         return BootstrapDistribution(float(curve[0]), curve[1:], speak, share=True)
 
-    def true_positives(self, resamples: QueryBootstrap) -> dict[str, MetricEstimate]:
+    def true_positives(self, resamples: QueryBootstrap) -> dict[str, Estimate]:
         """The largest TPR whose FPR does not exceed each of `FALSE_POSITIVES`.
 
         Items of equal score are named together or not at all, since no threshold separates them. With N
@@ -76,7 +77,7 @@ class ScoreRanking(NamedTuple):
         for level, name in enumerate(FALSE_POSITIVES):
             enough = allowed[0, level] >= _ENOUGH
             share = BootstrapDistribution(float(rates[0, level]), rates[1:, level], speak, share=True)
-            found[name] = share.score if enough else MetricEstimate(share.value, None)
+            found[name] = share.score if enough else Estimate(share.value, None)
         return found
 
     def _queries(self, which: Bools) -> int:

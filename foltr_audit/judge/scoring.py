@@ -9,11 +9,12 @@ from math import floor
 
 import numpy as np
 
-from foltr_audit.judge.bootstrap import NOTHING, RESAMPLES, MetricEstimate, QueryBootstrap
+from foltr_audit.judge.bootstrap import RESAMPLES, QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.roc import FALSE_POSITIVES, ScoreRanking
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 METRICS = (
     "accuracy",
@@ -49,7 +50,7 @@ class AttackScores:
     """
 
     method: str
-    metrics: dict[str, MetricEstimate]
+    metrics: dict[str, Estimate]
     precision_undefined: int
 
 
@@ -161,7 +162,7 @@ class AttackScorer:
         queries = lists.query[first][counted]
         return number, counted, QueryBootstrap(queries, self._streams, len(self.resamples.weights))
 
-    def _exact_messages(self, label: str) -> dict[str, MetricEstimate]:
+    def _exact_messages(self, label: str) -> dict[str, Estimate]:
         """Share of messages all of whose lists were guessed right, also those without a click."""
         if self._messages is None:
             return {}
@@ -174,13 +175,13 @@ class AttackScorer:
         """The expectation of naming `size` documents at random; between two whole sizes a mixture."""
         if not self.length.size:
             names = [name for name in METRICS if name != "exact_message"]
-            return AttackScores(method, dict.fromkeys(names, NOTHING), 0)
+            return AttackScores(method, dict.fromkeys(names, UNKNOWN), 0)
         lists = self.random_lists(size)
         metrics = {name: self.resamples.mean(values) for name, values in lists.items()}
         several = self.resamples.names.size > 1
         rates = {"auc": 0.5, **{name: 1 / one_in for name, one_in in FALSE_POSITIVES.items()}}
         for name, rate in rates.items():  # every ranking is equally likely, so these have no error
-            metrics[name] = MetricEstimate(rate, (rate, rate) if several else None)
+            metrics[name] = Estimate(rate, (rate, rate) if several else None)
         return AttackScores(method, metrics, 0)
 
     def random_lists(self, size: float) -> dict[str, Floats]:
@@ -215,8 +216,8 @@ class AnyClickScores:
     """
 
     method: str
-    auc: MetricEstimate
-    accuracy: MetricEstimate
+    auc: Estimate
+    accuracy: Estimate
 
 
 def any_click_scores(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iterator[AnyClickScores]:

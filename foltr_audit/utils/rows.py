@@ -15,7 +15,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -36,15 +49,20 @@ class Estimate(NamedTuple):
     """A number with its 95 % interval: two columns, `NAME` and `NAME_ci95`.
 
     Attributes:
-        value: the number; None where it is not defined.
+        value: the number; NaN, which is null in JSON, where it is not defined.
         ci95: the ends of its interval; None without one.
     """
 
-    value: float | None
+    value: float
     ci95: tuple[float, float] | None = None
 
+    @property
+    def known(self) -> bool:
+        """Whether it is defined."""
+        return not math.isnan(self.value)
 
-UNKNOWN = Estimate(None)
+
+UNKNOWN = Estimate(math.nan)
 """An estimate that is not defined."""
 
 
@@ -53,13 +71,15 @@ def column(name: str = "", *, optional: bool = False, embedded: bool = False, de
 
     Args:
         name: name of the column, if it is no Python name.
-        optional: the column is left out where the value is None.
+        optional: the column is left out where the value is None or an empty list.
         embedded: the value is a row or a mapping whose columns stand in place of this one.
         default: the value if none is given; None if `optional`.
     """
     details = {"name": name, "optional": optional, "embedded": embedded}
     if optional and default is MISSING:
         default = None
+    if isinstance(default, Mapping):
+        return field(metadata=details, default_factory=lambda: dict(default))
     return field(metadata=details) if default is MISSING else field(metadata=details, default=default)
 
 
@@ -68,22 +88,33 @@ class ResultRow:
     """One row of a result. Subclasses are frozen dataclasses with keyword-only fields.
 
     A field is a column. An `Estimate` is two columns; a row or a list of rows as a value is nested.
+
+    Attributes:
+        INTERVALS_LAST: whether the intervals of all estimates stand after the other columns.
     """
+
+    INTERVALS_LAST: ClassVar[bool] = False
 
     def plain(self) -> dict[str, JsonValue]:
         """The columns as values for JSON, in the order of the fields."""
         return dict(self._columns())
 
     def _columns(self) -> Iterator[tuple[str, JsonValue]]:
+        later: list[tuple[str, JsonValue]] = []
         for each in fields(self):
             value, details = getattr(self, each.name), each.metadata
             if details.get("embedded"):
                 yield from (value.plain() if isinstance(value, ResultRow) else dict(value)).items()
             elif isinstance(value, Estimate):
-                yield _name(each), value.value
-                yield _name(each) + CI95, None if value.ci95 is None else list(value.ci95)
-            elif value is not None or not details.get("optional"):
+                yield _name(each), value.value if value.known else None
+                ends: JsonValue = None if value.ci95 is None else list(value.ci95)
+                if self.INTERVALS_LAST:
+                    later.append((_name(each) + CI95, ends))
+                else:
+                    yield _name(each) + CI95, ends
+            elif not details.get("optional") or (value is not None and value != () and value != []):
                 yield _name(each), _plain(value)
+        yield from later
 
     @classmethod
     def of_plain(cls: type[R], table: Mapping[str, object]) -> R:
@@ -152,7 +183,7 @@ def _read(cls: type[R], left: dict[str, object], known: frozenset[str]) -> R:
             if name not in left:
                 raise ValueError(f"no column {name!r} for a {cls.__name__}")
             ends = left.pop(name + CI95, None)
-            number = cast("float | None", _validated(float | None, left.pop(name), name))
+            number = cast(float, _validated(float, left.pop(name), name))
             pair = _validated(tuple[float, float] | None, ends, name + CI95)
             found[each.name] = Estimate(number, cast("tuple[float, float] | None", pair))
         elif name in left:
@@ -197,8 +228,8 @@ def _row_in(kind: object) -> type[ResultRow] | None:
 
 def _describe(cls: type[ResultRow], properties: dict[str, JsonValue], required: list[JsonValue]) -> bool:
     """Add the columns of a row to a schema; whether it may have others."""
-    more = False
-    types = get_type_hints(cls)
+    more, types = False, get_type_hints(cls)
+    later: dict[str, JsonValue] = {}
     for each in fields(cls):
         kind, name = types[each.name], _name(each)
         if each.metadata.get("embedded"):
@@ -207,29 +238,41 @@ def _describe(cls: type[ResultRow], properties: dict[str, JsonValue], required: 
             else:
                 more = True
         elif kind is Estimate:
-            properties[name] = schema_of(float | None)
-            properties[name + CI95] = schema_of(tuple[float, float] | None)
+            properties[name] = schema_of(float)
+            (later if cls.INTERVALS_LAST else properties)[name + CI95] = schema_of(tuple[float, float] | None)
             required += [name, name + CI95]
         else:
             properties[name] = schema_of(kind)
             required += [] if each.metadata.get("optional") else [name]
+    properties |= later
     return more
 
 
-def schema_of(kind: Any) -> dict[str, JsonValue]:
+_SIMPLE: dict[object, dict[str, JsonValue]] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}, {"type": "null"}]},
+    str: {"type": "string"},
+    type(None): {"type": "null"},
+}
+
+
+def schema_of(kind: object) -> dict[str, JsonValue]:
     """The JSON Schema of a type; numbers may be `inf`, `-inf` or null, see `formatting.json_ready`."""
-    from pydantic import TypeAdapter
-    from pydantic.json_schema import GenerateJsonSchema
-    from pydantic_core import core_schema
-
-    class _JsonNumbers(GenerateJsonSchema):
-        def float_schema(self, schema: core_schema.FloatSchema) -> dict[str, Any]:
-            return {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}, {"type": "null"}]}
-
-    row = _row_in(kind)
-    if row is None:
-        return TypeAdapter(kind).json_schema(schema_generator=_JsonNumbers)
-    inner = row.schema()
-    if get_origin(kind) in (list, tuple, Sequence):
-        return {"type": "array", "items": inner}
-    return inner if isinstance(kind, type) else {"anyOf": [inner, {"type": "null"}]}
+    if kind in _SIMPLE:
+        return dict(_SIMPLE[kind])
+    if isinstance(kind, type) and issubclass(kind, ResultRow):
+        return kind.schema()
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return {"enum": list(inner)}
+    if origin in (Union, UnionType) and not any(get_origin(each) is dict for each in inner):
+        return {"anyOf": [schema_of(each) for each in inner]}
+    if origin is tuple and Ellipsis not in inner:
+        ends: list[JsonValue] = [schema_of(each) for each in inner]
+        return {"type": "array", "prefixItems": ends, "minItems": len(ends), "maxItems": len(ends)}
+    if origin in (tuple, list, Sequence):
+        return {"type": "array", "items": schema_of(inner[0])}
+    if origin in (dict, Mapping):
+        return {"type": "object", "additionalProperties": schema_of(inner[1])}
+    return {}  # any value

@@ -48,11 +48,25 @@ def test_an_address_where_no_scheduler_can_be_is_refused_at_once(address: str) -
         list(Workers(backend="dask", address=address).results(killed_once, ["never"]))
 
 
+def killed(_: int) -> None:
+    """Die at every call."""
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_workers_that_die_again_and_again_are_said_in_one_line() -> None:
+    with pytest.raises(FoltrAuditError, match=r"workers of Dask died, .*; finished cells are kept"):
+        list(Workers(backend="dask", jobs=2).results(killed, [1, 2]))
+
+
 @pytest.mark.slow
 def test_a_scheduler_that_is_gone_is_said_in_one_line(tmp_path: Path) -> None:
     cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
     results = Workers(backend="dask", address=cluster.scheduler_address).results(str, [1, 2, 3, 4, 5, 6])
     assert next(results) in {"1", "2"}
     cluster.close()
-    with pytest.raises(FoltrAuditError, match=r"scheduler tcp://\S+ is gone \(\w+\); finished cells"):
+    with pytest.raises(FoltrAuditError, match=r"cluster tcp://\S+ is gone \(\w+\); finished cells"):
         list(results)

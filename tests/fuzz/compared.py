@@ -14,7 +14,7 @@ import numpy as np
 from foltr_audit.evidence.bundle.pack import pack
 from foltr_audit.evidence.bundle.verify import RerunOptions, verify
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.report.render.csv import csv_text
+from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.report.results.compare import CompareReport
 from tests.fixtures.bundles import content, write_bundle
 from tests.fuzz.mutations import (
@@ -71,7 +71,7 @@ def _told(folder: ComparisonFolder) -> None:
     report = CompareReport.of(folder, partial=True)
     report.json()
     report.to_frame()
-    csv_text(report.results)
+    csv_text(every_column(report.results))
 
 
 def comparisons(folder: Path) -> Feed:

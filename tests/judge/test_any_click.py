@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import any_click_scores
 from foltr_audit.rng import Streams
+from foltr_audit.utils.rows import Estimate
 from tests.fixtures.evidence import evidence, random_evidence, resampled
 
 
-def base_rate(judged: ClickEvidence, resamples: QueryBootstrap) -> MetricEstimate:
+def base_rate(judged: ClickEvidence, resamples: QueryBootstrap) -> Estimate:
     return resamples.share(judged.has_click.astype(np.float64))
 
 

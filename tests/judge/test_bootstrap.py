@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.judge.bootstrap import NOTHING, MetricEstimate, QueryBootstrap, interval
+from foltr_audit.judge.bootstrap import QueryBootstrap, interval
 from foltr_audit.rng import Streams
+from foltr_audit.utils.rows import UNKNOWN, Estimate
 from tests.fixtures.evidence import resampled
 
 QUERIES = np.array(["b", "a", "b", "c", "c", "c", "d", "e"])
@@ -64,15 +65,15 @@ def test_nothing_is_defined() -> None:
         ):
             assert np.isnan(found.value)
             assert found.ci95 is None
-    assert np.isnan(NOTHING.value)
+    assert np.isnan(UNKNOWN.value)
 
 
 def test_one_query_has_no_interval() -> None:
     one = QueryBootstrap(np.array(["a", "a", "a"]), Streams(1))
-    assert one.mean(np.array([0.0, 0.5, 1.0])) == MetricEstimate(0.5, None)
-    assert one.ratio(np.ones(3), np.full(3, 2.0)) == MetricEstimate(0.5, None)
+    assert one.mean(np.array([0.0, 0.5, 1.0])) == Estimate(0.5, None)
+    assert one.ratio(np.ones(3), np.full(3, 2.0)) == Estimate(0.5, None)
     two = QueryBootstrap(np.array(["a", "a", "b"]), Streams(1))
-    assert two.mean(np.array([0.0, 1.0, np.nan])) == MetricEstimate(0.5, None)
+    assert two.mean(np.array([0.0, 1.0, np.nan])) == Estimate(0.5, None)
 
 
 def test_the_middle_95_percent() -> None:

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from foltr_audit.judge.bootstrap import MetricEstimate
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, list_metrics
 from foltr_audit.rng import Streams
+from foltr_audit.utils.rows import Estimate
 from tests.fixtures.evidence import evidence, random_evidence, resampled, share_ends
 
 Row = dict[str, float]
@@ -136,8 +136,8 @@ def test_random_guessing_equals_the_mean_over_all_guesses() -> None:
         for name, value in random_guess_means(judged, size).items():
             assert rows[method].metrics[name].value == pytest.approx(value, rel=1e-12), (method, name)
         assert rows[method].metrics["auc"].value == 0.5
-        assert rows[method].metrics["tpr_at_1"] == MetricEstimate(0.01, (0.01, 0.01))
-        assert rows[method].metrics["tpr_at_01"] == MetricEstimate(0.001, (0.001, 0.001))
+        assert rows[method].metrics["tpr_at_1"] == Estimate(0.01, (0.01, 0.01))
+        assert rows[method].metrics["tpr_at_01"] == Estimate(0.001, (0.001, 0.001))
         assert rows[method].precision_undefined == 0
     assert list(rows) == ["random:k=3", "random:k=4", "random:k=mean", "attack"]
 

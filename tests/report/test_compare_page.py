@@ -17,7 +17,7 @@ import pytest
 
 from foltr_audit.report.render import compare_document
 from foltr_audit.report.render.compare_document import document
-from foltr_audit.report.render.csv import csv_text
+from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.report.render.html import html_page
 from foltr_audit.report.render.markdown import markdown
 from foltr_audit.report.results.compare import CompareReport
@@ -243,7 +243,7 @@ def test_what_is_dominated_says_by_what() -> None:
 
 
 def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_text(several().results))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(every_column(several().results)))))
     assert [row["name"] for row in rows] == [
         "none",
         "published, eps 1.2",
@@ -256,7 +256,7 @@ def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
     assert rows[0]["verdict_individual"] == rows[0]["ndcg@10_difference_ci95_low"] == ""
     assert [row["pareto"] for row in rows] == ["True", "False", "True", "True"]
     assert not [name for name in rows[0] if name.endswith("_ci95")]
-    odd = csv_text([{"a": math.nan, "b": 'x,"y"\nz', "c_ci95": None}])
+    odd = csv_text(every_column([{"a": math.nan, "b": 'x,"y"\nz', "c_ci95": None}]))
     head, line = csv.reader(io.StringIO(odd))
     assert (head, line) == (["a", "b", "c_ci95_low", "c_ci95_high"], ["", 'x,"y"\nz', "", ""])
 
@@ -264,7 +264,7 @@ def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-a", "@sum(a)", "\t=1", "\r=1"])
 def test_no_text_is_a_formula_to_a_spreadsheet(text: str) -> None:
     row = {"text": text, "names": [text, "b"], "number": -1.5, "infinite": -math.inf, "later": "a=1"}
-    (found,) = csv.DictReader(io.StringIO(csv_text([row]), newline=""))
+    (found,) = csv.DictReader(io.StringIO(csv_text(every_column([row])), newline=""))
     safe = "'" + text.replace("\r", "\n")
     assert list(found.values()) == [safe, f"{safe}; b", "-1.5", "-inf", "a=1"]
 

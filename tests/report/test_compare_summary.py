@@ -152,7 +152,7 @@ def test_an_attack_without_an_interval_beats_nothing() -> None:
     (world,) = worlds(report({"results": [result(place, attacks)], "attacks": attacks, "curves": []}))
     (found,) = find_leaks(world)
     assert not found.held
-    assert at_a_glance(world).rows[0][2].mark == ""
+    assert at_a_glance(world).lines[0].cells[2].mark == ""
     (sentence,) = describe_leaks(world)
     assert "has no interval, so that nothing is shown of it, under a, eps 1.2 (AUC .950)" in sentence
     assert describe_most_useful(world) == ""

@@ -83,7 +83,7 @@ RUNS_WHAT_IT_READS = {
 }
 STARTS_PROCESSES = {
     "foltr_audit.experiments.comparison.workers": {"joblib"},
-    "foltr_audit.experiments.comparison.pools": {"joblib"},
+    "foltr_audit.experiments.comparison.clusters": {"joblib"},
 }
 """Who may hand work to processes of its own; what these send back is not read from disk."""
 

@@ -42,7 +42,7 @@ class _Leak(ResultRow):
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 estimates = st.builds(
     Estimate,
-    numbers,
+    numbers.map(lambda number: math.nan if number is None else number),
     st.none() | st.tuples(*[st.floats(allow_nan=False, allow_infinity=False)] * 2),
 )
 leaks = st.builds(

@@ -7,10 +7,19 @@ from pathlib import Path
 from foltr_audit.evidence.check.limit_check import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.report.render.markdown import escape_markdown, table_lines
+from foltr_audit.report.tables.table import Cell, Column, Mark, make_table
 from foltr_audit.utils import atomic_files
 
-_HEADINGS = ("limit", "row", "", "value", "interval", "allowed", "of")
-_STATUS = {"holds": "holds", "broken": "**broken**", "not judged": "**not judged**"}
+_MARKS: dict[str, Mark] = {"holds": "", "broken": "bad", "not judged": "warn"}
+_COLUMNS = (
+    Column[LimitOutcome]("limit", lambda one: one.limit, "name"),
+    Column[LimitOutcome]("row", lambda one: one.subject, "name"),
+    Column[LimitOutcome]("", lambda one: Cell(one.status, mark=_MARKS[one.status]), "name"),
+    Column[LimitOutcome]("value", lambda one: one.value_text, "name"),
+    Column[LimitOutcome]("interval", lambda one: one.interval_text(), "name"),
+    Column[LimitOutcome]("allowed", lambda one: one.allowed_text, "name"),
+    Column[LimitOutcome]("of", lambda one: one.missing if one.status == "not judged" else one.about, "name"),
+)
 
 
 def markdown(report: CheckReport) -> str:
@@ -18,22 +27,11 @@ def markdown(report: CheckReport) -> str:
     lines = [
         f"### foltr-audit check: {report.summary}",
         "",
-        *table_lines(_HEADINGS, map(_cells, report.outcomes), [False] * len(_HEADINGS)),
+        *table_lines(make_table("", _COLUMNS, report.outcomes)),
         "",
         *(f"- warning: {escape_markdown(text)}" for text in report.warnings),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _cells(one: LimitOutcome) -> tuple[str, ...]:
-    about = one.missing if one.status == "not judged" else one.about
-    texts = (one.value_text, one.interval_text(), one.allowed_text, about)
-    return (
-        escape_markdown(one.limit),
-        escape_markdown(one.subject),
-        _STATUS[one.status],
-        *(escape_markdown(text) for text in texts),
-    )
 
 
 def append(path: Path, text: str) -> None:

@@ -1,43 +1,67 @@
-"""Runs pieces of work side by side: on the cores of this machine, or on a Dask or Ray cluster.
+"""Runs pieces of work side by side with joblib: on the cores of this machine, or on a Dask or Ray cluster.
 
-The process that asks hands out the pieces one by one, as workers become free; results come back in any order.
-Nothing that is read from disk is executed.
+joblib asks for pieces as workers become free; results come back in any order. Nothing that is read from disk
+is executed.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.experiments.comparison.pools import (
-    WorkerCrashError,
-    WorkerPool,
-    dask_pool,
-    local_pool,
-    one_thread,
-    ray_pool,
-)
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_AHEAD = 1
-"""Pieces that are handed out beyond one per worker, so that no worker waits for its next piece."""
 
-_DEATHS = 3
-"""Deaths of workers in a row, with nothing finished in between, that end the work."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Make kernels that this thread calls meanwhile run on one thread."""
+    import numba
 
-_LOOK_AGAIN = 5.0
-"""Seconds between looks at a cluster, whose workers come and go."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
 
-_PATIENCE = 60.0
-"""Seconds that a cluster may be without workers."""
+
+@contextmanager
+def without_ctrl_c() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C from their first moment: the process that starts them ends them."""
+    # Python sets signal handlers in the main thread only.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+
+
+def _begin(parent: int) -> None:
+    """In a new local worker: ignore Ctrl-C, and end when the process that started it ends, even if killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["POLARS_MAX_THREADS"] = "1"  # joblib limits the other libraries
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)  # `sys.exit` would end this thread alone
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True)
@@ -78,86 +102,58 @@ class Workers:
         Raises:
             UsageError: the backend is not installed, or its scheduler does not answer.
         """
-        if self.address is None:
+        if self.backend == "local" or self.address is None:
             return self.processes
-        with self._pool(1) as pool, pool.errors():
-            return max(1, pool.slots())
+        from foltr_audit.experiments.comparison.clusters import cluster
+
+        with cluster(self.backend, self.address, self.jobs) as found:
+            return int(found.effective_n_jobs(-1))
 
     def results(self, work: Callable[[T], R], pieces: Iterable[T]) -> Generator[R, None, None]:
         """The result of each piece as it comes, in any order; pieces are asked for as workers become free.
 
-        No worker is started before there is a piece. A piece whose worker dies is given to another one. When
-        this iterator is closed, local workers are killed.
+        No worker is started before there is a piece. When this iterator is closed, local workers are killed.
+        A Dask or Ray cluster gives a piece whose worker died to another worker, some times.
 
         Raises:
             UsageError: the backend is not installed, or its scheduler does not answer.
-            FoltrAuditError: workers died again and again, or the cluster is gone.
+            FoltrAuditError: a worker died, or the cluster is gone.
         """
         pieces = iter(pieces)
         if self.alone:
             with one_thread():
                 yield from map(work, pieces)
             return
-        # A local pool starts all its processes at once: never more than there are pieces.
+        # All processes start at once: never more than there are pieces.
         first = list(islice(pieces, self.processes if self.backend == "local" else 1))
         if first:
-            with self._pool(len(first)) as pool:
-                yield from _results(pool, work, chain(first, pieces))
+            yield from self._parallel(work, chain(first, pieces), len(first))
 
-    def _pool(self, pieces: int) -> AbstractContextManager[WorkerPool]:
-        if self.backend == "local":
-            return local_pool(min(self.processes, pieces))
-        return (dask_pool if self.backend == "dask" else ray_pool)(self.address, self.jobs)
+    def _parallel(self, work: Callable[[T], R], pieces: Iterable[T], most: int) -> Generator[R, None, None]:
+        import joblib
 
-
-def _results(pool: WorkerPool, work: Callable[[T], R], pieces: Iterator[T]) -> Iterator[R]:
-    """Keep every worker of a pool busy, and yield results as they come."""
-    out: dict[Future[Any], T] = {}
-    slots = deaths = 0
-    died: WorkerCrashError | None = None
-    while True:
-        if out or died or not slots:  # a cluster that ends after the last piece is no problem
-            slots = _wait_for_slots(pool)
-        for piece in islice(pieces, max(0, slots + _AHEAD - len(out))):
-            with pool.errors():
-                out[pool.submit(work, piece)] = piece
-        if not out:
-            return
-        done, _ = wait(out, timeout=_LOOK_AGAIN, return_when=FIRST_COMPLETED)
-        died = None
-        for future in done:
-            piece = out.pop(future)
-            try:
-                with pool.errors():
-                    result = future.result()
-            except WorkerCrashError as error:
-                pieces, died = chain([piece], pieces), error
+        with ExitStack() as stack:
+            if self.backend == "local":
+                config = {"backend": "loky", "inner_max_num_threads": 1}
+                # With one job, joblib would do the work in this process.
+                options = {"n_jobs": max(2, most), "initializer": _begin, "initargs": (os.getpid(),)}
             else:
-                deaths = 0
-                yield result
-        deaths += died is not None
-        if deaths >= _DEATHS:
-            raise FoltrAuditError(
-                f"{died}, {_DEATHS} times in a row without finishing anything, perhaps for lack of memory; "
-                "finished cells are kept: give --resume with fewer --jobs"
-            ) from died
+                from foltr_audit.experiments.comparison.clusters import cluster
 
-
-def _wait_for_slots(pool: WorkerPool) -> int:
-    """How many pieces can be worked on at once, as soon as that is at least one.
-
-    Raises:
-        FoltrAuditError: the cluster stays without workers.
-    """
-    start = time.monotonic()
-    while True:
-        with pool.errors():
-            slots = pool.slots()
-        if slots:
-            return slots
-        if time.monotonic() - start > _PATIENCE:
-            raise FoltrAuditError(
-                f"--scheduler: no worker for {_PATIENCE:g} seconds; finished cells are kept: "
-                "start workers and give --resume"
-            )
-        time.sleep(_LOOK_AGAIN / 10)
+                config = {"backend": stack.enter_context(cluster(self.backend, self.address, self.jobs))}
+                options = {"n_jobs": -1}
+            do = joblib.delayed(work)
+            with joblib.parallel_config(**config), without_ctrl_c():
+                results = joblib.Parallel(
+                    **options, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs + 1"
+                )(do(piece) for piece in pieces)
+            # When it is closed early, joblib warns that work is left undone.
+            stack.enter_context(warnings.catch_warnings(action="ignore", category=UserWarning))
+            stack.enter_context(closing(results))
+            try:
+                yield from results
+            except BrokenProcessPool as error:
+                raise FoltrAuditError(
+                    "a worker process died, perhaps for lack of memory; finished cells are kept: "
+                    "give --resume with fewer --jobs"
+                ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from foltr_audit.report.pictures import compare_panels as panels
@@ -12,9 +13,7 @@ from foltr_audit.report.render.document import (
     Block,
     BulletList,
     CodeBlock,
-    ColumnHeading,
     DocumentSection,
-    DocumentTable,
     LegendKey,
     Notice,
     Paragraph,
@@ -22,13 +21,13 @@ from foltr_audit.report.render.document import (
     Pictures,
     ReportDocument,
     Subheading,
-    TableEntry,
 )
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_summary import cells_done, summarise
 from foltr_audit.report.results.compare_worlds import worlds
 from foltr_audit.report.results.provenance import Provenance
 from foltr_audit.report.results.wording import CHOSEN, FRONT, evaluated_part
+from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
@@ -227,9 +226,12 @@ def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
         yield Paragraph(f"The other cells ({more}) are run in the same way; comparison.json names them.")
 
 
-def _plain_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> DocumentTable:
-    return DocumentTable(
-        caption=caption,
-        headings=[ColumnHeading(text, numeric=False) for text in headings],
-        rows=[[TableEntry(text) for text in row] for row in rows],
-    )
+def _plain_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    columns = [
+        Column[Sequence[str]](text, partial(_part, number=n), "words") for n, text in enumerate(headers)
+    ]
+    return make_table(title, columns, rows)
+
+
+def _part(row: Sequence[str], number: int) -> str:
+    return row[number]

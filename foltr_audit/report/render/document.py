@@ -4,67 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
-Mark = Literal["", "good", "bad", "dim"]
-
-
-class ColumnHeading(NamedTuple):
-    """Head of a column.
-
-    Attributes:
-        text: its name.
-        group: what stands above it and its neighbours of the same group.
-        numeric: whether its values are numbers.
-    """
-
-    text: str
-    group: str = ""
-    numeric: bool = True
-
-
-class TableEntry(NamedTuple):
-    """One entry of a table.
-
-    Attributes:
-        text: the value.
-        below: smaller, e.g. its interval.
-        mark: how it is highlighted.
-    """
-
-    text: str
-    below: str = ""
-    mark: Mark = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DocumentTable:
-    """A table whose first column names its rows.
-
-    Attributes:
-        caption: what it shows.
-        headings: one per column.
-        rows: entries, one per column.
-        notes: what stands below.
-    """
-
-    kind: ClassVar[str] = "table"
-
-    caption: str
-    headings: Sequence[ColumnHeading]
-    rows: Sequence[Sequence[TableEntry]]
-    notes: str = ""
-
-    @property
-    def groups(self) -> list[tuple[str, int]]:
-        """Heads above the heads, and over how many columns each stands; empty where no column has one."""
-        found: list[tuple[str, int]] = []
-        for heading in self.headings:
-            if found and found[-1][0] == heading.group and heading.group:
-                found[-1] = (heading.group, found[-1][1] + 1)
-            else:
-                found.append((heading.group, 1))
-        return found if any(heading.group for heading in self.headings) else []
+from foltr_audit.report.tables.table import Table
 
 
 class LegendKey(NamedTuple):
@@ -148,7 +90,7 @@ class BulletList:
     texts: Sequence[str]
 
 
-Block = DocumentTable | Pictures | Paragraph | Notice | BulletList | CodeBlock | Subheading
+Block = Table | Pictures | Paragraph | Notice | BulletList | CodeBlock | Subheading
 
 
 @dataclass(frozen=True)

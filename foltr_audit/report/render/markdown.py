@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 
 from foltr_audit.report.render.document import (
     Block,
     BulletList,
     CodeBlock,
-    DocumentTable,
     Notice,
     Paragraph,
     Pictures,
     ReportDocument,
     Subheading,
 )
+from foltr_audit.report.tables.table import Cell, Table
 
 
 def markdown(document: ReportDocument) -> str:
@@ -42,23 +42,22 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|~#$])", r"\\\1", plain)
 
 
-def table_lines(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]
-) -> Iterator[str]:
-    """A table line by line, out of texts that are Markdown already.
+def table_lines(table: Table) -> Iterator[str]:
+    """A table line by line, without its title and caption; marks of warning are bold."""
+    names = [f"{one.group}: {one.header}" if one.group else one.header for one in table.columns]
+    yield f"| {' | '.join(map(escape_markdown, names))} |"
+    yield f"|{'|'.join(' ---: ' if one.numeric else ' --- ' for one in table.columns)}|"
+    for line in table.lines:
+        yield f"| {' | '.join(map(_cell, line.cells))} |"
 
-    Args:
-        headings: of the columns.
-        rows: a cell for each column.
-        numeric: whether a column's cells stand at the right.
-    """
-    yield f"| {' | '.join(headings)} |"
-    yield f"|{'|'.join(' ---: ' if right else ' --- ' for right in numeric)}|"
-    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+def _cell(cell: Cell) -> str:
+    text = escape_markdown(f"{cell.text} ({cell.below})" if cell.below else cell.text)
+    return f"**{text}**" if cell.mark in ("bad", "warn") else text
 
 
 def _lines(block: Block) -> Iterator[str]:
-    if isinstance(block, DocumentTable):
+    if isinstance(block, Table):
         yield from _table(block)
     elif isinstance(block, CodeBlock):
         # Longer than every run of backticks in the text: else quoted text could end the block and become
@@ -75,15 +74,9 @@ def _lines(block: Block) -> Iterator[str]:
         yield escape_markdown(block.text)
 
 
-def _table(table: DocumentTable) -> Iterator[str]:
-    yield f"**{escape_markdown(table.caption)}**"
-    yield ""
-    names = [f"{one.group}: {one.text}" if one.group else one.text for one in table.headings]
-    rows = (
-        [escape_markdown(f"{one.text} ({one.below})" if one.below else one.text) for one in row]
-        for row in table.rows
-    )
-    yield from table_lines(list(map(escape_markdown, names)), rows, [one.numeric for one in table.headings])
-    if table.notes:
-        yield ""
-        yield escape_markdown(table.notes)
+def _table(table: Table) -> Iterator[str]:
+    if table.title:
+        yield from (f"**{escape_markdown(table.title)}**", "")
+    yield from table_lines(table)
+    if table.caption:
+        yield from ("", escape_markdown(table.caption))

@@ -29,6 +29,7 @@ from foltr_audit.report.results.group_success import group_rows
 from foltr_audit.report.results.group_utility import utility_group_rows
 from foltr_audit.report.results.inquiries import inquiry_rows
 from foltr_audit.rng import Streams
+from foltr_audit.utils.rows import column
 
 KINDS = (
     "any_click",
@@ -47,7 +48,7 @@ INQUIRIES = ("counts", "intent_inference", "linkage", "query_identification")
 """The kinds of rows of attacks on something other than clicks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AttackReport(Report):
     """The result of `attack`. Every row names its click model, training, claimed epsilon and view.
 
@@ -71,20 +72,19 @@ class AttackReport(Report):
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
-    BY_GROUP: ClassVar[tuple[str, ...]] = (*Report.BY_GROUP, "facts", "groups", "places")
 
     any_click: list[Row]
     calibration: list[Row]
-    counts: list[Row] = field(default_factory=list, kw_only=True)
-    facts: list[Row] = field(default_factory=list, kw_only=True)
-    groups: list[Row] = field(default_factory=list, kw_only=True)
+    counts: list[Row] = field(default_factory=list)
+    facts: list[Row] = column(optional=True, default=())
+    groups: list[Row] = column(optional=True, default=())
     identifiability: list[Row]
-    information: list[Row] = field(default_factory=list, kw_only=True)
-    intent_inference: list[Row] = field(default_factory=list, kw_only=True)
-    linkage: list[Row] = field(default_factory=list, kw_only=True)
-    places: list[Row] = field(default_factory=list, kw_only=True)
+    information: list[Row] = field(default_factory=list)
+    intent_inference: list[Row] = field(default_factory=list)
+    linkage: list[Row] = field(default_factory=list)
+    places: list[Row] = column(optional=True, default=())
     queries: list[Row]
-    query_identification: list[Row] = field(default_factory=list, kw_only=True)
+    query_identification: list[Row] = field(default_factory=list)
     refused: list[Row]
     results: list[Row]
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.judge.bootstrap import MetricEstimate, QueryBootstrap
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import calibration
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.mutual_information import information
 from foltr_audit.judge.scoring import any_click_scores
 from foltr_audit.report.results.base import Row
 from foltr_audit.utils.arrays import Bools
+from foltr_audit.utils.rows import Estimate
 
 
 def any_click_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstrap) -> Iterator[Row]:
@@ -152,7 +153,7 @@ def refused_rows(evidence: ClickEvidence, where: Row) -> Iterator[Row]:
         yield {"method": label, **where, "reason": reason}
 
 
-def columns(name: str, score: MetricEstimate) -> Row:
+def columns(name: str, score: Estimate) -> Row:
     """A score and its interval, None where unknown."""
     interval = score.ci95
     return {name: known(score.value), f"{name}_ci95": None if interval is None else list(interval)}

@@ -15,7 +15,7 @@ from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Report, Row, dataset_table, groups, utility_rows, warning_rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AuditReport(Report):
     """The result of `audit`.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -14,43 +14,88 @@ from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
 
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class PlainReport:
-    """A result as plain rows, the fields of a subclass, of which the last one holds its main rows.
+@dataclass(frozen=True, kw_only=True)
+class Setting(ResultRow):
+    """The columns that name what was run.
+
+    Attributes:
+        trained_on: how the users of the training clicked.
+        eps_claimed: what the chain claims, infinite without a claim.
+        defense: the chain.
+        learner: the learner.
+        pdgd: how it makes pairs and normalises.
+        sees: what the observer of its attacks sees; None where nothing was attacked.
+        fields: fields of the Spec in which rows differ, under their dotted names.
+    """
+
+    trained_on: str
+    eps_claimed: float
+    defense: str
+    learner: str
+    pdgd: str
+    sees: str | None = column(optional=True)
+    fields: Mapping[str, JsonValue] = column(embedded=True, default={})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainReport(ResultRow):
+    """A result as typed rows, the fields of a subclass, of which the last one holds its main rows.
 
     Attributes:
         SCHEMA: name and version of its JSON.
-        BY_GROUP: fields that the JSON leaves out where they hold no row.
     """
 
     SCHEMA: ClassVar[str]
-    BY_GROUP: ClassVar[tuple[str, ...]] = ()
 
-    def table(self) -> Row:
+    def table(self) -> dict[str, JsonValue]:
         """Everything as one plain table with its schema."""
-        every = {each.name: getattr(self, each.name) for each in fields(self)}
-        filled = {name: value for name, value in every.items() if value or name not in self.BY_GROUP}
-        return {"schema": self.SCHEMA, **filled}
+        return {"schema": self.SCHEMA, **self.plain()}
 
-    def json(self, more: Row | None = None) -> str:
+    def json(self, more: Mapping[str, object] | None = None) -> str:
         """Everything as one JSON object, with the fields of `more` after it."""
         return json_text({**self.table(), **(more or {})})
+
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """The main rows with the columns that they have in JSON."""
+        found = getattr(self, fields(self)[-1].name)
+        return [row.plain() if isinstance(row, ResultRow) else row for row in found]
 
     def to_frame(self) -> pl.DataFrame:
         """The main rows as a polars data frame."""
         import polars as pl
 
-        return pl.DataFrame(getattr(self, fields(self)[-1].name), infer_schema_length=None)
+        return pl.DataFrame(self.rows(), infer_schema_length=None)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The main rows as a pandas data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    @classmethod
+    def schema(cls) -> dict[str, JsonValue]:
+        """The whole document as a JSON Schema (draft 2020-12)."""
+        found = super().schema()
+        columns = cast("dict[str, JsonValue]", found["properties"])
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": cls.SCHEMA,
+            **found,
+            "properties": {"schema": {"const": cls.SCHEMA}, **columns},
+            "required": ["schema", *cast(list[JsonValue], found["required"])],
+        }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report(PlainReport):
     """The result of a command that runs a plan; a subclass adds its own rows as the last field.
 
@@ -63,13 +108,11 @@ class Report(PlainReport):
         warnings: incompatible defenses in the chains that were run, one row per chain and warning.
     """
 
-    BY_GROUP: ClassVar[tuple[str, ...]] = ("utility_groups",)
-
     config: Row
     dataset: Row
     utility: list[Row]
-    utility_groups: list[Row] = field(default_factory=list, kw_only=True)
-    warnings: list[Row] = field(default_factory=list, kw_only=True)
+    utility_groups: list[Row] = column(optional=True, default=())
+    warnings: list[Row] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records.population import Population
 from foltr_audit.experiments.runner import RunResult
-from foltr_audit.judge.bootstrap import MetricEstimate
 from foltr_audit.judge.significance import mean_interval
 from foltr_audit.report.results.attack_rows import columns, known
 from foltr_audit.report.results.base import Row, groups
 from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.rows import Estimate
 
 LAST = 10
 """The last tenth of the rounds counts as the last ones, at least one round."""
@@ -127,10 +127,10 @@ def _columns(name: str, mine: Floats, every: Floats) -> Row:
     both = ~np.isnan(mine) & ~np.isnan(every)
     mine, every = mine[both], every[both]
     return {
-        **columns(name, MetricEstimate(mean_of_rounds(mine), mean_interval(mine))),
+        **columns(name, Estimate(mean_of_rounds(mine), mean_interval(mine))),
         f"{name}_all": known(mean_of_rounds(every)),
         **columns(
             f"{name}_difference",
-            MetricEstimate(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0)),
+            Estimate(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0)),
         ),
     }

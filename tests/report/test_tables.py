@@ -1,0 +1,86 @@
+"""One table on a terminal, in Markdown, HTML and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import NamedTuple
+
+from rich.console import Console
+
+from foltr_audit.report.render.csv import csv_text
+from foltr_audit.report.render.document import DocumentSection, ReportDocument
+from foltr_audit.report.render.html import html_page
+from foltr_audit.report.render.markdown import table_lines
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.tables.table import Cell, Column, Table, make_table
+
+
+class _Leak(NamedTuple):
+    defense: str
+    auc: float
+    bad: bool = False
+
+
+LEAKS = (_Leak("none", 0.75, bad=True), _Leak("<b>[red]|=clip", 0.5))
+
+
+def _broken(text: str) -> str:
+    return text.replace("|", "|\n")
+
+
+def _auc(row: _Leak) -> Cell:
+    return Cell(f"{row.auc}", ".4-.9", "bad" if row.bad else "")
+
+
+def leaks(*, spare: tuple[str, ...] | None = None) -> Table:
+    columns = [
+        Column[_Leak](
+            "defense", lambda row: row.defense, "fold", narrow=lambda text: text.replace("|", "|\n")
+        ),
+        Column[_Leak](
+            "AUC", lambda row: Cell(f"{row.auc}", ".4-.9", "bad" if row.bad else ""), group="attack"
+        ),
+        Column[_Leak]("rank", lambda row: str(LEAKS.index(row)), group="attack", beside=True),
+    ]
+    return make_table("leaks [1]", columns, LEAKS, caption="of few", section=lambda row: row.bad, spare=spare)
+
+
+def on_terminal(table: Table, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    print_table(table, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_every_renderer_shows_texts_literally() -> None:
+    assert "<b>[red]|=clip" in on_terminal(leaks())
+    assert "leaks [1]" in on_terminal(leaks())
+    assert r"&lt;b&gt;\[red\]\|=clip" in "\n".join(table_lines(leaks()))
+    page = html_page(ReportDocument(title="", subtitle="", sections=[DocumentSection("", "", [leaks()])]))
+    assert "&lt;b&gt;[red]|=clip" in page
+    assert '<th scope="colgroup" colspan="2" class="group">attack</th>' in page
+
+
+def test_intervals_stand_below_and_marks_are_shown() -> None:
+    lines = [line.split() for line in on_terminal(leaks()).splitlines()]
+    below = lines.index(["none", "0.75", "0"]) + 1
+    assert lines[below] == [".4-.9"]
+    assert lines[below + 1] == []  # a section ends
+    assert list(table_lines(leaks()))[2] == "| none | **0.75 (.4-.9)** | 0 |"
+    page = html_page(ReportDocument(title="", subtitle="", sections=[DocumentSection("", "", [leaks()])]))
+    assert '<td class="n bad">0.75<small>.4-.9</small></td>' in page
+
+
+def test_a_narrow_terminal_leaves_columns_out() -> None:
+    assert "no room" not in on_terminal(leaks(spare=("AUC",)), 80)
+    told = on_terminal(leaks(spare=("AUC", "rank")), 14)
+    assert "no room for AUC" in " ".join(told.split())
+    assert "0.75" not in told
+    assert ["<b>[red]|", "1"] in [line.split() for line in told.splitlines()]
+
+
+def test_csv_has_a_line_for_each_row() -> None:
+    header, *rows = csv.reader(io.StringIO(csv_text(leaks())))
+    assert header == ["defense", "AUC", "rank"]
+    assert rows == [["none", "0.75 (.4-.9)", "0"], ["<b>[red]|=clip", "0.5 (.4-.9)", "1"]]
