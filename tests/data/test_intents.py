@@ -233,6 +233,7 @@ def test_an_intent_can_be_learnt_and_helps_others_less() -> None:
 def test_pdgd_learns_the_intent_that_it_is_shown() -> None:
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.experiments.stages import train
+    from foltr_audit.simulation.federation import Federation
     from foltr_audit.simulation.setup import Setup
 
     whole = balance_collection(normalise(synthesise("clueweb-intents"), "zscore"), Streams(1))

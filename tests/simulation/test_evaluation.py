@@ -18,7 +18,6 @@ from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.ranking_metrics import OFFLINE
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.setup import Setup
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, collection_of
 
@@ -141,8 +140,9 @@ def test_no_expected_maxrr_where_clicks_are_no_cascade(
         def click(self, labels, largest_label, streams, step):  # type: ignore[no-untyped-def]
             return labels >= 0
 
-    monkeypatch.setattr(Setup, "click_model", lambda setup, text: Every())
-    found = Federation(setup_of()).evaluation.metrics(MODEL)
+    evaluation = Federation(setup_of()).evaluation
+    monkeypatch.setattr("foltr_audit.simulation.evaluation.make", lambda kind, text: Every())
+    found = evaluation.metrics(MODEL)
     assert isnan(found.pop("offline_maxrr@10"))
     assert all(value > 0 for value in found.values())
 
