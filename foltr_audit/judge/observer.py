@@ -59,6 +59,7 @@ class RoundView:
         if self.knowledge is self.full.knowledge:
             return self.full
         full, known, order = self.full, self.knowledge, self.order
+        labels, grades = full.labels, full.intent_labels
 
         def moved(values: NDArray[T]) -> NDArray[T]:
             if order is None:
@@ -70,10 +71,8 @@ class RoundView:
             shown=moved(full.shown),
             features=cast(Features, moved(full.features)),
             candidates=full.candidates if known.candidates else None,
-            labels=None if full.labels is None or not known.relevance else moved(full.labels),
-            intent_labels=None
-            if full.intent_labels is None or not known.intents
-            else moved(full.intent_labels),
+            labels=moved(labels) if labels is not None and known.relevance else None,
+            intent_labels=moved(grades) if grades is not None and known.intents else None,
             knowledge=known,
         )
         if order is None:
