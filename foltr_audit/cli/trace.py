@@ -163,13 +163,16 @@ def lint(folder: Folder, json: Json = False) -> None:
         clean = all(linted.clean for linted in found.values())
         print_json("trace-lint/2", clean=clean, traces=traces)
     else:
+        from rich.markup import escape
+
+        from foltr_audit.report.render.terminal import print_table
         from foltr_audit.report.tables.leak_lint import lint_lines, lint_table
 
         console = stdout_console()
         for path, linted in found.items():
-            console.print(lint_table(path, linted))
+            print_table(lint_table(path, linted), console)
             for line in lint_lines(linted):
-                console.print(line)
+                console.print(escape(line))
             console.print()
     if leaks:
         raise typer.Exit(1)

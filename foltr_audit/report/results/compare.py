@@ -14,13 +14,14 @@ from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.privacy.observer_views import sees
-from foltr_audit.report.results.attack_rows import known
-from foltr_audit.report.results.base import PlainReport, Row, dataset_table
+from foltr_audit.experiments.runner import DataFacts
+from foltr_audit.report.results.base import DatasetFacts, PlainReport, Row
 from foltr_audit.report.results.compare_rows import (
     CellGroup,
     attack_rows_of,
     curve_row,
     group_attack_rows,
+    known,
     refused_rows_of,
     served_rows,
     setting_row,
@@ -101,7 +102,7 @@ class CompareReport(PlainReport):
         _refuse_mixed_data(folder, builder.data)
         return cls(
             config=folder.grid.table(),
-            dataset=dataset_table(builder.data) if builder.data else {},
+            dataset=DatasetFacts.of(builder.data).plain() if builder.data else {},
             cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
             sensitivities=folder.sensitivities(),
             unfinished=_unfinished(cells, set(done)),
@@ -232,7 +233,7 @@ class _CompareReportBuilder:
     ) -> None:
         self.folder = folder
         self.asked = asked
-        self.data: list[Row] = []
+        self.data: list[DataFacts] = []
         self.rows: dict[str, list[Row]] = {kind: [] for kind in _KINDS}
         self.results: list[Row] = []
         self.ndcg: list[ByQuery] = []
@@ -269,7 +270,7 @@ class _CompareReportBuilder:
         groups = group_attack_rows(setting)
         row = setting_row(setting, rows, self._bases.get(self._world(group[0])))
         row |= {"runs_asked": self.asked[_pool(group[0])], **_hit_hardest(groups, row["attack"])}
-        self.data += [cell.facts["data"] for cell in setting.cells]
+        self.data += [DataFacts.of_plain(cell.facts["data"]) for cell in setting.cells]
         self.rows["attacks"] += rows
         self.rows["refused"] += refused_rows_of(setting)
         self.rows["groups"] += groups
