@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from scipy.stats import ttest_rel
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
+from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.compare import with_front
 from foltr_audit.report.results.compare_rows import CellGroup, attack_rows_of, curve_row, setting_row
@@ -29,14 +31,14 @@ def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> Cel
     """A made-up cell of one run."""
     defense = ["none"] if name == "none" else ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"]
     spec = Spec.parse({"repetition": run, "defense": defense, "attack": {"click_models": ["perfect"]}})
-    usual = {
-        "eps_claimed": "inf" if name == "none" else 1.2,
+    usual: dict[str, Any] = {
+        "eps_claimed": math.inf if name == "none" else 1.2,
         "learner": "fpdgd",
         "pdgd": "pham-2022",
         "groups": ["a", "b"],
-        "ndcg@10_ceiling": 0.9,
-        "ndcg@10_untrained": 0.1,
-        "ndcg@10_validation": 0.3 + run,
+        "ceiling": 0.9,
+        "untrained": 0.1,
+        "validation": 0.3 + run,
         "online_mean": ONLINE[name][run],
         "online_sum": 5.0,
         "clipped": 0.25,
@@ -50,7 +52,8 @@ def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> Cel
         "online_ndcg@10/b": np.array([0.1, np.nan]) if run else np.array([0.1, 0.2]),
     }
     judged = random_evidence(run, 30)
-    return CellRecord(spec=spec, facts=usual | facts, rounds=rounds, query_ndcg=ndcg, evidence=judged)
+    made = CellFacts.model_construct(**(usual | facts))
+    return CellRecord(spec=spec, facts=made, rounds=rounds, query_ndcg=ndcg, evidence=judged)
 
 
 def setting(name: str, values: np.ndarray[Any, Any], **facts: Any) -> CellGroup:
@@ -132,17 +135,36 @@ def test_the_worst_served_group_and_the_curves() -> None:
     assert curve["offline_ndcg@10"] == pytest.approx([0.8, 0.9])
 
 
-def found(
-    view: str, upper: float | str, unit: str = "interaction", verdict: str = "proven"
-) -> dict[str, Any]:
+def found(view: str, upper: float, unit: str = "interaction", verdict: str = "proven") -> AuditFacts:
     """What an audit found, made up."""
-    about = {"view": view, "unit": unit, "eps_claimed": 1.2, "delta": 0.0, "exact": None, "verdict": verdict}
-    return {**about, "upper": {"epsilon": upper}, "lower": {"epsilon": 1.0, "ceiling": 4.0}}
+    bound = {"epsilon": upper, "delta": 0.0, "how": ""}
+    shown = {"estimator": "e", "epsilon": 1.0, "ceiling": 4.0, "confidence": 0.95, "delta": 0.0}
+    lower = {**shown, "trials": 9, "assumes": ""}
+    return AuditFacts.model_validate(
+        {
+            **dict.fromkeys(("canary", "about", "score", "declared_why", "why"), ""),
+            "view": view,
+            "unit": unit,
+            "verdict": verdict,
+            "declared": "as declared",
+            "model": "first",
+            "colluders": None,
+            "interactions": 1,
+            "messages": 1,
+            "eps_claimed": 1.2,
+            "delta": 0.0,
+            "upper": bound,
+            "upper_run": bound,
+            "exact": None,
+            "lower": lower,
+            "estimates": [lower],
+        }
+    )
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_of_several_units_the_worst_one_is_told(turned: bool) -> None:
-    several = [found("individual", 1.2), found("individual", "inf", "client", "refuted")]
+    several = [found("individual", 1.2), found("individual", math.inf, "client", "refuted")]
     several += [found("aggregate", 1.0), found("aggregate", 5.0, "client", "not refuted")]
     made = CellGroup(
         label=DefenseLabel("none"),
@@ -170,7 +192,7 @@ def test_claims_of_each_view_stand_apart() -> None:
     made = CellGroup(
         label=DefenseLabel("none"),
         cells=setting("none", BASE).cells,
-        findings=[finding("individual", "inf"), finding("aggregate", 1.1)],
+        findings=[finding("individual", math.inf), finding("aggregate", 1.1)],
     )
     row = setting_row(made, [], None)
     assert (row["eps_proven_individual"], row["eps_proven_aggregate"]) == (float("inf"), 1.1)
@@ -203,7 +225,7 @@ def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> No
     folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
     folder.write(spec, run_cell(spec, study))
     cell, found = study.run(spec), folder.read(spec)
-    assert found.facts["ndcg@10"] == cell.trained.ndcg
+    assert found.facts.ndcg == cell.trained.ndcg
     assert found.query_ndcg.mean() == pytest.approx(cell.trained.ndcg)
     evidence = cell.attacks.evidence["perfect"]
     assert found.evidence is not None

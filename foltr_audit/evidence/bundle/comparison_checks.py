@@ -170,8 +170,9 @@ def _choice_problems(
     """The differences between the stored sensitivities and those that the trainings choose."""
     if not all(folder.done(cell.spec) for cell in trainings):
         return ["trainings that choose a sensitivity are missing"]
-    found = [row._asdict() for row in read_trials(folder, trainings)]
-    differ = table_differences({"sensitivities": folder.sensitivities()}, {"sensitivities": found}, tolerance)
+    stored = [row.plain() for row in folder.sensitivities()]
+    found = [row.plain() for row in read_trials(folder, trainings)]
+    differ = table_differences(stored, found, tolerance, "sensitivities")
     return [f"not the choice of the trainings: {line}" for line in differ]
 
 

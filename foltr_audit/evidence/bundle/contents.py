@@ -118,9 +118,7 @@ def _add_cell(found: BundleContents, folder: ComparisonFolder, spec: Spec) -> No
         return
     found.add(folder.path, f"{inside}/{FACTS}")
     if found.lists:
-        found.files[f"{inside}/{ARRAYS}"] = BundleSource(
-            root / ARRAYS, read_facts(root, spec)[0]["arrays_sha256"]
-        )
+        found.files[f"{inside}/{ARRAYS}"] = BundleSource(root / ARRAYS, read_facts(root, spec).arrays_sha256)
 
 
 def _trainings(folder: ComparisonFolder) -> Iterator[Spec]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
@@ -130,10 +130,7 @@ class CellRerunner:
         return [found[number] for number in sorted(found)]
 
     def _fingerprint(self, spec: Spec) -> str:
-        return str(self._facts(spec)["data"]["fingerprint"])
-
-    def _facts(self, spec: Spec) -> dict[str, Any]:
-        return read_facts(self.folder.cell(spec), spec)[0]
+        return read_facts(self.folder.cell(spec), spec).data.fingerprint
 
     def _compare(self, spec: Spec, again: CellRerun) -> CellComparison:
         if again.missing or again.problem:
@@ -151,12 +148,13 @@ class CellRerunner:
         return all((self.folder.cell(spec) / name).read_bytes() == content for name, content in files.items())
 
     def _differences(self, spec: Spec, files: Files) -> Iterator[str]:
-        stored, found = self._facts(spec), json.loads(files[FACTS])
+        place = self.folder.cell(spec)
+        stored, found = (json.loads(text) for text in ((place / FACTS).read_bytes(), files[FACTS]))
         digests = [str(facts.pop(_DIGEST, None)) for facts in (stored, found)]
         if digests[0] != digests[1] and not self.lists and self.tolerance == EXACT:
             yield f"{ARRAYS}: SHA-256 {digests[0][:12]}, found {digests[1][:12]}"
         yield from table_differences(stored, found, self.tolerance, FACTS)
         if self.lists:
-            there = read_arrays(self.folder.cell(spec) / ARRAYS)
+            there = read_arrays(place / ARRAYS)
             for line in array_differences(there, read_arrays(files[ARRAYS]), self.tolerance):
                 yield f"{ARRAYS}: {line}"

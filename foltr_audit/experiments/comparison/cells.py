@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
-import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +27,15 @@ from foltr_audit.experiments.comparison.cell_arrays import (
     read_arrays,
     rounds_in,
 )
-from foltr_audit.experiments.comparison.facts import FACTS, SCHEMA, read_facts
+from foltr_audit.experiments.comparison.facts import (
+    FACTS,
+    SCHEMA,
+    AuditFacts,
+    CellDataFacts,
+    CellFacts,
+    EvidenceFacts,
+    read_facts,
+)
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -53,8 +57,7 @@ class CellRecord:
 
     Attributes:
         spec: its Spec.
-        facts: `eps_claimed`, `learner`, `pdgd`, `data`, `warnings`, `population`, `ndcg@10` and its
-            relatives, `bytes_per_client`, `groups` (names), and the `findings` of an audit.
+        facts: what was run and what it found, but for arrays.
         rounds: metrics of the training rounds by name, float64 (T,) each.
         query_ndcg: nDCG@10 of the trained model by evaluated query, float64 (Q,), NaN where it does not
             count.
@@ -62,7 +65,7 @@ class CellRecord:
     """
 
     spec: Spec
-    facts: dict[str, Any]
+    facts: CellFacts
     rounds: dict[str, Floats]
     query_ndcg: Floats
     evidence: ClickEvidence | None
@@ -70,24 +73,42 @@ class CellRecord:
 
 def pack_cell(cell: RunResult, setup: Setup) -> Files:
     """The files of a cell that was run; the same bytes for the same Spec."""
-    arrays, facts = _rounds(cell), _facts(cell)
+    arrays = _rounds(cell)
     federation = Federation(setup)
     weights = federation.weights_after(cell.spec.train.rounds - 1)
     arrays["query_ndcg"] = federation.evaluation.by_query(cell.trained.parameters, weights)
-    facts["ndcg@10_validation"] = OfflineMetrics(setup, "vali").ndcg(cell.trained.parameters, weights)
-    facts["bytes_per_client"] = bytes_per_client(setup, cell.trained.rounds)
     evidence = next(iter(cell.attacks.evidence.values()), None)
     if evidence is not None:
-        facts["evidence"] = _evidence_facts(evidence)
         arrays |= arrays_of(evidence)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     packed = buffer.getvalue()  # NumPy stores no time in the archive, so that equal arrays are equal bytes
-    facts["arrays_sha256"] = hashlib.sha256(packed).hexdigest()
-    # Sorted keys: the order in which facts are collected must not change the bytes.
-    text = json.dumps(_plain(facts), indent=1, sort_keys=True) + "\n"
+    trained = cell.trained
+    facts = CellFacts(
+        schema_=SCHEMA,
+        spec_sha256=cell.spec.hash,
+        arrays_sha256=hashlib.sha256(packed).hexdigest(),
+        eps_claimed=cell.system.eps_claimed,
+        learner=cell.system.learner,
+        pdgd=cell.system.pdgd,
+        data=CellDataFacts.model_validate(cell.data.plain()),
+        warnings=list(cell.system.warnings),
+        population=None if cell.world.described is None else cell.world.described.plain(),
+        groups=list(cell.world.population.groups),
+        ndcg=trained.ndcg,
+        untrained=trained.untrained,
+        ceiling=trained.ceiling,
+        validation=OfflineMetrics(setup, "vali").ndcg(trained.parameters, weights),
+        online_sum=trained.online_sum,
+        online_mean=trained.online_mean,
+        clipped=trained.clipped,
+        too_short=cell.attacks.too_short,
+        bytes_per_client=bytes_per_client(setup, trained.rounds),
+        findings=[AuditFacts.model_validate(asdict(finding)) for finding in cell.findings],
+        **({} if evidence is None else {"evidence": _evidence_facts(evidence)}),
+    )
     # The facts last: a cell counts as finished once they are there, and files are written in this order.
-    return {SPEC: cell.spec.toml.encode(), ARRAYS: packed, FACTS: text.encode()}
+    return {SPEC: cell.spec.toml.encode(), ARRAYS: packed, FACTS: facts.text().encode()}
 
 
 def read_cell(folder: Path, spec: Spec) -> CellRecord:
@@ -96,9 +117,9 @@ def read_cell(folder: Path, spec: Spec) -> CellRecord:
     Raises:
         TraceError: it is damaged, or of another Spec.
     """
-    facts, described = read_facts(folder, spec)
+    facts = read_facts(folder, spec)
     packed = file_bytes(folder / ARRAYS, TraceError, MOST_UNPACKED)
-    if hashlib.sha256(packed).hexdigest() != facts["arrays_sha256"]:
+    if hashlib.sha256(packed).hexdigest() != facts.arrays_sha256:
         raise TraceError(
             f"{folder / ARRAYS}: damaged: not the content that {FACTS} names; delete {folder}, "
             "then compare --resume runs the cell again"
@@ -110,46 +131,12 @@ def read_cell(folder: Path, spec: Spec) -> CellRecord:
             facts=facts,
             rounds=rounds_in(arrays, spec.train.rounds),
             query_ndcg=arrays["query_ndcg"],
-            evidence=None if described is None else evidence_in(arrays, described),
+            evidence=None if facts.evidence is None else evidence_in(arrays, facts.evidence),
         )
     except (ValueError, KeyError) as error:
         raise TraceError(
             f"{folder}: damaged cell: {error}; delete it, then compare --resume runs it again"
         ) from error
-
-
-def _facts(cell: RunResult) -> dict[str, Any]:
-    trained = cell.trained
-    return {
-        "schema": SCHEMA,
-        "spec_sha256": cell.spec.hash,
-        "eps_claimed": cell.system.eps_claimed,
-        "learner": cell.system.learner,
-        "pdgd": cell.system.pdgd,
-        "data": cell.data.plain(),
-        "warnings": list(cell.system.warnings),
-        "population": None if cell.world.described is None else cell.world.described.plain(),
-        "groups": list(cell.world.population.groups),
-        "ndcg@10": trained.ndcg,
-        "ndcg@10_untrained": trained.untrained,
-        "ndcg@10_ceiling": trained.ceiling,
-        "online_sum": trained.online_sum,
-        "online_mean": trained.online_mean,
-        "clipped": trained.clipped,
-        "too_short": cell.attacks.too_short,
-        "findings": [asdict(finding) for finding in cell.findings],
-    }
-
-
-def _plain(value: Any) -> Any:
-    """A value for JSON, infinities and NaN as texts that `float` reads (unlike those of `json_ready`)."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(float(value))
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value
 
 
 def _rounds(cell: RunResult) -> Arrays:
@@ -161,16 +148,16 @@ def _rounds(cell: RunResult) -> Arrays:
     }
 
 
-def _evidence_facts(evidence: ClickEvidence) -> dict[str, Any]:
-    return {
-        "guessed": list(evidence.guessed),
-        "surprised": [label for label, one in evidence.guessed.items() if one.surprisal is not None],
-        "baselines": sorted(evidence.baselines),
-        "probabilities": sorted(evidence.probabilities),
-        "exact": sorted(evidence.exact),
-        "same_message": evidence.same_message,
-        "groups": list(evidence.groups),
-        "refused": evidence.refused,
-        "steps": evidence.steps,
-        "clipped": evidence.clipped,
-    }
+def _evidence_facts(evidence: ClickEvidence) -> EvidenceFacts:
+    return EvidenceFacts(
+        guessed=list(evidence.guessed),
+        surprised=[label for label, one in evidence.guessed.items() if one.surprisal is not None],
+        baselines=sorted(evidence.baselines),
+        probabilities=sorted(evidence.probabilities),
+        exact=sorted(evidence.exact),
+        same_message=evidence.same_message,
+        groups=list(evidence.groups),
+        refused=evidence.refused,
+        steps=evidence.steps,
+        clipped=evidence.clipped,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,8 +22,6 @@ from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
 
-VALIDATION = "ndcg@10_validation"
-
 
 def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Runner) -> None:
     """Refuse to resume a comparison whose data have changed.
@@ -36,7 +35,7 @@ def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Ru
         if folder.done(spec):
             first.setdefault((spec.data, spec.seed), spec)
     for spec in first.values():
-        then, now = folder.read(spec).facts["data"]["fingerprint"], study.setup(spec).collection.fingerprint
+        then, now = folder.read(spec).facts.data.fingerprint, study.setup(spec).collection.fingerprint
         if then != now:
             raise UsageError(
                 f"--resume: {folder.path} holds cells of other data: {spec.data.source} had the fingerprint "
@@ -55,11 +54,11 @@ def compare(
     """
     study = Runner(progress, with_undefended=False)
     tried = choose_sensitivities(grid, folder, workers, study, progress)
-    expansion = GridExpansion(grid, study, {row[:4]: row.sensitivity for row in tried if row.chosen})
+    expansion = GridExpansion(grid, study, {row.point: row.sensitivity for row in tried if row.chosen})
     cells = expansion.cells()
     specs = [cell.spec for cell in cells]
     refuse_other_data(specs, folder, study)
-    folder.save_index(grid, cells, list(expansion.left_out), [row._asdict() for row in tried])
+    folder.save_index(grid, cells, list(expansion.left_out), tried)
     return run_cells(specs, folder, workers, progress)
 
 
@@ -116,18 +115,27 @@ def read_trials(folder: ComparisonFolder, cells: Sequence[CellPlan]) -> list[Sen
     for cell in cells:
         spec, label = cell.spec, cell.label
         point = (spec.train.learner, spec.population.scenario, spec.train.click_model, label.eps or 0.0)
-        value = float(folder.read(spec).facts[VALIDATION])
-        found.setdefault((point, label.sensitivity or 0.0), []).append(value)
+        found.setdefault((point, label.sensitivity or 0.0), []).append(folder.read(spec).facts.validation)
     return _mark_best({key: float(np.mean(values)) for key, values in found.items()})
 
 
 def _mark_best(found: Mapping[tuple[Point, float], float]) -> list[SensitivityTrial]:
-    rows = [SensitivityTrial(*point, delta, ndcg) for (point, delta), ndcg in found.items()]
+    rows = [
+        SensitivityTrial(
+            learner=learner,
+            scenario=scenario,
+            click_model=click_model,
+            eps=eps,
+            sensitivity=delta,
+            ndcg=ndcg,
+        )
+        for ((learner, scenario, click_model, eps), delta), ndcg in found.items()
+    ]
     best: dict[Point, SensitivityTrial] = {}
     for row in sorted(rows, key=lambda row: row.sensitivity):
-        if row[:4] not in best or row.ndcg > best[row[:4]].ndcg:
-            best[row[:4]] = row
-    return [row._replace(chosen=row == best[row[:4]]) for row in rows]
+        if row.point not in best or row.ndcg > best[row.point].ndcg:
+            best[row.point] = row
+    return [replace(row, chosen=row == best[row.point]) for row in rows]
 
 
 def worst_failure(failed: Sequence[CellFailure]) -> CellFailure | None:

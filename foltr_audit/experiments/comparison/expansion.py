@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.utils.formatting import epsilon
+from foltr_audit.utils.rows import ResultRow
 
 Point = tuple[str, str, str, float]
 """Learner, scenario, click model and epsilon that a sensitivity is chosen for."""
@@ -64,7 +66,8 @@ class CellPlan(NamedTuple):
     label: DefenseLabel
 
 
-class GridExclusion(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class GridExclusion(ResultRow):
     """A combination that cannot be run, and why."""
 
     learner: str
@@ -72,7 +75,8 @@ class GridExclusion(NamedTuple):
     why: str
 
 
-class SensitivityTrial(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class SensitivityTrial(ResultRow):
     """A sensitivity that was tried for one point of the grid.
 
     Attributes:
@@ -89,6 +93,11 @@ class SensitivityTrial(NamedTuple):
     sensitivity: float
     ndcg: float
     chosen: bool = False
+
+    @property
+    def point(self) -> Point:
+        """The point of the grid."""
+        return self.learner, self.scenario, self.click_model, self.eps
 
 
 class GridExpansion:
@@ -121,8 +130,11 @@ class GridExpansion:
             kept = first.setdefault(cell.spec, cell)
             if kept.label != cell.label:
                 learner, same = make(Learner, cell.spec.train.learner).label, kept.label.text
-                self.left_out[GridExclusion(learner, cell.label.text, f"the same chain as {same}")] = None
+                self._leave_out(learner, cell.label.text, f"the same chain as {same}")
         return list(first.values())
+
+    def _leave_out(self, learner: str, defense: str, why: str) -> None:
+        self.left_out[GridExclusion(learner=learner, defense=defense, why=why)] = None
 
     def selection(self, deltas: Sequence[float]) -> Iterator[CellPlan]:
         """Trainings of the published chain with each Delta."""
@@ -174,7 +186,7 @@ class GridExpansion:
 
                 Audit(self.study.setup(spec), spec.audit)  # refuses what cannot be audited
         except UsageError as error:
-            self.left_out[GridExclusion(make(Learner, learner).label, kind, str(error))] = None
+            self._leave_out(make(Learner, learner).label, kind, str(error))
             return None
         return spec
 
@@ -219,5 +231,5 @@ class GridExpansion:
                 )
             return Spec.parse({**blank.table(), "defense": list(self._chains[key])}, "")
         except UsageError as error:
-            self.left_out[GridExclusion(make(Learner, learner).label, label.alternative, str(error))] = None
+            self._leave_out(make(Learner, learner).label, label.alternative, str(error))
             return None

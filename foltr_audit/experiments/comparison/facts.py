@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from foltr_audit.auditing.declarations import State
 from foltr_audit.auditing.verdict import Verdict
@@ -14,6 +17,7 @@ from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.audit import AuditView
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, shorten_value
+from foltr_audit.experiments.runner import DataFacts
 from foltr_audit.utils.reading import file_bytes, json_table
 
 FACTS = "cell.json"
@@ -64,10 +68,12 @@ Share = Annotated[Number, AfterValidator(_share)]
 
 
 class _FactTable(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-class _DataFacts(_FactTable):
+class CellDataFacts(_FactTable):
+    """The data of a cell, as `DataFacts`."""
+
     source: Text
     synthetic: bool
     normalised: Text
@@ -81,14 +87,22 @@ class _DataFacts(_FactTable):
     intents: Count | None = None
     intents_from: Text | None = None
 
+    def row(self) -> DataFacts:
+        """The same as a row of a report."""
+        return DataFacts(**self.model_dump())
 
-class _UpperBoundFacts(_FactTable):
+
+class UpperBoundFacts(_FactTable):
+    """A proven epsilon, as `accounting.UpperBound`."""
+
     epsilon: Number
     delta: Number
     how: Text
 
 
-class _LowerBoundFacts(_FactTable):
+class LowerBoundFacts(_FactTable):
+    """A measured epsilon, as `estimators.LowerBound`."""
+
     estimator: Text
     epsilon: Number
     ceiling: Number
@@ -98,8 +112,8 @@ class _LowerBoundFacts(_FactTable):
     assumes: Text
 
 
-class _AuditResultFacts(_FactTable):
-    """As `auditing.Finding`."""
+class AuditFacts(_FactTable):
+    """What an audit found of one claim, as `auditing.AuditResult`."""
 
     view: AuditView
     unit: Text
@@ -111,11 +125,11 @@ class _AuditResultFacts(_FactTable):
     messages: Count
     eps_claimed: Number
     delta: Number
-    upper: _UpperBoundFacts
-    upper_run: _UpperBoundFacts
+    upper: UpperBoundFacts
+    upper_run: UpperBoundFacts
     exact: Number | None
-    lower: _LowerBoundFacts
-    estimates: list[_LowerBoundFacts]
+    lower: LowerBoundFacts
+    estimates: list[LowerBoundFacts]
     score: Text
     declared: State
     declared_why: Text
@@ -138,16 +152,37 @@ class EvidenceFacts(_FactTable):
     clipped: Count
 
 
-class _CellFacts(_FactTable):
+class CellFacts(_FactTable):
+    """The facts of a cell: what was run, and what it found as far as that is no array.
+
+    Attributes:
+        schema_: name and version of the file.
+        spec_sha256, arrays_sha256: digests of its Spec and of its arrays.
+        eps_claimed: the epsilon that its chain claims for one round.
+        learner, pdgd: its learner with the parameters that are not at their default, and its PDGD setting.
+        data: its data.
+        warnings: incompatible defenses in its chain, in words.
+        population: its population in numbers; None where clients do not differ.
+        groups: names of the groups of clients.
+        ndcg, untrained, ceiling, validation: offline nDCG@10 of the trained model, of an untrained one, of
+            the ideal ranking, and of the trained one on the validation part.
+        online_sum, online_mean: online nDCG@10 over rounds.
+        clipped: share of the steps that were clipped.
+        too_short: attacked queries that were left out for having too few documents.
+        bytes_per_client: that a client sends in a round; None where that is not known.
+        findings: what the audit of its claim found; empty without one.
+        evidence: of its judged lists; None without an attack.
+    """
+
     schema_: Literal["foltr-audit/cell/1"] = Field(alias="schema")
     spec_sha256: Digest
     arrays_sha256: Digest
     eps_claimed: Number
     learner: Text
     pdgd: Text
-    data: _DataFacts
+    data: CellDataFacts
     warnings: list[Text]
-    population: dict[str, Any] | None
+    population: dict[str, JsonValue] | None
     groups: Names
     ndcg: Share = Field(alias="ndcg@10")
     untrained: Share = Field(alias="ndcg@10_untrained")
@@ -158,12 +193,30 @@ class _CellFacts(_FactTable):
     clipped: Share
     too_short: Count
     bytes_per_client: Number | None
-    findings: list[_AuditResultFacts]
+    findings: list[AuditFacts]
     evidence: EvidenceFacts | None = None
 
+    def text(self) -> str:
+        """The text of the file; the same bytes for the same facts."""
+        return (
+            json.dumps(_plain(self.model_dump(by_alias=True, exclude_unset=True)), indent=1, sort_keys=True)
+            + "\n"
+        )
 
-def read_facts(folder: Path, spec: Spec) -> tuple[dict[str, Any], EvidenceFacts | None]:
-    """The facts of a finished cell as they were written, and those of its judged lists.
+
+def _plain(value: object) -> object:
+    """A value for JSON, infinities and NaN as texts that `float` reads (unlike those of `json_ready`)."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(float(value))
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def read_facts(folder: Path, spec: Spec) -> CellFacts:
+    """The facts of a finished cell.
 
     Raises:
         TraceError: they are damaged, or of another Spec or schema.
@@ -173,11 +226,11 @@ def read_facts(folder: Path, spec: Spec) -> tuple[dict[str, Any], EvidenceFacts 
     if table.get("schema", SCHEMA) != SCHEMA:
         raise TraceError(f"{path}: schema {shorten_value(table['schema'])!r}; expected {SCHEMA!r}")
     try:
-        facts = _CellFacts.model_validate(table)
+        facts = CellFacts.model_validate(table)
     except ValidationError as error:
         raise TraceError(
             f"{path}: damaged cell: {first_problem(error)}; delete it, then compare --resume runs it again"
         ) from error
     if facts.spec_sha256 != spec.hash:
         raise TraceError(f"{path}: made by another Spec than {spec.hash[:12]}")
-    return table, facts.evidence
+    return facts

@@ -17,10 +17,10 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -42,6 +42,7 @@ from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
 from foltr_audit.experiments.runs.folder import RESULTS, SPEC, held_files, report_write_errors, take_lock
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
+from foltr_audit.utils.rows import JsonValue
 
 GRID, INDEX, CELLS = "grid.toml", "comparison.json", "cells"
 SCHEMA = "foltr-audit/comparison/1"
@@ -188,7 +189,7 @@ class ComparisonFolder:
         grid: ComparisonGrid,
         cells: Sequence[CellPlan],
         left_out: Sequence[GridExclusion],
-        tried: Sequence[Mapping[str, Any]] = (),
+        tried: Sequence[SensitivityTrial] = (),
     ) -> None:
         """Write the grid, its cells, and the sensitivities that were tried.
 
@@ -200,8 +201,8 @@ class ComparisonFolder:
         table = {
             "schema": SCHEMA,
             "cells": [{"spec": cell.spec.hash, "kind": cell.kind, **cell.label._asdict()} for cell in cells],
-            "left_out": [one._asdict() for one in left_out],
-            "sensitivities": [dict(row) for row in tried],
+            "left_out": [one.plain() for one in left_out],
+            "sensitivities": [row.plain() for row in tried],
         }
         with report_write_errors(self.path):
             for cell in cells:  # before the index, which must name no Spec that is missing
@@ -251,13 +252,13 @@ class ComparisonFolder:
         """
         return self._index().left_out
 
-    def sensitivities(self) -> list[dict[str, Any]]:
-        """The sensitivities that were tried, see `expansion.SensitivityTrial`.
+    def sensitivities(self) -> list[SensitivityTrial]:
+        """The sensitivities that were tried.
 
         Raises:
             TraceError: the list is damaged.
         """
-        return [row._asdict() for row in self._index().sensitivities]
+        return self._index().sensitivities
 
     def _planned(self, row: _CellEntry) -> CellPlan:
         # The index is untrusted, but its pattern admits hexadecimal digits alone: the path stays inside the
@@ -291,7 +292,7 @@ class ComparisonFolder:
         for cell in self.cells():
             yield cell, self.read(cell.spec)
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> dict[str, JsonValue]:
         """The results that were written last; empty if none can be read."""
         file = self.path / RESULTS
         try:

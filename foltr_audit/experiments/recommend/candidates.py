@@ -10,7 +10,6 @@ import numpy as np
 
 from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.comparison import compare
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
@@ -145,7 +144,7 @@ class CandidateEvaluator:
         if lost:
             return CandidateResult(point=point, proven=answer, failed=lost[0])
         cells = [self.folder.read(spec) for spec in specs]
-        ndcg = float(np.mean([float(cell.facts[compare.VALIDATION]) for cell in cells]))
+        ndcg = float(np.mean([cell.facts.validation for cell in cells]))
         if math.isnan(ndcg):
             return CandidateResult(
                 point=point, proven=answer, failed="no query of the validation part counts"

@@ -11,6 +11,7 @@ from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.expansion import CellPlan
+from foltr_audit.experiments.comparison.facts import AuditFacts
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.privacy.observer_views import sees
@@ -104,9 +105,9 @@ class CompareReport(PlainReport):
             config=folder.grid.table(),
             dataset=DatasetFacts.of(builder.data).plain() if builder.data else {},
             cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
-            sensitivities=folder.sensitivities(),
+            sensitivities=[one.plain() for one in folder.sensitivities()],
             unfinished=_unfinished(cells, set(done)),
-            left_out=[one._asdict() for one in folder.left_out()],
+            left_out=[one.plain() for one in folder.left_out()],
             failed=[failed_row(one.spec, one.why) for one in failed]
             + _failed_before(folder, cells, set(done)),
             **builder.rows,
@@ -261,7 +262,7 @@ class _CompareReportBuilder:
         return CellGroup(
             label=group[0].label,
             cells=[self.folder.read(cell.spec) for cell in group],
-            findings=[] if audit is None else self.folder.read(audit.spec).facts["findings"],
+            findings=[] if audit is None else self.folder.read(audit.spec).facts.findings,
         )
 
     def _add(self, group: Sequence[CellPlan]) -> None:
@@ -270,7 +271,7 @@ class _CompareReportBuilder:
         groups = group_attack_rows(setting)
         row = setting_row(setting, rows, self._bases.get(self._world(group[0])))
         row |= {"runs_asked": self.asked[_pool(group[0])], **_hit_hardest(groups, row["attack"])}
-        self.data += [DataFacts.of_plain(cell.facts["data"]) for cell in setting.cells]
+        self.data += [cell.facts.data.row() for cell in setting.cells]
         self.rows["attacks"] += rows
         self.rows["refused"] += refused_rows_of(setting)
         self.rows["groups"] += groups
@@ -295,9 +296,7 @@ def _hit_hardest(groups: Sequence[Row], attack: str | None) -> Row:
 def _warning_rows(setting: CellGroup) -> list[Row]:
     label, facts = setting.label, setting.cells[0].facts
     named = {"name": label.text, "alternative": label.alternative, "eps": label.eps}
-    return [
-        {**named, "learner": facts["learner"], "warning": text} for text in dict.fromkeys(facts["warnings"])
-    ]
+    return [{**named, "learner": facts.learner, "warning": text} for text in dict.fromkeys(facts.warnings)]
 
 
 def _claim_rows(setting: CellGroup) -> list[Row]:
@@ -309,25 +308,24 @@ def _claim_rows(setting: CellGroup) -> list[Row]:
     return rows
 
 
-def _claim_row(finding: Row) -> Row:
-    exact = finding["exact"]
+def _claim_row(finding: AuditFacts) -> Row:
     return {
-        "view": finding["view"],
-        "sees": sees(finding["view"], finding["colluders"]),
-        "unit": finding["unit"],
-        "canary": finding["canary"],
-        "eps_claimed": float(finding["eps_claimed"]),
-        "delta": float(finding["delta"]),
-        "eps_upper": float(finding["upper"]["epsilon"]),
-        "eps_upper_run": float(finding["upper_run"]["epsilon"]),
-        "eps_exact": None if exact is None else float(exact),
-        "eps_lower": float(finding["lower"]["epsilon"]),
-        "eps_ceiling": float(finding["lower"]["ceiling"]),
-        "confidence": float(finding["lower"]["confidence"]),
-        "trials": finding["lower"]["trials"],
-        "verdict": finding["verdict"],
-        "why": finding["why"],
-        "declared": finding["declared"],
-        "declared_why": finding["declared_why"],
-        "upper_how": finding["upper"]["how"],
+        "view": finding.view,
+        "sees": sees(finding.view, finding.colluders),
+        "unit": finding.unit,
+        "canary": finding.canary,
+        "eps_claimed": finding.eps_claimed,
+        "delta": finding.delta,
+        "eps_upper": finding.upper.epsilon,
+        "eps_upper_run": finding.upper_run.epsilon,
+        "eps_exact": finding.exact,
+        "eps_lower": finding.lower.epsilon,
+        "eps_ceiling": finding.lower.ceiling,
+        "confidence": finding.lower.confidence,
+        "trials": finding.lower.trials,
+        "verdict": finding.verdict,
+        "why": finding.why,
+        "declared": finding.declared,
+        "declared_why": finding.declared_why,
+        "upper_how": finding.upper.how,
     }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
+from foltr_audit.experiments.comparison.facts import AuditFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence, combined
 from foltr_audit.judge.significance import mean_interval, paired_t_test
@@ -42,7 +42,7 @@ class CellGroup:
 
     label: DefenseLabel
     cells: list[CellRecord]
-    findings: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[AuditFacts] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -57,8 +57,8 @@ class CellGroup:
             "data": spec.data.source,
             "scenario": spec.population.scenario,
             "click_model": spec.train.click_model,
-            "learner": facts["learner"],
-            "pdgd": facts["pdgd"],
+            "learner": facts.learner,
+            "pdgd": facts.pdgd,
             "name": self.name,
             "alternative": self.label.alternative,
             "eps": self.label.eps,
@@ -71,7 +71,7 @@ class CellGroup:
     def _claimed(self) -> float:
         """The epsilon that a chain is proven for if its name promises a proof, else what its parts claim."""
         promised = DefenseAlternative(self.label.alternative).proven(self.label.eps, 0.0)
-        return float(self.cells[0].facts["eps_claimed"] if promised is None else promised["claim"])
+        return float(self.cells[0].facts.eps_claimed if promised is None else promised["claim"])
 
     @property
     def streams(self) -> Streams:
@@ -85,12 +85,12 @@ class CellGroup:
 
     def mean(self, name: str) -> float | None:
         """Mean of a fact over the repetitions; None where it is not known of all."""
-        values = [cell.facts[name] for cell in self.cells]
+        values = [getattr(cell.facts, name) for cell in self.cells]
         return None if None in values else float(np.mean([float(value) for value in values]))
 
     def column(self, name: str) -> Floats:
         """A fact of each repetition."""
-        return np.array([float(cell.facts[name]) for cell in self.cells])
+        return np.array([float(getattr(cell.facts, name)) for cell in self.cells])
 
     def paired(self, other: CellGroup) -> tuple[CellGroup, CellGroup]:
         """This setting and another one with the repetitions that both have, in the same order."""
@@ -152,33 +152,33 @@ def refused_rows_of(setting: CellGroup) -> list[Row]:
     return [{"method": label, **setting.where, "reason": why} for label, why in refused.items()]
 
 
-def _claims(findings: Sequence[Mapping[str, Any]]) -> Row:
+def _claims(findings: Sequence[AuditFacts]) -> Row:
     """Claimed, proven, exact and measured epsilon of each audited view; of several units the worst one."""
     row: Row = {}
     for view in VIEWS:
-        several = [one for one in findings if one["view"] == view]
+        several = [one for one in findings if one.view == view]
         if not several:
             continue
         found = max(several, key=_badness)
-        exact = found["exact"]
+        exact = found.exact
         row |= {
-            f"eps_claimed_{view}": float(found["eps_claimed"]),
-            f"eps_proven_{view}": float(found["upper"]["epsilon"]),
-            f"eps_exact_{view}": None if exact is None else float(exact),
-            f"eps_measured_{view}": float(found["lower"]["epsilon"]),
-            f"eps_ceiling_{view}": float(found["lower"]["ceiling"]),
-            f"delta_{view}": float(found["delta"]),
-            f"verdict_{view}": found["verdict"],
-            f"unit_{view}": found["unit"],
+            f"eps_claimed_{view}": found.eps_claimed,
+            f"eps_proven_{view}": found.upper.epsilon,
+            f"eps_exact_{view}": exact,
+            f"eps_measured_{view}": found.lower.epsilon,
+            f"eps_ceiling_{view}": found.lower.ceiling,
+            f"delta_{view}": found.delta,
+            f"verdict_{view}": found.verdict,
+            f"unit_{view}": found.unit,
         }
     return row
 
 
-def _badness(finding: Mapping[str, Any]) -> tuple[int, float, float]:
+def _badness(finding: AuditFacts) -> tuple[int, float, float]:
     """How bad a finding is: false claims before open ones before proven ones, then by their bounds."""
-    verdict = finding["verdict"]
+    verdict = finding.verdict
     place = 2 if verdict in (*FALSE, CONTRADICTION) else 0 if verdict == "proven" else 1
-    return place, float(finding["upper"]["epsilon"]), float(finding["lower"]["epsilon"])
+    return place, finding.upper.epsilon, finding.lower.epsilon
 
 
 def _best(attacks: Sequence[Row]) -> Row:
@@ -210,9 +210,9 @@ def _utility(setting: CellGroup, base: CellGroup | None) -> Row:
     row = {
         **columns("ndcg@10", offline),
         "evaluated_on": evaluated_on([cell.rounds for cell in setting.cells]),
-        "ndcg@10_ceiling": setting.mean("ndcg@10_ceiling"),
-        "ndcg@10_untrained": setting.mean("ndcg@10_untrained"),
-        "ndcg@10_validation": setting.mean("ndcg@10_validation"),
+        "ndcg@10_ceiling": setting.mean("ceiling"),
+        "ndcg@10_untrained": setting.mean("untrained"),
+        "ndcg@10_validation": setting.mean("validation"),
         **columns("online_mean", _over_runs(setting.column("online_mean"))),
         "online_sum": setting.mean("online_sum"),
         "clipped": setting.mean("clipped"),
@@ -272,7 +272,7 @@ def served_rows(setting: CellGroup) -> list[Row]:
     """Mean online nDCG@10 of each group of clients, served worst first; none where clients do not differ."""
     served = {
         name: float(np.mean([mean_of_rounds(cell.rounds[f"{ONLINE_NDCG}/{name}"]) for cell in setting.cells]))
-        for name in setting.cells[0].facts["groups"]
+        for name in setting.cells[0].facts.groups
         if all(f"{ONLINE_NDCG}/{name}" in cell.rounds for cell in setting.cells)
     }
     return [

@@ -17,7 +17,7 @@ from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.report.results.attack import AttackReport, joined, rows_of
 from foltr_audit.report.results.base import DatasetFacts, FoldFacts, Setting, UtilityGroupRow, UtilityRow
 from foltr_audit.report.results.doubts import doubt_rows
-from foltr_audit.report.results.fact_warnings import FactRow, fact_warnings
+from foltr_audit.report.results.fact_warnings import CheckedFacts, FactRow, fact_warnings
 from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
@@ -34,7 +34,8 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
     """
     refuse_unknown_queries(recorded.protocol.queries, recorded.collection)
     checked = tuple(
-        FactRow.of_plain({"click_model": name, **check.table()}) for name, check in recorded.facts.items()
+        FactRow(click_model=name, found=CheckedFacts.of_plain(check.table()))
+        for name, check in recorded.facts.items()
     )
     protocol, pieces, streams = recorded.protocol, [], Streams(recorded.used_seed)
     for judged in recorded.judged(progress):
