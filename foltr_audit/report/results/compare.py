@@ -14,8 +14,8 @@ from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.facts import AuditFacts
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
-from foltr_audit.privacy.observer_views import sees
 from foltr_audit.experiments.runner import DataFacts
+from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import DatasetFacts, PlainReport, Row
 from foltr_audit.report.results.compare_rows import (
     CellGroup,
@@ -115,15 +115,15 @@ class CompareReport(PlainReport):
         )
 
 
-def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[Row]) -> None:
+def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[DataFacts]) -> None:
     """Refuse cells of one fold that were made from different data: their results are not comparable."""
-    found: dict[Any, str] = {}
+    found: dict[int, str] = {}
     for row in facts:
-        first = found.setdefault(row["fold"], row["fingerprint"])
-        if first != row["fingerprint"]:
+        first = found.setdefault(row.fold, row.fingerprint)
+        if first != row.fingerprint:
             raise TraceError(
                 f"{folder.path}: cells of different data: fingerprints {first[:12]} and "
-                f"{row['fingerprint'][:12]} of one fold; expected one, make it again with --overwrite"
+                f"{row.fingerprint[:12]} of one fold; expected one, make it again with --overwrite"
             )
 
 

@@ -14,8 +14,8 @@ from foltr_audit.report.results.base import DatasetFacts, Row
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.results.wording import counted, short_method
 from foltr_audit.report.tables.attack import dataset_line
-from foltr_audit.report.tables.compare import without_message
 from foltr_audit.report.tables.columns import name_lines
+from foltr_audit.report.tables.compare import without_message
 from foltr_audit.report.tables.layout import (
     Column,
     bytes_text,
