@@ -108,7 +108,10 @@ class ResultRow:
             value, details = getattr(self, each.name), each.metadata
             if details.get("embedded"):
                 inner = value.plain() if isinstance(value, ResultRow) else value
-                yield from ((_prefix(each) + name, _plain(found)) for name, found in inner.items())
+                for name, found in inner.items():
+                    yield _prefix(each) + name, _plain(found.value if isinstance(found, Estimate) else found)
+                    if isinstance(found, Estimate):
+                        yield _prefix(each) + name + CI95, _plain(found.ci95)
             elif isinstance(value, Estimate):
                 yield _name(each), _plain(value.value)
                 ends: JsonValue = None if value.ci95 is None else list(value.ci95)

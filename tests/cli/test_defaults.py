@@ -22,9 +22,9 @@ from foltr_audit.experiments.recommend.recommend import SearchBudget
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.meaning import describe_results
 from tests.fixtures.command import run
+from tests.fixtures.result_rows import attack_row
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "10", "--rounds", "2", "--click-model", "perfect")
-from tests.fixtures.result_rows import attack_row
 
 
 def names(methods: tuple[str, ...]) -> list[str]:

@@ -12,9 +12,9 @@ import pytest
 
 import foltr_audit as fa
 from tests.fixtures.command import run
+from tests.fixtures.result_rows import plain
 
 MESSAGES, LENGTH, FEATURES = 30, 10, 16
-from tests.fixtures.result_rows import plain
 
 
 def _header(*, has_truth: bool) -> fa.TraceHeader:

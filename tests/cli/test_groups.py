@@ -16,13 +16,13 @@ from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.command import run
 from tests.fixtures.intent_data import intent_collection
+from tests.fixtures.result_rows import plain
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", "12", "--rounds", "4", "--eps", "inf")
 SKEWED = (*SMALL, "--scenario", "label-skew+click-skew:models=perfect/navigational")
 GRADES = ("grade 0", "grade 1", "grade 2")
 
 Report = dict[str, Any]
-from tests.fixtures.result_rows import plain
 
 
 @pytest.fixture(scope="module")
