@@ -176,10 +176,11 @@ def _estimate(grid: ComparisonGrid, workers: Workers, common: CommonOptions) -> 
     from foltr_audit.experiments.comparison.estimate import estimate
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.runner import Runner
-    from foltr_audit.report.tables.estimate import estimate_json, print_estimate
+    from foltr_audit.report.tables.estimate import EstimateReport, print_estimate
 
     study = Runner(with_undefended=False)
     cells = plan_cells(grid, study)
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
     found = estimate(cells, folder, workers, study)
-    show(partial(estimate_json, found), partial(print_estimate, found), json=common.json)
+    report = EstimateReport.of(found)
+    show(report.json, partial(print_estimate, report), json=common.json)
