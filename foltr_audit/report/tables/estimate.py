@@ -87,7 +87,8 @@ def print_estimate(found: EstimateReport, console: Console) -> None:
     print_table(make_table("what it will take", _COLUMNS, found.kinds, caption=caption), console)
     console.print(
         f"\nabout {duration(found.seconds)} with {found.workers} at once, "
-        f"{_size(found.memory_in_all)} of memory ({_size(found.memory_per_worker)} each), {_size(found.disk)} of disk",
+        f"{_size(found.memory_in_all)} of memory ({_size(found.memory_per_worker)} each), "
+        f"{_size(found.disk)} of disk",
         style="bold",
         highlight=False,
     )
