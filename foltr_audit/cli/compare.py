@@ -17,7 +17,7 @@ from foltr_audit.cli.common import (
 )
 from foltr_audit.cli.given import read_text
 from foltr_audit.cli.lazy import OtherHelp, takes
-from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option
+from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, switch
 from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
 from foltr_audit.errors import UsageError
 
@@ -54,10 +54,8 @@ def compare(
         "Draw attack against utility, and both against epsilon, into a file. May be repeated.",
         metavar="FILE.svg|png|pdf",
     ),
-    dry_run: bool = option(
-        "Only estimate cells, time, memory and disk, roughly; nothing is run.",
-        default=False,
-        name="--dry-run",
+    dry_run: bool = switch(
+        "--dry-run", "Only estimate cells, time, memory and disk, roughly; nothing is run."
     ),
 ) -> None:
     """Run defenses over a grid, and show what each claims, leaks and costs.
