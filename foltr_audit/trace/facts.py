@@ -6,7 +6,6 @@ Readers ignore facts that they do not know. A Run of foltr-audit may hold facts 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -50,7 +50,8 @@ class Logistic(AdditiveNoise):
         angle = math.pi * t
         waves = (angle / np.sinh(np.minimum(angle, 700))) ** self.count
         near = np.minimum(z, 30 * self.count)
-        density = (np.cos(np.multiply.outer(near, t)) * waves).sum(axis=-1) * (t[1] - t[0]) + (t[1] - t[0]) / 2
+        width = t[1] - t[0]
+        density = width * ((np.cos(np.multiply.outer(near, t)) * waves).sum(axis=-1) + 0.5)
         return np.log(np.maximum(density, 1e-300) / (math.pi * self.scale))
 
     def sample(self, streams, size):
