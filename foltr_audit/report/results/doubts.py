@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.meaning import reads_backwards
@@ -26,9 +26,11 @@ def doubt_rows(results: Sequence[AttackRow]) -> list[WarningRow]:
 
 
 def _below_weaker(rows: Sequence[AttackRow]) -> Iterator[str]:
-    attacks = {row.method: make(Attack, row.method) for row in rows}
-    for best in (row for row in rows if attacks[row.method].strongest):
-        for other in (row for row in rows if row.where == best.where):
+    every = {row.method: make_if_known(Attack, row.method) for row in rows}
+    attacks = {name: attack for name, attack in every.items() if attack is not None}
+    known = [row for row in rows if row.method in attacks]
+    for best in (row for row in known if attacks[row.method].strongest):
+        for other in (row for row in known if row.where == best.where):
             knows_less = attacks[other.method].needs < attacks[best.method].needs
             exact, better = best.found.exact, other.found.exact
             if not knows_less or exact.ci95 is None or better.ci95 is None:
