@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import ClickDefense, Defense, MessageDefense, RoundContext
+from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.privacy.events import ClickRandomization, NoiseAddition
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -20,8 +20,8 @@ LESS, HALF = 0.85, 2.0**-0.5
 """Factors of the noise: 15 % less of it, and half of its variance."""
 
 Change = Callable[[Floats], Floats]
-NoiseFault = Callable[[MessageDefense, Floats, RoundContext], Floats]
-ClickFault = Callable[[ClickDefense, Bools, NDArray[np.int64], int, RoundContext], Bools]
+NoiseFault = Callable[[Defense, Floats, RoundContext], Floats]
+ClickFault = Callable[[Defense, Bools, NDArray[np.int64], int, RoundContext], Bools]
 
 
 def broken(setup: Setup, fault: str) -> Setup:
@@ -35,37 +35,37 @@ def broken(setup: Setup, fault: str) -> Setup:
 
 def _broken(link: Defense, fault: str, context: RoundContext) -> Defense:
     events = link.events(context)
-    if isinstance(link, MessageDefense) and any(isinstance(event, NoiseAddition) for event in events):
-        return _with(link, apply=lambda models, own: NOISE_FAULTS[fault](link, models, own))
-    if isinstance(link, ClickDefense) and any(isinstance(event, ClickRandomization) for event in events):
-        return _with(link, apply=lambda *given: CLICK_FAULTS[fault](link, *given))
+    if any(isinstance(event, NoiseAddition) for event in events):
+        return _with(link, "on_message", lambda models, own: NOISE_FAULTS[fault](link, models, own))
+    if any(isinstance(event, ClickRandomization) for event in events):
+        return _with(link, "on_clicks", lambda *given: CLICK_FAULTS[fault](link, *given))
     return link
 
 
-def _with(link: Defense, apply: Callable[..., Any]) -> Defense:
+def _with(link: Defense, hook: str, act: Callable[..., Any]) -> Defense:
     """An heir of a link's class with other code; it inherits what that declares."""
     kind = type(link)
 
     def own(self: Defense, *given: Any) -> Any:
         del self
-        return apply(*given)
+        return act(*given)
 
-    heir: type[Defense] = type(kind.__name__, (kind,), {"apply": own, "__module__": __name__})
+    heir: type[Defense] = type(kind.__name__, (kind,), {hook: own, "__module__": __name__})
     return heir(**link.model_dump())
 
 
 # --- noise ------------------------------------------------------------------------------------------------
 
 
-def _drawn(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
-    return link.apply(models, context) - models
+def _drawn(link: Defense, models: Floats, context: RoundContext) -> Floats:
+    return link.on_message(models, context) - models
 
 
-def _changed(link: MessageDefense, models: Floats, context: RoundContext, change: Change) -> Floats:
+def _changed(link: Defense, models: Floats, context: RoundContext, change: Change) -> Floats:
     """Models with the link's noise after a change; noise on a grid stays there."""
     step = getattr(link, "step", None)
     at = models if step is None else step * np.rint(models / step)
-    noise = change(link.apply(models, context) - at)
+    noise = change(link.on_message(models, context) - at)
     return np.asarray(at + (noise if step is None else step * np.rint(noise / step)))
 
 
@@ -74,15 +74,15 @@ def _scaled(factor: float) -> NoiseFault:
     return lambda link, models, context: _changed(link, models, context, lambda noise: factor * noise)
 
 
-def _first_round_only(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+def _first_round_only(link: Defense, models: Floats, context: RoundContext) -> Floats:
     return _changed(link, models, context, lambda noise: noise * (context.round == 0))
 
 
-def _ten_rounds(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
-    return link.apply(models, replace(context, round=context.round % 10))
+def _ten_rounds(link: Defense, models: Floats, context: RoundContext) -> Floats:
+    return link.on_message(models, replace(context, round=context.round % 10))
 
 
-def _opposite(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+def _opposite(link: Defense, models: Floats, context: RoundContext) -> Floats:
     """Of every four clients, the third has the first one's noise with the opposite sign."""
     turned = context.clients % 4 == 2
     owner = replace(context, clients=np.where(turned, context.clients - 2, context.clients))
@@ -90,42 +90,42 @@ def _opposite(link: MessageDefense, models: Floats, context: RoundContext) -> Fl
     return _changed(link, models, owner, lambda noise: sign * noise)
 
 
-def _cancelling(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+def _cancelling(link: Defense, models: Floats, context: RoundContext) -> Floats:
     return _changed(link, models, context, lambda noise: noise - noise.mean(axis=0))
 
 
-def _one_coordinate(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+def _one_coordinate(link: Defense, models: Floats, context: RoundContext) -> Floats:
     weak = np.where(np.arange(models.shape[1]) == models.shape[1] // 2, 0.5, 1.0)
     return _changed(link, models, context, lambda noise: weak * noise)
 
 
-def _by_interactions(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+def _by_interactions(link: Defense, models: Floats, context: RoundContext) -> Floats:
     return _changed(link, models, context, lambda noise: noise / context.counts[:, np.newaxis])
 
 
-def _reused(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
-    return link.apply(models, replace(context, round=0))
+def _reused(link: Defense, models: Floats, context: RoundContext) -> Floats:
+    return link.on_message(models, replace(context, round=0))
 
 
-def _on_changes(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+def _on_changes(link: Defense, models: Floats, context: RoundContext) -> Floats:
     return models + np.where(models != context.parameters, _drawn(link, models, context), 0.0)
 
 
-def _unless_silent(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+def _unless_silent(link: Defense, models: Floats, context: RoundContext) -> Floats:
     silent = np.all(models == context.parameters, axis=1, keepdims=True)
     return models + np.where(silent, 0.0, _drawn(link, models, context))
 
 
-def _one_number(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+def _one_number(link: Defense, models: Floats, context: RoundContext) -> Floats:
     return models + np.repeat(_drawn(link, models, context)[:, :1], models.shape[1], axis=1)
 
 
-def _one_client(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
+def _one_client(link: Defense, models: Floats, context: RoundContext) -> Floats:
     return models + np.repeat(_drawn(link, models, context)[:1], len(models), axis=0)
 
 
-def _own_seed(link: MessageDefense, models: Floats, context: RoundContext) -> Floats:
-    return link.apply(models, replace(context, source=Streams(7)))
+def _own_seed(link: Defense, models: Floats, context: RoundContext) -> Floats:
+    return link.on_message(models, replace(context, source=Streams(7)))
 
 
 NOISE_FAULTS: dict[str, NoiseFault] = {
@@ -151,54 +151,54 @@ NOISE_FAULTS: dict[str, NoiseFault] = {
 
 
 def _fewer_flips(
-    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+    link: Defense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
 ) -> Bools:
-    flips = link.apply(clicks, shown, step, context) ^ clicks
+    flips = link.on_clicks(clicks, shown, step, context) ^ clicks
     kept = context.streams("kept").uniform(clicks.shape[1]) < LESS
     return np.asarray(clicks ^ (flips & kept))
 
 
 def _same_flips(
-    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+    link: Defense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
 ) -> Bools:
-    return link.apply(clicks, shown, step, replace(context, round=0))
+    return link.on_clicks(clicks, shown, step, replace(context, round=0))
 
 
 def _one_flip(
-    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+    link: Defense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
 ) -> Bools:
-    flips = link.apply(clicks, shown, step, context) ^ clicks
+    flips = link.on_clicks(clicks, shown, step, context) ^ clicks
     return np.asarray((clicks ^ flips[:, :1]) & (shown >= 0))
 
 
 def _clicks_only(
-    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+    link: Defense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
 ) -> Bools:
-    return np.asarray(link.apply(clicks, shown, step, context) & clicks)
+    return np.asarray(link.on_clicks(clicks, shown, step, context) & clicks)
 
 
 def _own_flips(
-    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+    link: Defense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
 ) -> Bools:
-    return link.apply(clicks, shown, step, replace(context, source=Streams(7)))
+    return link.on_clicks(clicks, shown, step, replace(context, source=Streams(7)))
 
 
 def _honest_unless(leaves: Callable[[Bools, int, RoundContext], Bools]) -> ClickFault:
     """Lists that are reported as they are."""
 
-    def apply(
-        link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+    def reused(
+        link: Defense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
     ) -> Bools:
-        reported = link.apply(clicks, shown, step, context)
+        reported = link.on_clicks(clicks, shown, step, context)
         return np.where(leaves(clicks, step, context)[:, np.newaxis], clicks, reported)
 
-    return apply
+    return reused
 
 
 def _same_later(
-    link: ClickDefense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
+    link: Defense, clicks: Bools, shown: NDArray[np.int64], step: int, context: RoundContext
 ) -> Bools:
-    return link.apply(clicks, shown, min(step, 1), context)
+    return link.on_clicks(clicks, shown, min(step, 1), context)
 
 
 CLICK_FAULTS: dict[str, ClickFault] = {

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, overload
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from foltr_audit.plugins import ClickDefense, MessageDefense, PrivacyClaim, PrivacyEvent, RoundContext
+from foltr_audit.plugins import Calibration, Defense, PrivacyClaim, PrivacyEvent, RoundContext, Stage
 from foltr_audit.privacy.events import ClickRandomization, NormScaling
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
-class ClickRR(ClickDefense, MessageDefense):
+class ClickRR(Defense):
     """Reports each click and non-click as it is with probability `keep = e^eps / (1 + e^eps)`, else flipped.
 
     Guarantees: eps-DP for one flipped click (unit click, replace-one), for any observer, since learning from
@@ -30,6 +30,7 @@ class ClickRR(ClickDefense, MessageDefense):
     """
 
     name: ClassVar[str] = "click-rr"
+    calibrated_by: ClassVar[Calibration] = Calibration(falls=True, order=0)
 
     eps: float | None = Field(default=None, ge=1e-9, le=20, description="epsilon of one click")
     keep: float | None = Field(
@@ -58,22 +59,13 @@ class ClickRR(ClickDefense, MessageDefense):
         odds = exp(-self.epsilon)  # of a flip
         return (1.0 + odds) / (1.0 - odds)
 
-    def acts_in(self, stage: str) -> bool:
+    @property
+    def stages(self) -> tuple[Stage, ...]:
         """The click stage, and with `debias` the message stage."""
-        return stage == "click" or (self.debias and stage == "message")
+        return ("click", "message") if self.debias else ("click",)
 
-    @overload
-    def apply(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools: ...
-
-    @overload
-    def apply(self, models: Floats, context: RoundContext) -> Floats: ...
-
-    def apply(self, *given: Any, **named: Any) -> Any:
-        """Reported clicks, bool (C, k), False at the padding; or debiased models, float64 (C, P)."""
-        of_a_message = len(given) + len(named) == 2
-        return self._debiased(*given, **named) if of_a_message else self._reported(*given, **named)
-
-    def _reported(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
+    def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
+        """Reported clicks, bool (C, k), False at the padding."""
         from foltr_audit.kernels.elementary import exp
 
         k, chance = clicks.shape[1], 1.0 / (1.0 + exp(self.epsilon))
@@ -81,21 +73,21 @@ class ClickRR(ClickDefense, MessageDefense):
         lies = context.streams("click-rr").uniform(k, first=step * k) < chance
         return np.asarray((clicks ^ lies) & (shown >= 0))
 
-    def _debiased(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
+        """Debiased models, float64 (C, P); without `debias`, the models themselves."""
         if not self.debias:
-            return models.copy()
+            return models
         return context.parameters + self.factor * (models - context.parameters)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Randomised clicks, and updates that debiasing makes larger."""
-        stages = [stage for stage in ("click", "message") if self.acts_in(stage)]
-        return tuple(event for stage in stages for event in self.events_in(stage, context))
+        randomised = ClickRandomization(epsilon=self.epsilon)
+        return (randomised, NormScaling(factor=self.factor, of="update")) if self.debias else (randomised,)
 
-    def events_in(self, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Randomised clicks in the click stage, larger updates in the message stage."""
-        if stage == "message":
-            return (NormScaling(factor=self.factor, of="update"),)
-        return (ClickRandomization(epsilon=self.epsilon),)
+    @classmethod
+    def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> ClickRR:
+        """The number is the epsilon of one click."""
+        return cls(eps=number)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """Eps for one click, for every observer."""

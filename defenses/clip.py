@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from foltr_audit.plugins import Ball, MessageDefense, PrivacyEvent, RoundContext, StepDefense
+from foltr_audit.plugins import Ball, Defense, PrivacyEvent, RoundContext, Stage
 from foltr_audit.privacy.events import NormBound, NormScaling
 from foltr_audit.utils.arrays import Floats
 
 
-class Clip(StepDefense, MessageDefense):
+class Clip(Defense):
     """Scales a local model or its update back to a ball, by min(1, norm / its norm).
 
     Guarantees: none on its own, for any observer. It bounds the L1 or L2 norm of what a client sends, up to
@@ -44,17 +44,25 @@ class Clip(StepDefense, MessageDefense):
     def _usual_ones_are_left_out(cls, value: int | str | None) -> int | str | None:
         return None if value in (2, "model", "step") else value
 
-    def acts_in(self, stage: str) -> bool:
-        """Whether `at` names this stage."""
-        return stage == (self.at or "step")
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stage that `at` names."""
+        return (self.at or "step",)
 
     @property
     def ball(self) -> Ball | None:
         """The ball that models are scaled into after every step; None for `at=message` or `of=update`."""
         return None if self.at or self.of else Ball(norm=self.norm, ord=self.ord or 2)
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_step(self, models: Floats, context: RoundContext) -> Floats:
         """Models scaled into the ball, float64 (C, P); those inside stay as they are."""
+        return self._inside(models, context)
+
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
+        """The same for the models that clients send."""
+        return self._inside(models, context)
+
+    def _inside(self, models: Floats, context: RoundContext) -> Floats:
         from foltr_audit.kernels.ball import projected
 
         order = self.ord or 2

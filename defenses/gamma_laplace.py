@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
+from foltr_audit.plugins import Calibration, Defense, PrivacyClaim, RoundContext
 from foltr_audit.privacy.noise import GammaShare
+from foltr_audit.privacy.noise.conversions import l1_diameter
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.utils.arrays import Floats
 
 
-class GammaLaplace(MessageDefense):
+class GammaLaplace(Defense):
     """Each client adds one of n Gamma shares per coordinate; their sum is Laplace(sensitivity / eps).
 
     Guarantees: the authors claim eps per round for neighbours that differ in one interaction. What is
@@ -26,6 +27,7 @@ class GammaLaplace(MessageDefense):
     """
 
     name: ClassVar[str] = "gamma-laplace"
+    calibrated_by: ClassVar[Calibration] = Calibration(falls=True, order=1, in_sum=True)
 
     eps: float = Field(gt=0, description="claimed epsilon of a round")
     sensitivity: float = Field(gt=0, description="Delta, the claimed sensitivity")
@@ -46,9 +48,14 @@ class GammaLaplace(MessageDefense):
         """The law of one share."""
         return GammaShare(n=context.shares, scale=self.scale)
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models plus one noise share per coordinate, float64 (C, P)."""
         return models + self.law(context).sample(context.streams("gamma-laplace"), models.shape[1])
+
+    @classmethod
+    def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> GammaLaplace:
+        """The number is the epsilon of two models in the ball, as far apart in L1 as they can be."""
+        return cls(eps=number, sensitivity=l1_diameter(norm, order, parameters))
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """The published claim: eps for one interaction. It names no observer, so it is made for each."""

@@ -7,14 +7,14 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
+from foltr_audit.plugins import Calibration, Defense, PrivacyClaim, RoundContext
 from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.privacy.noise.conversions import classical_gaussian_sigma, gaussian_sigma
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.utils.arrays import Floats
 
 
-class _GaussianMechanism(MessageDefense):
+class _GaussianMechanism(Defense):
     """Gaussian noise with a given sigma, or with the sigma that an (eps, delta) needs."""
 
     views: ClassVar[tuple[str, ...]] = ()
@@ -50,10 +50,15 @@ class _GaussianMechanism(MessageDefense):
         sigma_of = classical_gaussian_sigma if self.calibration == "classical" else gaussian_sigma
         return sigma_of(self.eps, self.delta, self.sensitivity)
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models plus noise, float64 (C, P)."""
         law = self.law(context)
         return models if law is None else models + law.sample(context.streams(self.name), models.shape[1])
+
+    @classmethod
+    def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> Self:
+        """The number is sigma."""
+        return cls(sigma=number)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """(eps, delta) for one client; none if sigma was given directly."""
@@ -76,6 +81,7 @@ class GaussianNoise(_GaussianMechanism):
     """
 
     name: ClassVar[str] = "gaussian"
+    calibrated_by: ClassVar[Calibration] = Calibration(needs_delta=True)
     views: ClassVar[tuple[str, ...]] = WITHOUT_LISTS
 
     def law(self, context: RoundContext) -> Gaussian:
@@ -97,6 +103,7 @@ class GaussianShares(_GaussianMechanism):
     """
 
     name: ClassVar[str] = "gaussian-shares"
+    calibrated_by: ClassVar[Calibration] = Calibration(in_sum=True, needs_delta=True)
     views: ClassVar[tuple[str, ...]] = ("aggregate",)
 
     def law(self, context: RoundContext) -> Gaussian:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import MessageDefense, PrivacyClaim, PrivacyEvent, RoundContext
+from foltr_audit.plugins import Calibration, Defense, PrivacyClaim, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import GridRounding, NoiseAddition
 from foltr_audit.privacy.noise import DiscreteGaussian, Skellam
 from foltr_audit.privacy.noise.conversions import epsilon_of_renyi
@@ -29,12 +29,14 @@ def _made(law: type[_Law], sigma: float, step: float) -> _Law:
         raise ValueError(str(error)) from error
 
 
-class _GridMechanism(MessageDefense):
+class _GridMechanism(Defense):
     """Rounds to the nearest grid point and adds noise in whole steps, so that messages are grid points.
 
     Rounding to the nearest point moves two models apart by at most one step per coordinate; unbiased random
     rounding moves them by up to two. Noise wider than the grid hides the bias.
     """
+
+    calibrated_by: ClassVar[Calibration] = Calibration(in_sum=True, needs_delta=True)
 
     sigma: float = Field(gt=0, description="standard deviation of the noise in the sum of all n messages")
     step: float = Field(gt=0, description="width g of the grid that messages are rounded to")
@@ -65,7 +67,7 @@ class _GridMechanism(MessageDefense):
         except ValueError as error:
             raise UsageError(f"defense {self.name}: {error}") from error
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models on the grid plus one noise share per coordinate, float64 (C, P).
 
         Raises:
@@ -85,6 +87,12 @@ class _GridMechanism(MessageDefense):
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         """Rounding to the grid, then noise."""
         return (GridRounding(step=self.step, nearest=True), NoiseAddition(law=self.law(context)))
+
+    @classmethod
+    def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> Self:
+        """The number is sigma; rounding to the grid moves a message by a thousandth of the radius in L2."""
+        step = 2.0 ** math.floor(math.log2(norm / (1000.0 * math.sqrt(parameters))))
+        return cls(sigma=number, step=step)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """The paper's bound for the sum of all n messages; none without `sensitivity` and `delta`."""

@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from foltr_audit.plugins import MessageDefense, PrivacyClaim, RoundContext
+from foltr_audit.plugins import Calibration, Defense, PrivacyClaim, RoundContext
 from foltr_audit.privacy.noise import GammaShare
+from foltr_audit.privacy.noise.conversions import l1_diameter
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.utils.arrays import Floats
 
 
-class LaplaceNoise(MessageDefense):
+class LaplaceNoise(Defense):
     """Each client adds Laplace noise of scale sensitivity / eps to every coordinate.
 
     Guarantees: eps-DP per round and client (so for every smaller unit), replace-one, for a server that sees
@@ -27,6 +28,7 @@ class LaplaceNoise(MessageDefense):
     """
 
     name: ClassVar[str] = "laplace"
+    calibrated_by: ClassVar[Calibration] = Calibration(falls=True, order=1)
 
     eps: float = Field(gt=0, description="claimed epsilon of a round")
     sensitivity: float = Field(gt=0, description="largest L1 distance of two messages")
@@ -46,9 +48,14 @@ class LaplaceNoise(MessageDefense):
         """The law of the whole noise: a single share."""
         return GammaShare(n=1, scale=self.scale)
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models plus Laplace noise, float64 (C, P)."""
         return models + self.law(context).sample(context.streams("laplace"), models.shape[1])
+
+    @classmethod
+    def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> LaplaceNoise:
+        """The number is the epsilon of two models in the ball, as far apart in L1 as they can be."""
+        return cls(eps=number, sensitivity=l1_diameter(norm, order, parameters))
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """Eps for one client, for every observer."""

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from foltr_audit.errors import PluginError
-from foltr_audit.plugins import MetricDefense, PrivacyClaim, PrivacyEvent, RoundContext
+from foltr_audit.plugins import Defense, PrivacyClaim, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import MetricRandomization
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.utils.arrays import Floats, Ints
@@ -16,7 +16,7 @@ from foltr_audit.utils.arrays import Floats, Ints
 _MAXRR_VALUES = 11  # for lists of ten: no click, or a first click at one of ten ranks
 
 
-class MetricRR(MetricDefense):
+class MetricRR(Defense):
     """Reports an interaction's metric as it is with probability p, else one of its other v - 1 values.
 
     Guarantees: eps-DP with `eps = |ln(p (v - 1) / (1 - p))|` for all clicks of one interaction (unit
@@ -90,7 +90,7 @@ class MetricRR(MetricDefense):
         """
         return self.response(values).text
 
-    def apply(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
+    def on_metric(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
         """Reported outcomes, int64 (C,).
 
         Of a client's random numbers, number 2 step decides whether the true value is reported, and number

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext
 
 
-class NoDefense(MessageDefense):
+class NoDefense(Defense):
     """Sends the local model unchanged.
+
+    It overrides no hook, so it acts in no stage and fits every learner. A Spec without a defense has the
+    chain `none`, which comparisons use as the reference.
 
     Guarantees: nothing, for any relation, unit or view.
     """
 
     name: ClassVar[str] = "none"
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
-        """A copy of the models, float64 (C, P)."""
-        return models.copy()
-
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """No events."""
+        """No events.
+
+        By default a defense without a law counts as an unknown change.
+        """
         return ()

@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
+from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import NormBound, OpaqueChange
 from foltr_audit.utils.arrays import Floats
 
 _MOST_LEVELS = 2**52  # so that every grid index is exact in float64
 
 
-class Quantise(MessageDefense):
+class Quantise(Defense):
     """Rounds each coordinate of the update up or down at random, without bias, to a grid in +-range.
 
     The grid is `levels` equally spaced values from -range to range, or the multiples of `step` in that range.
@@ -59,7 +59,7 @@ class Quantise(MessageDefense):
         """Distance between neighbouring grid points."""
         return self.step or 2.0 * self.range / self.intervals
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """The global model plus each update on the grid, float64 (C, P)."""
         middle = 0.5 * self.intervals
         places = np.clip((models - context.parameters) / self.width, -middle, middle) + middle
@@ -68,7 +68,7 @@ class Quantise(MessageDefense):
         above = context.streams("quantise").uniform(models.shape[1]) < places - below
         return context.parameters + self.width * (below + above - middle)
 
-    def bits(self, parameters: int, number: int) -> float:
+    def message_bits(self, parameters: int, number: int) -> float:
         """Bits for the index of a grid point per parameter."""
         return float(parameters * math.ceil(math.log2(self.intervals + 1)))
 
@@ -81,7 +81,7 @@ class Quantise(MessageDefense):
         return (OpaqueChange(mechanism=self.name), NormBound(norm=last, ord=math.inf, of="update"))
 
 
-class Sign(MessageDefense):
+class Sign(Defense):
     """Sends the sign of each coordinate of the update, times `scale`.
 
     Guarantees: none, for any relation, unit or view. It bounds each coordinate of an update by `scale`. A
@@ -94,11 +94,11 @@ class Sign(MessageDefense):
 
     scale: float = Field(gt=0, description="size of every coordinate that is sent")
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """The global model plus or minus `scale`, float64 (C, P)."""
         return context.parameters + self.scale * np.sign(models - context.parameters)
 
-    def bits(self, parameters: int, number: int) -> float:
+    def message_bits(self, parameters: int, number: int) -> float:
         """One of three values for each parameter: a sign, or no change."""
         return float(math.ceil(parameters * math.log2(3)))
 

@@ -9,14 +9,14 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from foltr_audit.errors import UsageError
-from foltr_audit.plugins import PrivacyEvent, RoundContext, WireDefense, WireMessages
+from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext, WireMessages
 from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum, SecureSumResult
 from foltr_audit.privacy.secure_aggregation.costs import STAGES, client_seconds
 from foltr_audit.utils.arrays import Bools, Floats
 
 
-class SecureAggregation(WireDefense):
+class SecureAggregation(Defense):
     """Masks cancel in the sum of a cohort: the server learns the sum, who took part, and the counts.
 
     Guarantees: no differential privacy on its own, for any relation or unit. An honest-but-curious server
@@ -79,7 +79,7 @@ class SecureAggregation(WireDefense):
         """How messages are encoded as integers."""
         return self.protocol.encoding
 
-    def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
+    def on_wire(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
         """Masked messages uint64 (C, P) and their sum.
 
         Clients that are already lost count as dropped out after sharing keys.

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.plugins import MessageDefense, PrivacyEvent, RoundContext
+from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import NormScaling
 from foltr_audit.utils.arrays import Floats
 
 
-class TopK(MessageDefense):
+class TopK(Defense):
     """Sends the k largest coordinates of the update; the others stay as in the global model.
 
     Guarantees: none, for any relation, unit or view. No norm of an update grows, so an earlier bound on
@@ -24,10 +24,11 @@ class TopK(MessageDefense):
     """
 
     name: ClassVar[str] = "top-k"
+    leaves_out: ClassVar[bool] = True
 
     k: int = Field(ge=1, description="number of coordinates sent; of equal sizes, the first")
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models that differ from the global one in at most k coordinates, float64 (C, P)."""
         sizes = np.abs(models - context.parameters)
         kept = np.zeros(models.shape, dtype=np.bool_)
@@ -36,7 +37,7 @@ class TopK(MessageDefense):
         np.put_along_axis(kept, largest, True, axis=1)
         return np.where(kept, models, context.parameters)
 
-    def bits(self, parameters: int, number: int) -> float:
+    def message_bits(self, parameters: int, number: int) -> float:
         """Bits for the values that are sent and for their indices."""
         places = math.ceil(math.log2(parameters)) if parameters > 1 else 0
         return float(min(self.k, parameters) * (number + places))
@@ -46,7 +47,7 @@ class TopK(MessageDefense):
         return (NormScaling(factor=1.0, of="update"),)
 
 
-class RandomK(MessageDefense):
+class RandomK(Defense):
     """Sends k coordinates of the update that are drawn for the round, the same for all clients.
 
     Guarantees: none, for any relation, unit or view. The coordinates are public and independent of the data,
@@ -58,6 +59,7 @@ class RandomK(MessageDefense):
     """
 
     name: ClassVar[str] = "random-k"
+    leaves_out: ClassVar[bool] = True
 
     k: int = Field(ge=1, description="number of coordinates sent")
     rescale: bool = Field(default=False, description="multiply what is sent by P / k")
@@ -65,7 +67,7 @@ class RandomK(MessageDefense):
     def _factor(self, coordinates: int) -> float:
         return max(1.0, coordinates / self.k) if self.rescale else 1.0
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models that differ from the global one only in the round's coordinates, float64 (C, P)."""
         P = models.shape[1]
         # The stream of a fixed id, whoever takes part: all clients must leave out the same coordinates.
@@ -78,7 +80,7 @@ class RandomK(MessageDefense):
             models = context.parameters + factor * (models - context.parameters)
         return np.where(kept, models, context.parameters)
 
-    def bits(self, parameters: int, number: int) -> float:
+    def message_bits(self, parameters: int, number: int) -> float:
         """Bits for the values that are sent; their indices are public."""
         return float(min(self.k, parameters) * number)
 

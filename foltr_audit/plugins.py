@@ -6,8 +6,7 @@ Write a subclass, and register it as an entry point:
 group           subclass of                              guide
 =============== ======================================== ============================
 attacks         `Attack`, `IntentAttack`, `LinkAttack`   docs/write-an-attack.md
-defenses        the class of the stage in which it acts, docs/write-a-defense.md
-                such as `MessageDefense`
+defenses        `Defense`                                docs/write-a-defense.md
 scenarios       `Scenario`                               docs/worlds.md
 click_models    `ClickModel`                             CONTRIBUTING.md
 learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
@@ -16,6 +15,9 @@ learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
 
 Example:
     >>> from foltr_audit.plugins import Attack, Inference, View
+
+The names of stages, events and laws that a defense declares are in `Stage`, `PrivacyEvent` and
+`foltr_audit.privacy.noise`.
 
 `foltr_audit.core.plugins` defines every name here and says what a plug-in is. The engine imports the names
 from there, because a room imports nothing that lies above it.

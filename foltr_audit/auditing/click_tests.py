@@ -13,7 +13,7 @@ import numpy as np
 from foltr_audit.auditing.estimators import clopper_pearson_bound
 from foltr_audit.auditing.law_tests import FALSE_ALARM, LawTestResult
 from foltr_audit.auditing.scripted import GameClients
-from foltr_audit.core.plugins import ClickDefense, RoundContext
+from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Ints
@@ -27,7 +27,7 @@ _SLACK = 1e-9  # relative, of an epsilon
 
 
 def check_clicks(
-    clients: GameClients, link: ClickDefense, place: int, epsilon: float, interactions: int = 1
+    clients: GameClients, link: Defense, place: int, epsilon: float, interactions: int = 1
 ) -> Iterator[LawTestResult]:
     """Tests of one link that declares to randomise every click with at most this epsilon.
 
@@ -74,7 +74,7 @@ def check_clicks(
 class _FlipSampler(NamedTuple):
     """Applies a link to given clicks."""
 
-    link: ClickDefense
+    link: Defense
     context: RoundContext
 
     def flips(self, truth: Bools, *, step: int = 0, round_: int = 0, source: Streams | None = None) -> Bools:
@@ -90,7 +90,7 @@ class _FlipSampler(NamedTuple):
         shown = np.where(np.arange(LIST_LENGTH) < k, np.arange(LIST_LENGTH), -1)
         padded = np.zeros((count, LIST_LENGTH), dtype=np.bool_)
         padded[:, :k] = truth
-        reported = self.link.apply(padded.copy(), np.tile(shown, (count, 1)), step, context)
+        reported = self.link.on_clicks(padded.copy(), np.tile(shown, (count, 1)), step, context)
         return np.asarray(reported[:, :k] ^ truth)
 
 

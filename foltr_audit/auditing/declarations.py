@@ -12,7 +12,7 @@ from foltr_audit.auditing.click_tests import check_clicks
 from foltr_audit.auditing.law_tests import failure
 from foltr_audit.auditing.link_tests import LinkTestInput, LinkTests
 from foltr_audit.auditing.scripted import GameClients
-from foltr_audit.core.plugins import ClickDefense, Defense, PrivacyEvent
+from foltr_audit.core.plugins import Defense, PrivacyEvent
 from foltr_audit.privacy.events import ClickRandomization, NoiseAddition, OpaqueChange
 
 State = Literal["as declared", "broken", "not looked", "nothing declared"]
@@ -77,7 +77,7 @@ def check_declarations(
     links.run(inputs)
     for place, link in enumerate(clients.setup.chain.defenses):
         events = [event for other, event in acts if other is link and isinstance(event, ClickRandomization)]
-        if isinstance(link, ClickDefense) and events:
+        if events:
             links.tests.setdefault(id(link), []).extend(
                 check_clicks(clients, link, place, events[0].epsilon, interactions)
             )

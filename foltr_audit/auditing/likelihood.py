@@ -11,7 +11,7 @@ import numpy as np
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scripted import is_random
-from foltr_audit.core.plugins import ClickDefense, Defense, PrivacyEvent, RoundContext, StepDefense
+from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.accounting.losses import GaussianLoss
 from foltr_audit.privacy.events import (
@@ -67,7 +67,7 @@ class ObservationNoise:
             return cls() if rounded else cls(certain=True)
         link, law = noises[0]
         alone = sum(other is link for other, _ in random) == 1
-        once = interactions == 1 or not isinstance(link, StepDefense)
+        once = interactions == 1 or "step" not in link.stages
         if not (alone and once and isinstance(random[-1][1], NoiseAddition)):
             return cls()
         return cls(law=law if members == 1 else law.summed(members), rounded=rounded)
@@ -78,7 +78,7 @@ def lists_are_certain(acts: Sequence[tuple[Defense, PrivacyEvent]], context: Rou
     return not any(
         isinstance(event, OpaqueChange) or is_random(link, context)
         for link, event in acts
-        if isinstance(link, ClickDefense | StepDefense)
+        if {"click", "step"} & set(link.stages)
     )
 
 

@@ -24,7 +24,7 @@ from foltr_audit.auditing.law_tests import (
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.round_tests import check_rounds, some_rounds
 from foltr_audit.auditing.scripted import GameClients
-from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext, StepDefense
+from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition, NormBound
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import Streams
@@ -113,7 +113,7 @@ class LinkTests:
     ) -> None:
         """Noise of other local steps and of another seed follows the law, independently of the first."""
         seed = clients.setup.spec.seed
-        in_steps = {id(link) for link in clients.setup.chain.links(StepDefense)}
+        in_steps = {id(link) for link in clients.setup.chain.links("step")}
         steps = range(1, min(_STEPS, self.interactions))
         others = [(context, step, "after two local steps") for step in steps]
         others += [(replace(context, source=Streams(seed + 1, 0)), 0, "under two seeds of the experiment")]

@@ -8,7 +8,7 @@ import numpy as np
 
 from foltr_audit.auditing.scripted import GameClients, is_random
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import MessageDefense, RoundContext, StepDefense
+from foltr_audit.core.plugins import RoundContext
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -33,7 +33,7 @@ class OtherClients:
 
     def sums(self, members: int, message: int) -> Floats:
         """For each trial, the sum of `members - 1` messages less the same sum without noise, (N, P)."""
-        if members < 2 or not (self.clients.setup.chain.links(MessageDefense) or self._noisy_steps):
+        if members < 2 or not (self.clients.setup.chain.links("message") or self._noisy_steps):
             return np.zeros((self.count, self.clients.parameters.size))
         key = (members, message)
         if key not in self._sums:
@@ -64,7 +64,7 @@ class OtherClients:
     def _noisy_steps(self) -> bool:
         """Whether a link adds noise after local steps."""
         blank = self.clients.context(0, np.empty(0, np.int64))
-        return any(is_random(link, blank) for link in self.clients.setup.chain.links(StepDefense))
+        return any(is_random(link, blank) for link in self.clients.setup.chain.links("step"))
 
     def _stepped(self, models: Floats, chain: DefenseChain, context: RoundContext) -> Floats:
         """Local models of clients that learn nothing, after the step stage, (n, P).

@@ -10,11 +10,12 @@ import numpy as np
 from pydantic import ConfigDict
 
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import ClickModel, Defense, MessageDefense, RoundContext
+from foltr_audit.core.plugins import ClickModel, Defense, RoundContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client import ClientSimulator
@@ -39,14 +40,14 @@ class ClickScript(ClickModel):
         return np.asarray(self.clicks[:, step] & (labels >= 0))
 
 
-class NearestGridPoint(MessageDefense):
+class NearestGridPoint(Defense):
     """Rounds to the nearest point of a grid, as a link with noise on a grid does before its noise."""
 
     name: ClassVar[str] = "nearest"
 
     step: float
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models on the grid, float64 (C, P)."""
         return np.asarray(self.step * np.rint(models / self.step))
 
@@ -183,5 +184,5 @@ def _without_randomness(link: Defense, context: RoundContext) -> Defense:
     grids = [
         event.step for event in link.events(context) if isinstance(event, GridRounding) and event.nearest
     ]
-    on_grid = bool(grids) and isinstance(link, MessageDefense)
-    return NearestGridPoint(step=grids[0]) if on_grid else make(Defense, "none")
+    on_grid = bool(grids) and "message" in link.stages
+    return NearestGridPoint(step=grids[0]) if on_grid else make(Defense, NO_DEFENSE)

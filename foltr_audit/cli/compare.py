@@ -116,7 +116,7 @@ def compare(
         bool,
         typer.Option(
             "--dry-run",
-            help="Only estimate cells, time, memory and disk, from a shortened cell of each kind.",
+            help="Only estimate cells, time, memory and disk, roughly; nothing is run.",
         ),
     ] = False,
 ) -> None:
@@ -190,9 +190,9 @@ def _estimate(grid: ComparisonGrid, workers: Workers, common: CommonOptions) -> 
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.runner import Runner
     from foltr_audit.report.tables.estimate import estimate_json, print_estimate
-    from foltr_audit.utils.progress import on_terminal
 
-    cells = plan_cells(grid, Runner(with_undefended=False))
+    study = Runner(with_undefended=False)
+    cells = plan_cells(grid, study)
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
-    found = estimate(cells, folder, workers, on_terminal())
+    found = estimate(cells, folder, workers, study)
     show(partial(estimate_json, found), partial(print_estimate, found), json=common.json)

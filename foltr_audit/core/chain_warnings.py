@@ -13,14 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import Defense, MessageDefense, PrivacyEvent, RoundContext
+from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.core.plugins.answers import law_of
 from foltr_audit.privacy.accounting.norms import Norms
 from foltr_audit.privacy.accounting.walk import walk
 from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, NormBound
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Skellam
 
-_SPARSE = ("top-k", "random-k")
 _ROUNDING = 1e-9  # relative tolerance of comparisons of claims with bounds
 
 Acts = Sequence[tuple[Defense, PrivacyEvent]]
@@ -124,7 +123,7 @@ def _is_pure(event: NoiseAddition) -> bool:
 def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundContext) -> list[str]:
     """Warnings about noise shares: no sum in `later`, a sum of too few messages, or rounded shares."""
     n = context.shares
-    if n <= 1 or not isinstance(defense, MessageDefense):
+    if n <= 1:
         return []
     share, whole = law_of(defense, context), law_of(defense, replace(context, shares=1))
     if share is None or whole is None or not share.variance < whole.variance * (1.0 - _ROUNDING):
@@ -164,7 +163,7 @@ def _of_the_whole(acts: Acts, context: RoundContext) -> list[str]:
         names = ", ".join(acts[place][0].name for place in noises)
         found.append(f"several defenses add noise ({names}): each claim accounts only for its own noise")
     for defense, _ in acts[: noises[-1]] if noises else ():
-        if defense.name in _SPARSE:
+        if defense.leaves_out:
             found.append(
                 f"{defense.name}: later noise fills the coordinates it sets to zero: put it after the noise"
             )

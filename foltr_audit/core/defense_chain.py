@@ -5,28 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import (
-    AggregateDefense,
     Ball,
-    ClickDefense,
     Defense,
     Learner,
-    MessageDefense,
-    MetricDefense,
     MetricLearner,
     PrivacyEvent,
     RoundContext,
-    StepDefense,
-    WireDefense,
     WireMessages,
 )
 from foltr_audit.core.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
+from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, links_of, stage_of
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import PluginError
 from foltr_audit.kernels.scaling import ROUNDING
 from foltr_audit.privacy.events import NoiseAddition, NormBound, OpaqueChange
@@ -34,11 +31,7 @@ from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-S = TypeVar("S", bound=Defense)
 T = TypeVar("T", bound=np.generic)
-
-STAGES = ("click", "metric", "step", "message", "wire", "aggregate")
-"""Stages in the order in which they act."""
 
 
 def parse_chain(texts: Iterable[str]) -> tuple[Defense, ...]:
@@ -56,17 +49,20 @@ class DefenseChain:
 
     defenses: tuple[Defense, ...]
 
-    def _of(self, kind: type[S], context: RoundContext, step: str = "") -> Iterator[tuple[S, RoundContext]]:
-        """The links of a stage, each with a context whose prefix names its random streams."""
-        for place, defense in enumerate(self.defenses):
-            if isinstance(defense, kind) and defense.acts_in(kind.stage):
-                yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/{step}")
+    def links(self, stage: Stage) -> tuple[Defense, ...]:
+        """The links that act in a stage."""
+        return tuple(defense for _, defense in self._by_stage[stage])
 
-    def links(self, kind: type[S]) -> tuple[S, ...]:
-        """The links of a stage."""
-        return tuple(
-            defense for defense in self.defenses if isinstance(defense, kind) and defense.acts_in(kind.stage)
-        )
+    @cached_property
+    def _by_stage(self) -> dict[Stage, tuple[tuple[int, Defense], ...]]:
+        return {stage: tuple(links_of(self.defenses, stage)) for stage in STAGES}
+
+    def _of(
+        self, stage: Stage, context: RoundContext, step: str = ""
+    ) -> Iterator[tuple[Defense, RoundContext]]:
+        """The links of a stage, each with a context whose prefix names its random streams."""
+        for place, defense in self._by_stage[stage]:
+            yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/{step}")
 
     def why_not(self, learner: Learner) -> str | None:
         """Why these defenses do not fit a learner, or None if they do.
@@ -75,24 +71,24 @@ class DefenseChain:
             PluginError: a metric defense for another metric.
         """
         for defense in self.defenses:
-            lost = [stage for stage in STAGES if defense.acts_in(stage) and stage not in learner.stages]
-            if lost and defense.name != "none":
+            lost = [stage for stage in defense.stages if stage not in learner.stages]
+            if lost:
                 able = " or ".join(stage for stage in STAGES if stage in learner.stages)
                 expected = f"expected defenses of stage {able}" if able else "expected no defense"
                 return f"it has no {lost[0]} stage, where defense {defense.name} acts; {expected}"
-            if isinstance(defense, MetricDefense) and isinstance(learner, MetricLearner):
+            if "metric" in defense.stages and isinstance(learner, MetricLearner):
                 defense.law_text(learner.values.size)  # refuses a metric that it does not support
         return None
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Canonical texts of the defenses; `none` alone for an empty chain."""
-        return tuple(defense.text for defense in self.defenses if defense.name != "none") or ("none",)
+        """Canonical texts of the defenses that do something; `none` alone if none does."""
+        return tuple(defense.text for defense in self.defenses if defense.stages) or (NO_DEFENSE,)
 
     @property
     def ball(self) -> Ball | None:
         """The ball of the step stage, if its only defense is a clip; else None."""
-        steps = self.links(StepDefense)
+        steps = self.links("step")
         return steps[0].ball if len(steps) == 1 else None
 
     def eps_claimed(self, context: RoundContext) -> float:
@@ -112,12 +108,10 @@ class DefenseChain:
         For a metric learner `values` is the number of values of its metric, and these are the laws of each
         metric behind the message.
         """
-        laws = [
-            law.text for defense, own in self._of(MessageDefense, context) if (law := law_of(defense, own))
-        ]
+        laws = [law.text for defense, own in self._of("message", context) if (law := law_of(defense, own))]
         if values:  # randomised clicks change the metric too, in addition to the law of the metric itself
-            laws += [defense.text for defense in self.links(ClickDefense)]
-        laws += [defense.law_text(values) for defense in self.links(MetricDefense)]
+            laws += [defense.text for defense in self.links("click")]
+        laws += [defense.law_text(values) for defense in self.links("metric")]
         return "+".join(laws) or None
 
     def acts(
@@ -130,9 +124,9 @@ class DefenseChain:
         return tuple(
             (defense, _as_it_holds(event, defense, stage, always=acts_without_pairs))
             for stage in STAGES
-            for defense in self.defenses
-            if defense.acts_in(stage)
-            for event in events_of(defense, stage, context)
+            for defense in self.links(stage)
+            for event in events_of(defense, context)
+            if stage_of(defense, event) == stage
         )
 
     def events(self, context: RoundContext, *, acts_without_pairs: bool = True) -> tuple[PrivacyEvent, ...]:
@@ -141,17 +135,17 @@ class DefenseChain:
 
     def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
         """Clicks (C, k) after the click stage: what the client learns from."""
-        for defense, own in self._of(ClickDefense, context):
-            clicks = _same_shape(defense, defense.apply(clicks, shown, step, own), clicks)
+        for defense, own in self._of("click", context):
+            clicks = _same_shape(defense, "click", defense.on_clicks(clicks, shown, step, own), clicks)
         return clicks
 
     def on_metric(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
         """Outcomes (C,) of one interaction after the metric stage, as indices into `values` (v,)."""
-        for defense, own in self._of(MetricDefense, context):
-            after = _same_shape(defense, defense.apply(outcomes, values, step, own), outcomes)
+        for defense, own in self._of("metric", context):
+            after = _same_shape(defense, "metric", defense.on_metric(outcomes, values, step, own), outcomes)
             if after.size and not (after.min() >= 0 and after.max() < values.size):
                 raise PluginError(
-                    f"defense {defense.name}: apply gave an outcome outside 0..{values.size - 1}"
+                    f"defense {defense.name}: on_metric gave an outcome outside 0..{values.size - 1}"
                 )
             outcomes = after
         return outcomes
@@ -166,8 +160,8 @@ class DefenseChain:
         each stream, so a link has new draws in every step.
         """
         after = models
-        for defense, own in self._of(StepDefense, context, f"step/{step}/"):
-            stepped = _same_shape(defense, defense.apply(after, own), after)
+        for defense, own in self._of("step", context, f"step/{step}/"):
+            stepped = _same_shape(defense, "step", defense.on_step(after, own), after)
             after = np.where(acts[:, np.newaxis], stepped, after)
         with np.errstate(invalid="ignore"):
             moved = np.abs(after - models).max(axis=1, initial=0.0)
@@ -175,8 +169,8 @@ class DefenseChain:
 
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models (C, P) after the message stage: what clients send."""
-        for defense, own in self._of(MessageDefense, context):
-            models = _same_shape(defense, defense.apply(models, own), models)
+        for defense, own in self._of("message", context):
+            models = _same_shape(defense, "message", defense.on_message(models, own), models)
         return models
 
     def trail(
@@ -186,19 +180,18 @@ class DefenseChain:
 
         With its input and its output, models (C, P).
         """
-        links: list[tuple[StepDefense | MessageDefense, RoundContext]] = [
-            *self._of(StepDefense, context, f"step/{step}/"),
-            *self._of(MessageDefense, context),
-        ]
-        for defense, own in links:
-            after = _same_shape(defense, defense.apply(models, own), models)
-            yield defense, models, after
-            models = after
+        both: tuple[tuple[Stage, str], ...] = (("step", f"step/{step}/"), ("message", ""))
+        for stage, prefix in both:
+            for defense, own in self._of(stage, context, prefix):
+                hook = defense.on_step if stage == "step" else defense.on_message
+                after = _same_shape(defense, stage, hook(models, own), models)
+                yield defense, models, after
+                models = after
 
     @property
     def encoding(self) -> FixedPoint | None:
         """How the wire stage encodes messages as integers; None if it does not."""
-        found = [link.encoding for link in self.links(WireDefense) if link.encoding is not None]
+        found = [link.encoding for link in self.links("wire") if link.encoding is not None]
         return found[-1] if found else None
 
     def on_wire(self, messages: Floats, context: RoundContext) -> WireMessages:
@@ -210,7 +203,7 @@ class DefenseChain:
             PluginError: a link after one that encodes messages, or arrays of another shape.
         """
         wired = WireMessages(messages=messages, survivors=np.ones(messages.shape[0], dtype=np.bool_))
-        for defense, own in self._of(WireDefense, context):
+        for defense, own in self._of("wire", context):
             if wired.is_encoded:
                 raise PluginError(
                     f"defense {defense.name}: it follows a defense that encodes messages; expected it before"
@@ -219,29 +212,27 @@ class DefenseChain:
             if context.prefix:
                 after = defense.alone(plain_messages, own)
             else:
-                after = defense.apply(plain_messages, wired.survivors, own)
-            after = one_of(f"defense {defense.name}: apply", after, WireMessages)
-            _same_shape(defense, after.messages, messages)
+                after = defense.on_wire(plain_messages, wired.survivors, own)
+            after = one_of(f"defense {defense.name}: on_wire", after, WireMessages)
+            _same_shape(defense, "wire", after.messages, messages)
             wired = replace(after, costs={**wired.costs, **after.costs})
         return wired
 
-    def on_aggregate(self, wired: WireMessages, context: RoundContext) -> Floats:
-        """FedAvg of the messages that arrived, weighted by interactions, then the aggregate stage.
+    def on_aggregate(
+        self, aggregate: Floats, wired: WireMessages, weights: Floats, context: RoundContext
+    ) -> Floats:
+        """The server's average (P,) after the aggregate stage.
 
-        Encoded messages are averaged from their sum. Without any message the average is NaN, and the caller
-        keeps its model.
-
-        Source: McMahan et al. 2017, "Communication-efficient learning of deep networks from
-        decentralized data", algorithm 1.
+        Args:
+            aggregate: the average of the messages that arrived.
+            wired: all C messages.
+            weights: weights of the messages in the average, (C,).
+            context: the round.
 
         Raises:
             PluginError: messages are encoded, and a link of the aggregate stage needs single messages.
         """
-        weights = np.where(wired.survivors, context.counts, 0).astype(np.float64)
-        total = weights.sum()
-        weights = weights / total if total > 0 else weights
-        aggregate = _average(wired, weights, total)
-        for defense, own in self._of(AggregateDefense, context):
+        for defense, own in self._of("aggregate", context):
             messages = wired.messages[wired.survivors].astype(np.float64, copy=False)
             if wired.is_encoded:
                 messages = messages[:0]
@@ -249,33 +240,19 @@ class DefenseChain:
                     raise PluginError(
                         f"defense {defense.name}: it needs single messages, but the server has only their sum"
                     )
-            after = defense.apply(aggregate, messages, weights[wired.survivors], own)
-            aggregate = _same_shape(defense, after, aggregate)
+            after = defense.on_aggregate(aggregate, messages, weights[wired.survivors], own)
+            aggregate = _same_shape(defense, "aggregate", after, aggregate)
         return aggregate
 
 
-def _average(wired: WireMessages, weights: Floats, total: float) -> Floats:
-    """Weighted mean of the messages (P,); NaN without any.
-
-    `weights` (C,) sum to 1; `total` is their sum before they were scaled.
-    """
-    from foltr_audit.kernels.averaging import weighted_sum
-
-    if not total > 0 or (wired.is_encoded and wired.sum is None):
-        return np.full(wired.messages.shape[1], np.nan)
-    if wired.sum is not None:
-        return np.asarray(wired.sum / total)
-    return weighted_sum(wired.messages.astype(np.float64, copy=False), weights)
-
-
-def _as_it_holds(event: PrivacyEvent, defense: Defense, stage: str, *, always: bool) -> PrivacyEvent:
+def _as_it_holds(event: PrivacyEvent, defense: Defense, stage: Stage, *, always: bool) -> PrivacyEvent:
     """The event as accounting may use it, given the stage.
 
     A step stage that does not always act guarantees neither a bound nor noise for every client. Noise that
     is added after a client has sent its message does not protect that client.
     """
-    late = stage in (WireDefense.stage, AggregateDefense.stage)
-    skipped = stage == StepDefense.stage and not always
+    late = stage in ("wire", "aggregate")
+    skipped = stage == "step" and not always
     if isinstance(event, NoiseAddition) and (late or skipped):
         return OpaqueChange(mechanism=defense.name)
     return replace(event, always=False) if isinstance(event, NormBound) and skipped else event
@@ -284,6 +261,6 @@ def _as_it_holds(event: PrivacyEvent, defense: Defense, stage: str, *, always: b
 _KINDS: dict[str, Kind] = {"b": "truth values", "i": "whole numbers"}
 
 
-def _same_shape(defense: Defense, after: NDArray[T], before: NDArray[Any]) -> NDArray[T]:
+def _same_shape(defense: Defense, stage: Stage, after: NDArray[T], before: NDArray[Any]) -> NDArray[T]:
     kind = _KINDS.get(before.dtype.kind, "numbers")
-    return array_of(f"defense {defense.name}: apply", after, before.shape, kind)
+    return array_of(f"defense {defense.name}: {HOOKS[stage]}", after, before.shape, kind)

@@ -15,7 +15,7 @@ import numpy as np
 
 from foltr_audit.core.click_models import declared_tables
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import ClickDefense, ClickModel, ModelLearner, RoundContext, StepDefense
+from foltr_audit.core.plugins import ClickModel, ModelLearner, RoundContext
 from foltr_audit.core.plugins.answers import clicks_of, step_of
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.rankers.linear import LinearRanker
@@ -61,7 +61,7 @@ class ClientRules:
         """These rules for the kernel; None if they contain code of a plug-in, which it cannot call."""
         from foltr_audit.kernels.local_steps import LocalStepRules
 
-        learner, model, steps = self.learner, self.click_model, self.chain.links(StepDefense)
+        learner, model, steps = self.learner, self.click_model, self.chain.links("step")
         tables = declared_tables(model, self.largest_label)
         if not isinstance(learner, FPDGD) or tables is None:
             return None
@@ -71,13 +71,12 @@ class ClientRules:
             self.sampled
             and type(self.ranker) in (LinearRanker, NeuralRanker)
             and type(learner).local_step is FPDGD.local_step
-            and not self.chain.links(ClickDefense)
-            and len(steps) <= 1
-            and all(_only_scales(step) for step in steps)
+            and not self.chain.links("click")
+            and (not steps or self.chain.ball is not None)
         )
         if not known:
             return None
-        ball = steps[0].ball if steps else None
+        ball = self.chain.ball
         ranker = self.ranker if isinstance(self.ranker, NeuralRanker) else None
         return LocalStepRules(
             click=tables[0],
@@ -92,18 +91,6 @@ class ClientRules:
             hidden=ranker.hidden if ranker else None,
             layers=ranker.layers if ranker else None,
         )
-
-
-def _only_scales(step: StepDefense) -> bool:
-    """Whether a step defense does no more than its `ball` says.
-
-    A subclass of the class that declares the ball may override `apply`; then the ball says too little.
-    """
-    classes = type(step).__mro__
-    declares, acts = (
-        next(i for i, cls in enumerate(classes) if name in vars(cls)) for name in ("ball", "apply")
-    )
-    return step.ball is not None and declares <= acts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

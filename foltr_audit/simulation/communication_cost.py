@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from foltr_audit.core.plugins import MessageDefense
 from foltr_audit.simulation.setup import Setup
 
 _BITS = {"float32": 32, "float64": 64}
@@ -33,6 +32,6 @@ def bytes_per_client(setup: Setup, rounds: Sequence[Mapping[str, float]]) -> flo
     if sent:
         return float(np.mean(sent))
     bits = float(setup.ranker.n_parameters * number)
-    for defense in setup.chain.links(MessageDefense):
-        bits = defense.bits(setup.ranker.n_parameters, number)
+    for defense in setup.chain.links("message"):
+        bits = defense.message_bits(setup.ranker.n_parameters, number)
     return float(np.ceil(bits / 8))

@@ -12,7 +12,6 @@ import numpy as np
 from foltr_audit.core.chain_warnings import warnings
 from foltr_audit.core.plugins import (
     Defense,
-    MetricDefense,
     MetricLearner,
     ModelLearner,
     PrivacyEvent,
@@ -63,7 +62,7 @@ class PrivacyDescription:
     def _composed(self) -> Iterator[str]:
         """What the randomized metrics of one message compose to."""
         behind = self.setup.interactions
-        for defense in self.setup.chain.links(MetricDefense):
+        for defense in self.setup.chain.links("metric"):
             for claim in claims_of(defense, self._context) if behind > 1 else ():
                 whole = compose_epsilon(claim.epsilon, behind)
                 yield (

@@ -10,7 +10,7 @@ import pytest
 
 from foltr_audit.auditing.audit import AuditResult
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import AggregateDefense, Attack, Inference, View
+from foltr_audit.core.plugins import Attack, Defense, Inference, View
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.events import NoiseAddition, OpaqueChange, PrivacyEvent
 from foltr_audit.privacy.noise import Gaussian
@@ -100,7 +100,7 @@ def test_no_noise_and_no_number_that_is_none(setup_of: SetupOf) -> None:
         assert bare.verdict in ("refuted", "false by exact loss")
 
 
-class CentralNoise(AggregateDefense):
+class CentralNoise(Defense):
     """Noise that the server adds."""
 
     name: ClassVar[str] = "toy-central"

@@ -11,7 +11,7 @@ import pytest
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.neighbours import LogCanary
 from foltr_audit.auditing.scripted import GameClients
-from foltr_audit.core.plugins import ModelLearner, RoundContext, StepDefense
+from foltr_audit.core.plugins import Defense, ModelLearner, RoundContext
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -121,12 +121,12 @@ def test_several_interactions(setup_of: SetupOf, unit: str, changed: int) -> Non
     assert differ.sum() == changed
 
 
-class LearnsNothing(StepDefense):
+class LearnsNothing(Defense):
     """Takes every model back to the global one."""
 
     name = "toy-still"
 
-    def apply(self, parameters: Floats, context: RoundContext) -> Floats:
+    def on_step(self, parameters: Floats, context: RoundContext) -> Floats:
         return np.tile(context.parameters, (parameters.shape[0], 1))
 
 

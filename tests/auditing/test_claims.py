@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foltr_audit.auditing.claims import NOTHING, ChainClaim, claim_for
 from foltr_audit.core.defense_chain import parse_chain
-from foltr_audit.core.plugins import Defense, MessageDefense, PrivacyClaim, RoundContext
+from foltr_audit.core.plugins import Defense, PrivacyClaim, RoundContext
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
@@ -24,12 +24,12 @@ SHARES = "clip:norm=1+gaussian-shares:eps=1,delta=0.001,sensitivity=2"
 PUBLISHED = "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"
 
 
-class OfQueries(MessageDefense):
+class OfQueries(Defense):
     """Claims something for a query, with a delta."""
 
     name: ClassVar[str] = "toy-of-queries"
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         del context
         return models.copy()
 

@@ -15,7 +15,7 @@ from foltr_audit.auditing.link_tests import LinkTestInput, LinkTests
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.core.defense_chain import parse_chain
-from foltr_audit.core.plugins import MessageDefense, PrivacyEvent, RoundContext, StepDefense
+from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.simulation.setup import Setup
@@ -97,13 +97,13 @@ def test_a_proof_by_another_link_stands(setup_of: SetupOf) -> None:
 # --- plug-ins -------------------------------------------------------------------------------------------
 
 
-class StepNoise(StepDefense):
+class StepNoise(Defense):
     """Laplace noise after every local step."""
 
     name = "toy-step-noise"
     repeats: bool = False
 
-    def apply(self, parameters: Floats, context: RoundContext) -> Floats:
+    def on_step(self, parameters: Floats, context: RoundContext) -> Floats:
         own = context
         if self.repeats:  # as every link of the step stage did: the same draw after each local step
             own = RoundContext(**{**vars(context), "prefix": "always/"})
@@ -139,13 +139,13 @@ def test_noise_that_repeats_after_every_step_is_found(setup_of: SetupOf) -> None
     assert "alike in two rounds" in found.why or "alike after two local steps" in found.why
 
 
-class ClipAndNoise(MessageDefense):
+class ClipAndNoise(Defense):
     """Clips and adds noise in one link."""
 
     name = "toy-clip-and-noise"
     less: float = 1.0
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         noise = Gaussian(sigma=0.5).sample(context.streams("noise"), models.shape[1])
         size = np.linalg.norm(models, axis=1, keepdims=True)
         return np.asarray(models / np.maximum(size, 1.0) + self.less * noise)
@@ -165,13 +165,13 @@ def test_a_link_that_clips_and_adds_noise_has_no_exact_loss(setup_of: SetupOf) -
     assert declared(setup_of(chain=(ClipAndNoise(less=0.85),))).state == "broken"
 
 
-class Bounds(MessageDefense):
+class Bounds(Defense):
     """Says that it bounds, rounds or shrinks, and does so for some clients only."""
 
     name = "toy-bounds"
     says: str = "ball"
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         lazy = (context.clients % 2 == 1)[:, np.newaxis]
         size = np.linalg.norm(models, axis=1, keepdims=True)
         done = {
@@ -203,12 +203,12 @@ def test_a_clip_that_does_not_clip_is_found(setup_of: SetupOf) -> None:
     assert "toy-clip" in found.broken
 
 
-class AfterItsNoise(MessageDefense):
+class AfterItsNoise(Defense):
     """Adds noise, and then rounds by itself."""
 
     name = "toy-after-noise"
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         noise = Gaussian(sigma=0.5).sample(context.streams("noise"), models.shape[1])
         return np.asarray(np.rint((models + noise) / 0.25) * 0.25)
 
@@ -242,14 +242,14 @@ def test_other_links_beside_noise_are_as_declared(name: str, other: str, setup_o
         assert found.state != "broken", found.why
 
 
-class BallAndGrid(MessageDefense):
+class BallAndGrid(Defense):
     """Says that it keeps models in a ball, and does something else as well."""
 
     name = "toy-ball-and-more"
     then: str = "noise"
     clips: bool = False
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         if self.clips:
             models = models / np.maximum(np.abs(models).sum(axis=1, keepdims=True) / 25.0, 1.0)
         if self.then == "grid":
@@ -322,7 +322,7 @@ class Scheduled(ToyLaplace):
     def law(self, context: RoundContext) -> GammaShare:
         return GammaShare(n=1, scale=2.5 / (1 + context.round))
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         return models + self.law(context).sample(context.streams("noise"), models.shape[1])
 
 

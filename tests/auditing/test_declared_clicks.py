@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.audit_faults import CHAINS
 from benchmarks.faults import CLICK_FAULTS, broken
 from foltr_audit.auditing.verdict import FALSE
-from foltr_audit.core.plugins import ClickDefense, PrivacyEvent, RoundContext
+from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import ClickRandomization
 from tests.auditing.test_declarations import audited, declared
 from tests.conftest import SetupOf
@@ -23,14 +23,14 @@ def test_clicks_that_are_randomised_less_than_declared_are_found(fault: str, set
         assert found.verdict in FALSE
 
 
-class UnaryEncoding(ClickDefense):
+class UnaryEncoding(Defense):
     """Reports a click with probability 1/2, and a document without one with 1 / (1 + e^eps)."""
 
     name = "toy-unary-encoding"
     eps: float = 1.0
     ahead: bool = False
 
-    def apply(
+    def on_clicks(
         self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
     ) -> NDArray[np.bool_]:
         k = clicks.shape[1]

@@ -133,17 +133,17 @@ from dataclasses import replace
 import numpy as np
 
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.core.plugins import MessageDefense
+from foltr_audit.core.plugins import Defense
 
 
-class ByOthers(MessageDefense):
+class ByOthers(Defense):
     name = "by-others"
     fresh: bool = True
 
     def law(self, context):
         return GammaShare(n=1, scale=2.5)
 
-    def apply(self, models, context):
+    def on_message(self, models, context):
         streams = context.streams("noise")
         if not self.fresh:
             streams = replace(streams, round=0)

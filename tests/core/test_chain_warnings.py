@@ -13,11 +13,9 @@ from foltr_audit.core.chain_warnings import warnings
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import (
     Defense,
-    MessageDefense,
     PrivacyEvent,
     RoundContext,
-    StepDefense,
-    WireDefense,
+    Stage,
 )
 from foltr_audit.privacy.events import MessageAggregation, NormBound
 from foltr_audit.privacy.noise import GammaShare
@@ -26,30 +24,42 @@ from tests.fixtures import tiny
 P = 46
 
 
-class Sum(WireDefense):
+class Sum(Defense):
     """Says that it sums messages."""
 
     name: ClassVar[str] = "toy-sum"
     at_least: int = 1000
 
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return ("wire",)
+
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         return (MessageAggregation(at_least=self.at_least),)
 
 
-class Foreign(StepDefense):
+class Foreign(Defense):
     """A clip of somebody else, known by its event only."""
 
     name: ClassVar[str] = "their-clip"
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return ("step",)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
         return (NormBound(norm=1.5, ord=2, of="model"),)
 
 
-class ForeignNoise(MessageDefense):
+class ForeignNoise(Defense):
     """Laplace noise of somebody else."""
 
     name: ClassVar[str] = "their-noise"
     sensitivity: float = 3.0
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return ("message",)
 
     def law(self, context: RoundContext) -> GammaShare:
         return GammaShare(n=1, scale=1.0)

@@ -13,12 +13,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from foltr_audit.core.defense_chain import STAGES, DefenseChain, parse_chain
-from foltr_audit.core.plugins import Ball, MessageDefense, RoundContext, WireMessages, plain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
+from foltr_audit.core.plugins import Ball, Defense, RoundContext, WireMessages, plain
+from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.server_aggregator import WeightedMean
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.tiny import (
@@ -70,7 +72,7 @@ def test_metrics_are_changed_after_the_clicks(setup_of: SetupOf, journal: list[E
 
 def test_an_outcome_that_is_none_is_refused(setup_of: SetupOf) -> None:
     setup = setup_of(learner="foltr-es:interactions=2", rounds=1, chain=(ToyMetric(highest=100),))
-    with pytest.raises(PluginError, match=r"defense toy-metric: apply gave an outcome outside 0\.\.10"):
+    with pytest.raises(PluginError, match=r"defense toy-metric: on_metric gave an outcome outside 0\.\.10"):
         Federation(setup).play(np.zeros(FEATURES), 0)
 
 
@@ -125,7 +127,9 @@ def test_links_of_the_click_wire_and_aggregate_stages_act_in_the_order_given() -
     assert wired.survivors.tolist() == [False], "what one link lost stays lost"
     double, add = ToyAggregate(factor=2.0), ToyAggregate(shift=1.0)
     for links, expected in (((double, add), 7.0), ((add, double), 8.0)):
-        average = DefenseChain(links).on_aggregate(arrived(np.full((1, 2), 3.0)), here)
+        average = DefenseChain(links).on_aggregate(
+            np.full(2, 3.0), arrived(np.full((1, 2), 3.0)), np.ones(1), here
+        )
         assert average.tolist() == [expected] * 2
 
 
@@ -170,7 +174,7 @@ def test_an_empty_chain_changes_nothing() -> None:
 def test_the_average_weighs_messages_by_their_interactions() -> None:
     messages = np.array([[1.0, -8.0], [2.5, 4.0], [7.0, 0.125], [-3.0, 1e3]])
     counts = [1, 3, 4, 2]
-    average = DefenseChain(()).on_aggregate(arrived(messages), context(range(4), P=2, counts=counts))
+    average = WeightedMean().aggregate(arrived(messages), np.array(counts)).value
     by_hand = [
         sum(n * Fraction(x) for n, x in zip(counts, column, strict=True)) / 10 for column in messages.T
     ]
@@ -180,26 +184,22 @@ def test_the_average_weighs_messages_by_their_interactions() -> None:
 def test_what_did_not_arrive_does_not_count() -> None:
     messages = np.array([[1.0], [1e300], [4.0]])
     there = np.array([True, False, True])
-    average = DefenseChain(()).on_aggregate(
-        arrived(messages, there), context(range(3), P=1, counts=[1, 7, 2])
-    )
+    average = WeightedMean().aggregate(arrived(messages, there), np.array([1, 7, 2])).value
     assert average.tolist() == [3.0]
-    without = DefenseChain(()).on_aggregate(arrived(messages[there]), context([0, 2], P=1, counts=[1, 2]))
+    without = WeightedMean().aggregate(arrived(messages[there]), np.array([1, 2])).value
     assert average.tobytes() == without.tobytes()
 
 
 def test_the_average_lies_between_equal_messages() -> None:
     messages = np.full((1000, 3), 0.1)
-    average = DefenseChain(()).on_aggregate(arrived(messages), context(range(1000), P=3))
+    average = WeightedMean().aggregate(arrived(messages), np.ones(1000, dtype=np.int64)).value
     np.testing.assert_allclose(average, 0.1, rtol=1e-13)
 
 
 @pytest.mark.parametrize("counts", [[4, 4], [0, 0]])
 def test_a_round_in_which_nothing_arrives_keeps_the_model(counts: list[int], setup_of: SetupOf) -> None:
     lost = np.zeros(2, dtype=np.bool_) if any(counts) else np.ones(2, dtype=np.bool_)
-    average = DefenseChain(()).on_aggregate(
-        arrived(np.ones((2, 3)), lost), context([0, 1], P=3, counts=counts)
-    )
+    average = WeightedMean().aggregate(arrived(np.ones((2, 3)), lost), np.array(counts)).value
     assert np.isnan(average).all()
     for message in ("model", "update"):
         setup = setup_of(chain=(ToyWire(lost_below=100),), message=message, rounds=1)
@@ -243,10 +243,10 @@ def test_two_equal_links_draw_from_streams_of_their_own() -> None:
 
 
 def test_a_link_that_gives_back_another_shape_is_named() -> None:
-    class Cutting(MessageDefense):
+    class Cutting(Defense):
         name: ClassVar[str] = "toy-cutting"
 
-        def apply(self, models: Floats, context: RoundContext) -> Floats:
+        def on_message(self, models: Floats, context: RoundContext) -> Floats:
             return models[:, :-1]
 
     with pytest.raises(PluginError, match=r"toy-cutting: .* shape \(3, 3\); expected \(3, 4\)"):
@@ -351,7 +351,7 @@ def length(row: np.ndarray) -> float:
 
 def clipped(models: np.ndarray, norm: float) -> np.ndarray:
     """Models (C, P) through the clip."""
-    return Clip(norm=norm).apply(models, context(range(models.shape[0]), P=models.shape[1]))
+    return Clip(norm=norm).on_step(models, context(range(models.shape[0]), P=models.shape[1]))
 
 
 @given(models_of, st.floats(1e-300, 1e300))

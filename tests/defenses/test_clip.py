@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import Ball, StepDefense
+from foltr_audit.core.plugins import Ball
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import NormBound, NormScaling
-from foltr_audit.simulation.client import _only_scales
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import tiny
 
@@ -94,17 +93,17 @@ def test_zero_updates_one_coordinate_and_float32(form: str) -> None:
     middle = tiny.context([0], P=1).parameters[0] if defense.of else 0.0
     np.testing.assert_allclose(one.ravel() - middle, [9.0, -9.0], rtol=1e-14)
     single: Any = np.linspace(-30, 30, 8, dtype=np.float32).reshape(2, 4)
-    after = defense.apply(single, tiny.context([0, 1], P=4))
+    after = defense.on_step(single, tiny.context([0, 1], P=4))
     assert after.dtype == np.float64
-    assert after.tobytes() == defense.apply(single.astype(np.float64), tiny.context([0, 1], P=4)).tobytes()
+    assert after.tobytes() == defense.on_step(single.astype(np.float64), tiny.context([0, 1], P=4)).tobytes()
 
 
 @form
 def test_alone_and_in_a_cohort(form: str) -> None:
     defense, models = made(f"clip:norm=1,{form}"), np.random.default_rng(2).normal(size=(7, 6))
-    together = defense.apply(models, tiny.context(range(7)))
+    together = defense.on_step(models, tiny.context(range(7)))
     for i in range(7):
-        assert defense.apply(models[i : i + 1], tiny.context([i])).tobytes() == together[i].tobytes()
+        assert defense.on_step(models[i : i + 1], tiny.context([i])).tobytes() == together[i].tobytes()
 
 
 # --- stages and events ---------------------------------------------------------------------------------
@@ -114,7 +113,7 @@ def test_alone_and_in_a_cohort(form: str) -> None:
 @pytest.mark.parametrize("of", ["model", "update"])
 def test_it_acts_in_one_stage_only(at: str, of: str) -> None:
     defense = made(f"clip:norm=1,at={at},of={of}")
-    assert [stage for stage in ("click", "step", "message", "wire") if defense.acts_in(stage)] == [at]
+    assert defense.stages == (at,)
     far, here, chain = np.full((1, 3), 99.0), tiny.context([0], P=3), DefenseChain((defense,))
     _, clipped = chain.on_step(far, np.ones(1, dtype=np.bool_), 0, here)
     assert clipped.tolist() == [at == "step"]
@@ -133,30 +132,27 @@ def test_events_bound_one_and_give_up_the_other() -> None:
         assert (events[1].norm, events[1].ord) == (3.0, order)
 
 
-class Heir(Clip):
-    """Acts by code of its own."""
-
-    def apply(self, models: Floats, context: object) -> Floats:
-        return models * 0.5
-
-
-class OwnBall(StepDefense):
-    """Declares a ball and nothing else."""
-
-    name = "toy-own-ball"
-
-    @property
-    def ball(self) -> Ball:
-        return Ball(norm=1.0, ord=1)
+def test_the_kernel_takes_a_clip_that_is_a_ball() -> None:
+    assert DefenseChain((Clip(norm=1.0),)).ball == Ball(norm=1.0, ord=2)
+    assert DefenseChain((Clip(norm=1.0, ord=1),)).ball == Ball(norm=1.0, ord=1)
+    assert DefenseChain((Clip(norm=1.0, of="update"),)).ball is None
+    assert DefenseChain((tiny.ToyStep(),)).ball is None
+    assert DefenseChain((Clip(norm=1.0), Clip(norm=1.0))).ball is None, "the loop has room for one ball"
 
 
-def test_the_kernel_takes_a_clip_that_is_a_ball_and_no_heir_that_acts_otherwise() -> None:
-    assert _only_scales(Clip(norm=1.0))
-    assert _only_scales(Clip(norm=1.0, ord=1))
-    assert _only_scales(OwnBall())
-    assert not _only_scales(Heir(norm=1.0))
-    assert not _only_scales(Clip(norm=1.0, of="update"))
-    assert not _only_scales(tiny.ToyStep())
+def test_a_ball_and_its_hook_are_defined_together() -> None:
+    with pytest.raises(PluginError, match="defense clip: it defines on_step but not ball"):
+
+        class _OwnStep(Clip):
+            def on_step(self, models: Floats, context: object) -> Floats:
+                return models * 0.5
+
+    with pytest.raises(PluginError, match="defense clip: it defines ball but not on_step"):
+
+        class _OwnBall(Clip):
+            @property
+            def ball(self) -> Ball:
+                return Ball(norm=1.0, ord=1)
 
 
 # --- texts ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ MAXRR = np.concatenate([[0.0], 1 / np.arange(1, 11)])
 
 def reported(defense: MetricRR, truth: Ints, step: int = 0, values: Floats = MAXRR) -> Ints:
     """Reports of many clients with these true outcomes."""
-    return defense.apply(truth, values, step, tiny.context(range(truth.size)))
+    return defense.on_metric(truth, values, step, tiny.context(range(truth.size)))
 
 
 # --- the law -----------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def test_steps_are_independent_and_clients_keep_theirs() -> None:
     assert stats.chi2_contingency(table).pvalue > FALSE_ALARM
     assert not np.array_equal(first, second)
     some = np.array([9, 4, 700])
-    alone = defense.apply(truth[some], MAXRR, 1, tiny.context(some))
+    alone = defense.on_metric(truth[some], MAXRR, 1, tiny.context(some))
     assert np.array_equal(alone, reported(defense, truth, 1)[some])
 
 
@@ -80,7 +80,7 @@ def test_numbers_of_a_step() -> None:
         for true, (whether, which) in zip(truth, u[:, 2 * step : 2 * step + 2], strict=True):
             others = [value for value in range(11) if value != true]
             expected.append(true if whether < 0.25 else others[int(which * 10)])
-        assert defense.apply(truth, MAXRR, step, here).tolist() == expected
+        assert defense.on_metric(truth, MAXRR, step, here).tolist() == expected
 
 
 def test_the_whole_truth() -> None:

@@ -25,7 +25,7 @@ def quantised(defense: Quantise, update: float, clients: int, P: int) -> Floats:
     from dataclasses import replace
 
     here = replace(tiny.context(range(clients), P=P), parameters=np.zeros(P))
-    return defense.apply(np.full((clients, P), update), here)
+    return defense.on_message(np.full((clients, P), update), here)
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
@@ -78,17 +78,17 @@ def test_what_lies_outside_is_cut_off() -> None:
 def test_zero_updates() -> None:
     here = tiny.context(range(2), P=8)
     same = np.tile(here.parameters, (2, 1))
-    assert Quantise(range=1.0, step=0.1).apply(same, here).tobytes() == same.tobytes()
-    assert Quantise(range=1.0, levels=3).apply(same, here).tobytes() == same.tobytes()
+    assert Quantise(range=1.0, step=0.1).on_message(same, here).tobytes() == same.tobytes()
+    assert Quantise(range=1.0, levels=3).on_message(same, here).tobytes() == same.tobytes()
     assert np.all(np.abs(quantised(Quantise(range=1.0, levels=2), 0.0, 2, 8)) == 1.0), "there is no 0"
-    assert Sign(scale=0.5).apply(same, here).tobytes() == same.tobytes()
+    assert Sign(scale=0.5).on_message(same, here).tobytes() == same.tobytes()
 
 
 def test_draws_are_each_clients_own_and_the_same_alone() -> None:
     defense, models = Quantise(range=1.0, levels=3), np.full((6, 40), 0.3)
-    together = defense.apply(models, tiny.context(range(6), P=40))
+    together = defense.on_message(models, tiny.context(range(6), P=40))
     assert len({row.tobytes() for row in together}) == 6
-    alone = defense.apply(models[:1], tiny.context([4], P=40))
+    alone = defense.on_message(models[:1], tiny.context([4], P=40))
     assert alone[0].tobytes() == together[4].tobytes()
 
 
@@ -98,9 +98,9 @@ def test_signs(update: float, scale: float) -> None:
     from dataclasses import replace
 
     here = replace(tiny.context([0], P=1), parameters=np.zeros(1))
-    sent = Sign(scale=scale).apply(np.array([[update]]), here)
+    sent = Sign(scale=scale).on_message(np.array([[update]]), here)
     assert sent[0, 0] == (0.0 if update == 0 else math.copysign(scale, update))
-    single = Sign(scale=scale).apply(np.array([[update]], dtype=np.float32), here)
+    single = Sign(scale=scale).on_message(np.array([[update]], dtype=np.float32), here)
     assert single.dtype == np.float64
 
 

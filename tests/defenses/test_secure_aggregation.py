@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import Defense, MessageDefense, RoundContext
+from foltr_audit.core.plugins import Defense, RoundContext, WireMessages
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.defenses.secure_aggregation import SecureAggregation
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.server_aggregator import WeightedMean
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.tiny import FEATURES, ToyAggregate, ToyMessage, ToyWire, context
@@ -23,6 +24,12 @@ from tests.simulation.test_federation import same_bytes
 
 SetupOf = Callable[..., Setup]
 START = np.linspace(-0.4, 0.5, FEATURES)
+
+
+def averaged(chain: DefenseChain, wired: WireMessages, here: RoundContext) -> Floats:
+    """The average of the messages after the aggregate stage."""
+    found = WeightedMean().aggregate(wired, here.counts)
+    return chain.on_aggregate(found.value, wired, found.weights, here)
 
 
 def made(text: str) -> SecureAggregation:
@@ -52,7 +59,7 @@ def test_the_average_is_that_of_the_survivors_by_their_counts() -> None:
     assert 120 < there.sum() < 195
     assert wired.messages.dtype == np.uint64
     assert not wired.messages[~there].any()
-    mean = DefenseChain((defense,)).on_aggregate(wired, here)
+    mean = averaged(DefenseChain((defense,)), wired, here)
     expected = np.average(messages[there], axis=0, weights=counts[there])
     np.testing.assert_allclose(mean, expected, rtol=0, atol=defense.encoding.error + 1e-12)
 
@@ -60,7 +67,7 @@ def test_the_average_is_that_of_the_survivors_by_their_counts() -> None:
 def test_drop_outs_come_as_often_as_asked_for() -> None:
     """4,000 clients; within four standard deviations of the binomial."""
     n = 4000
-    wired = made("drop_before=0.2,drop_after=0.1,masks=false,threshold=0.1,neighbours=40").apply(
+    wired = made("drop_before=0.2,drop_after=0.1,masks=false,threshold=0.1,neighbours=40").on_wire(
         np.zeros((n, 1)), everybody(n), context(range(n), P=1)
     )
     there = 0.8 * 0.9
@@ -74,7 +81,7 @@ def test_what_an_earlier_link_lost_is_not_in_the_sum() -> None:
     messages = values(9)
     wired = chain.on_wire(messages, here)
     assert wired.survivors.tolist() == [False] * 2 + [True] * 7
-    np.testing.assert_allclose(chain.on_aggregate(wired, here), messages[2:].mean(axis=0), atol=1e-7)
+    np.testing.assert_allclose(averaged(chain, wired, here), messages[2:].mean(axis=0), atol=1e-7)
 
 
 def test_an_aborted_round_keeps_the_global_model_and_says_why(setup_of: SetupOf) -> None:
@@ -104,16 +111,16 @@ def test_the_same_spec_gives_the_same_bytes_and_other_rounds_other_masks(setup_o
 def test_messages_are_encoded_before_they_are_rounded_to_float32(setup_of: SetupOf) -> None:
     """A grid of 2^-24 around 4 does not fit into float32, and survives."""
 
-    class OnGrid(MessageDefense):
+    class OnGrid(Defense):
         name: ClassVar[str] = "toy-grid"
 
-        def apply(self, models: Floats, context: RoundContext) -> Floats:
+        def on_message(self, models: Floats, context: RoundContext) -> Floats:
             return np.asarray(4.0 + np.rint(models * 2.0**24) * 2.0**-24)
 
     for dtype in ("float32", "float64"):
         setup = setup_of(chain=(OnGrid(), made("")), dtype=dtype)
         played = Federation(setup).play(START, 0)
-        exact = OnGrid().apply(START + played.sent.updates, played.context)
+        exact = OnGrid().on_message(START + played.sent.updates, played.context)
         counts = played.context.counts
         assert played.sent.wired.sum is not None
         assert np.array_equal(played.sent.wired.sum, (exact * counts[:, None]).sum(axis=0))
@@ -199,8 +206,8 @@ def test_the_aggregate_stage_gets_the_sum_or_refuses() -> None:
     defense = made("")
     wired = DefenseChain((defense,)).on_wire(messages, here)
     with pytest.raises(PluginError, match="toy-aggregate: it needs single messages"):
-        DefenseChain((defense, ToyAggregate())).on_aggregate(wired, here)
-    shifted = DefenseChain((defense, OnSums(shift=1.0))).on_aggregate(wired, here)
+        averaged(DefenseChain((defense, ToyAggregate())), wired, here)
+    shifted = averaged(DefenseChain((defense, OnSums(shift=1.0))), wired, here)
     np.testing.assert_allclose(shifted, messages.mean(axis=0) + 1, atol=1e-7)
 
 
@@ -243,8 +250,8 @@ def test_a_sum_that_may_overflow_is_refused(alone: bool) -> None:
     defense, here = made("bits=40"), context(range(1024), counts=[1] * 1024, shares=1024)
     messages = np.zeros((1024, 1))
     with pytest.raises(UsageError, match="expected bits=42"):
-        defense.alone(messages, here) if alone else defense.apply(messages, everybody(1024), here)
-    made("bits=42").apply(messages, everybody(1024), here)
+        defense.alone(messages, here) if alone else defense.on_wire(messages, everybody(1024), here)
+    made("bits=42").on_wire(messages, everybody(1024), here)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ updates_of = arrays(np.float64, (3, P), elements=st.one_of(st.just(0.0), st.floa
 def sent_places(defense: TopK | RandomK, round_: int = 0, clients: int = 1) -> Bools:
     """Which coordinates of an update that is nowhere 0 are sent, (clients, P)."""
     here = tiny.context(range(clients), P=P, round_=round_)
-    sent = defense.apply(np.tile(here.parameters + 1.0, (clients, 1)), here)
+    sent = defense.on_message(np.tile(here.parameters + 1.0, (clients, 1)), here)
     return np.asarray(sent != here.parameters)
 
 
@@ -35,7 +35,7 @@ def sent_places(defense: TopK | RandomK, round_: int = 0, clients: int = 1) -> B
 def test_top_k_keeps_the_largest_and_nothing_grows(updates: Floats, k: int) -> None:
     here = tiny.context(range(3), P=P)
     models = here.parameters + updates
-    sent = TopK(k=k).apply(models, here)
+    sent = TopK(k=k).on_message(models, here)
     changes = np.abs(models - here.parameters)
     for row, (model, change) in enumerate(zip(models, changes, strict=True)):
         order = sorted(range(P), key=lambda j: (-change[j], j))[:k]
@@ -49,10 +49,10 @@ def test_top_k_keeps_the_largest_and_nothing_grows(updates: Floats, k: int) -> N
 
 def test_top_k_of_nothing_is_nothing_and_of_enough_is_all() -> None:
     here = tiny.context([0], P=P)
-    assert TopK(k=2).apply(here.parameters[np.newaxis], here).tobytes() == here.parameters.tobytes()
+    assert TopK(k=2).on_message(here.parameters[np.newaxis], here).tobytes() == here.parameters.tobytes()
     models = np.random.default_rng(0).normal(size=(1, P))
     for defense in (TopK(k=P), TopK(k=99), RandomK(k=P), RandomK(k=99, rescale=True)):
-        assert defense.apply(models, here).tobytes() == models.tobytes()
+        assert defense.on_message(models, here).tobytes() == models.tobytes()
 
 
 def test_the_places_of_random_k_are_the_same_for_all_and_new_every_round() -> None:
@@ -62,7 +62,7 @@ def test_the_places_of_random_k_are_the_same_for_all_and_new_every_round() -> No
     assert np.array_equal(sent_places(RandomK(k=2))[0], first[0])
     for client in (7, 3, 12):  # whoever comes first in a cohort
         here = tiny.context([client], P=P, round_=0)
-        sent = RandomK(k=2).apply(here.parameters[np.newaxis] + 1.0, here)
+        sent = RandomK(k=2).on_message(here.parameters[np.newaxis] + 1.0, here)
         assert np.array_equal(sent[0] != here.parameters, first[0])
     rounds = {sent_places(RandomK(k=2), round_=r)[0].tobytes() for r in range(60)}
     assert len(rounds) == 10, "each of the 10 pairs of 5 coordinates comes up"
@@ -89,7 +89,7 @@ def test_rescaling_makes_random_k_unbiased(update: Floats, k: int) -> None:
         places = sent_places(RandomK(k=k), round_=r)[0]
         if places.tobytes() not in seen:
             here = tiny.context([0], P=P, round_=r)
-            sent = RandomK(k=k, rescale=True).apply(here.parameters[np.newaxis] + update, here)
+            sent = RandomK(k=k, rescale=True).on_message(here.parameters[np.newaxis] + update, here)
             seen[places.tobytes()] = sent[0] - here.parameters
     assert len(seen) == len(list(combinations(range(P), k)))
     mean = np.mean(list(seen.values()), axis=0)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import names
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.experiments.comparison import estimate as estimating
-from foltr_audit.experiments.comparison.estimate import estimate
+from foltr_audit.experiments.comparison.estimate import COSTS, CostEstimate, estimate
 from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
+from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.pace import PaceEstimator, first_of_each_sort
-from foltr_audit.experiments.comparison.probe import CellCost
 from foltr_audit.experiments.comparison.runner import run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
+from foltr_audit.experiments.runner import Runner
 from tests.fixtures.cell_grids import begun
 from tests.fixtures.command import files
 
@@ -46,81 +50,80 @@ def test_every_sort_is_met_early_whatever_its_numbers() -> None:
     assert first_of_each_sort(cells) == [0, 1, 3, 2, 4]
 
 
-def planned(*specs: Spec) -> list[CellPlan]:
+def planned(*tables: Table) -> list[CellPlan]:
+    data = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}}
+    specs = [Spec.parse({**data, **table}, "") for table in tables]
     return [CellPlan(one, "attack" if one.attack else "select", DefenseLabel("none")) for one in specs]
 
 
-@pytest.fixture
-def known_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every attack takes 10 s and 1000 bytes, every training 4 s and 100 bytes."""
-
-    def cost(piece: tuple[int, Table]) -> CellCost:
-        number, table = piece
-        attacked = "attack" in table
-        return CellCost(
-            number, 10.0 if attacked else 4.0, 1.0, 5e8 if attacked else 3e8, 1000 if attacked else 100
-        )
-
-    monkeypatch.setattr(estimating, "probe", cost)
-
-
-@pytest.mark.usefixtures("known_costs")
-def test_costs_of_sorts_are_added_over_the_cells_that_are_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cells = planned(*(spec(run, attack=True) for run in range(3)), *(spec(run) for run in range(5)))
-    folder = begun(tmp_path / "folder", cells)
-    monkeypatch.setattr(folder, "done", lambda one: one == cells[0].spec)
-    found = estimate(cells, folder, ALONE)
-    assert [(kind.kind, kind.cells, kind.done, kind.to_run, kind.seconds) for kind in found.kinds] == [
-        ("attack", 3, 1, 2, 20.0),
-        ("select", 5, 0, 5, 20.0),
-    ]
-    assert found.seconds == 20.0 + 20.0 + 1.0
-    assert found.disk == 2 * 1000 + 5 * 100
-    assert (found.memory, found.memory_in_all) == (5e8, 5e8)
-    assert len(found.rests_on) == 3
-
-
-@pytest.mark.usefixtures("known_costs")
-def test_a_sort_that_was_not_probed_counts_as_the_mean_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([0.0, 0.0, 0.0, 1e9, 1e9])
-    monkeypatch.setattr(estimating, "monotonic", lambda: next(times))
-    found = estimate(planned(spec(0, attack=True), spec(0), spec(0, "clip:norm=1")), None, ALONE)
-    assert [kind.seconds for kind in found.kinds] == [10.0, 8.0]
-    assert "1 sorts count as the mean" in found.rests_on[-1]
+def found(cells: list[CellPlan], folder: ComparisonFolder | None = None, jobs: int = 1) -> CostEstimate:
+    return estimate(cells, folder, Workers(jobs=jobs), Runner(with_undefended=False))
 
 
 def test_nothing_left_takes_nothing() -> None:
-    found = estimate([], None, ALONE)
-    assert (found.seconds, found.memory_in_all, found.disk, found.kinds, found.rests_on) == (0, 0, 0, (), ())
+    nothing = found([])
+    assert (nothing.seconds, nothing.memory_in_all, nothing.disk, nothing.kinds) == (0, 0, 0, ())
 
 
-def test_disk_of_a_real_cell_is_met_within_a_factor_of_two_and_nothing_is_written(tmp_path: Path) -> None:
-    table = {
-        "data": {"source": "synthetic:mq2007:200"},
-        "population": {"clients": 5},
-        "train": {"rounds": 9},
-        "trace": {"every": 0},
-        "attack": {"methods": ["olsr"]},
-    }
-    cells = planned(Spec.parse(table, ""))
+def test_more_of_everything_costs_more_and_an_unknown_attack_costs_something() -> None:
+    attack = {"methods": ["olsr"]}
+    tables: list[Table] = [
+        {"train": {"rounds": 5}},
+        {"train": {"rounds": 500}},
+        {"train": {"rounds": 5}, "attack": attack},
+        {"train": {"rounds": 5}, "attack": {"methods": ["olsr", "map"]}},
+        {"train": {"rounds": 5}, "attack": {"methods": ["olsr", "map"], "repeats": 4}},
+        {"train": {"rounds": 5}, "audit": {"trials": 100}},
+        {"train": {"rounds": 5}, "audit": {"trials": 1000}},
+    ]
+    plain, longer, attacked, twice, often, audited, more = (found(planned(table)).seconds for table in tables)
+    assert 0 < plain < longer
+    assert plain < attacked < twice < often
+    assert plain < audited < more
+    assert found(planned(tables[3])).disk < found(planned(tables[4])).disk
+
+
+def test_cells_are_counted_by_kind_and_divided_among_workers(tmp_path: Path) -> None:
+    cells = planned(*({"repetition": run} for run in range(6)), {"attack": {"methods": ["olsr"]}})
     folder = begun(tmp_path / "folder", cells)
     before = files(folder.path)
-    found = estimate(cells, folder, ALONE)
-    assert files(folder.path) == before
+    assert run_cells([cells[0].spec], folder, ALONE) == []
+    one, two = found(cells, folder), found(cells, folder, jobs=2)
+    assert [(kind.kind, kind.cells, kind.done, kind.to_run) for kind in one.kinds] == [
+        ("select", 6, 1, 5),
+        ("attack", 1, 0, 1),
+    ]
+    assert one.seconds == sum(kind.seconds for kind in one.kinds)
+    assert one.seconds / 2 <= two.seconds < one.seconds
+    assert two.memory_in_all == 2 * one.memory > 1e7
+    assert "costs measured on" in one.rests_on
+    assert set(files(folder.path)) - set(before) == {
+        f"cells/{cells[0].spec.hash[:12]}/{name}" for name in ("arrays.npz", "cell.json")
+    }
+
+
+def test_the_pace_of_finished_cells_counts_without_pauses(tmp_path: Path) -> None:
+    cells = planned(*({"repetition": run} for run in range(8)))
+    folder = begun(tmp_path / "folder", cells)
+    assert run_cells([cell.spec for cell in cells[:5]], folder, ALONE) == []
+    for cell, time in zip(cells, (0, 10, 20, 5000, 5010), strict=False):  # one pause
+        os.utime(folder.cell(cell.spec) / "cell.json", (time, time))
+    one, two = found(cells, folder), found(cells, folder, jobs=2)
+    assert one.seconds == pytest.approx(3 * 10)
+    assert two.seconds == pytest.approx(3 * 10)  # finished by as many workers, as far as anybody knows
+    assert "pace of 5 finished cells" in one.rests_on
+
+
+def test_the_stored_table_names_attacks_that_exist() -> None:
+    stored = tomllib.loads(COSTS.read_text())
+    assert set(stored["attack_seconds"]) <= set(names(Attack))
+    assert min(stored["attack_seconds"].values()) >= 0
+
+
+def test_disk_of_a_real_cell_is_met_within_a_factor_of_three(tmp_path: Path) -> None:
+    cells = planned({"data": {"source": "synthetic:mq2007:200"}, "attack": {"methods": ["olsr"]}})
+    folder = begun(tmp_path / "folder", cells)
+    guess = found(cells, folder).disk
     run_cells([cells[0].spec], folder, ALONE)
     blocks = sum(file.stat().st_blocks * 512 for file in folder.cell(cells[0].spec).iterdir())
-    assert blocks / 2 < found.disk < 2 * blocks
-    assert found.problems == ()
-    assert found.seconds > 0
-    assert found.memory > 1e7
-
-
-def test_a_cell_that_cannot_be_run_is_named() -> None:
-    table = {
-        "data": {"source": "synthetic:mq2007:30"},
-        "attack": {"methods": ["olsr"], "min_documents": 10_000},
-    }
-    found = estimate(planned(Spec.parse(table, "")), None, ALONE)
-    assert "no query of" in found.problems[0]
+    assert blocks / 3 < guess < 3 * blocks

@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import NavigationalClickModel, PerfectClickModel
-from foltr_audit.core.plugins import Ball, Defense, RoundContext, StepDefense
+from foltr_audit.core.plugins import Ball, Defense, RoundContext
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.defenses.clip import Clip
+from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.plackett_luce import draw, new_pool
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation import client
@@ -119,14 +120,17 @@ def test_the_ball_acts_without_pairs_or_not(always: bool, ranker: str, setup_of:
     assert all_bytes(clients_of(setup), setup, 4, model) == expected
 
 
-class L1Clip(StepDefense):
-    """Declares a ball of the other norm, and nothing else."""
+class L1Clip(Defense):
+    """Scales into a ball of the other norm."""
 
     name: ClassVar[str] = "l1-clip"
 
     @property
     def ball(self) -> Ball:
         return Ball(norm=0.8, ord=1)
+
+    def on_step(self, models: Floats, context: RoundContext) -> Floats:
+        return projected(np.ascontiguousarray(models), 0.8, 1)
 
 
 def test_a_plug_in_may_declare_its_ball(setup_of: SetupOf) -> None:
@@ -227,10 +231,14 @@ class Stubborn(NavigationalClickModel):
 
 
 class OwnClip(Clip):
-    """Clips as its parent, by code of its own."""
+    """Clips as its parent, by code of its own, and so declares no ball."""
 
-    def apply(self, parameters: Floats, context: RoundContext) -> Floats:
-        return super().apply(parameters, context)
+    @property
+    def ball(self) -> None:
+        return None
+
+    def on_step(self, parameters: Floats, context: RoundContext) -> Floats:
+        return super().on_step(parameters, context)
 
 
 class OwnSteps(FPDGD):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.defense_chain import STAGES, parse_chain
+from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import (
     Attack,
     CentralLearner,
@@ -28,6 +28,7 @@ from foltr_audit.core.plugins import (
     Plugin,
     View,
 )
+from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.plugins.registry import GROUPS, make, names, plugin_class
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records import Collection

@@ -29,8 +29,10 @@ class Mine(Attack):
         {body}
 """
 DEFENSE = """
-class Mine({kind}):
+class Mine(Defense):
     name: ClassVar[str] = "mine"
+    def on_message(self, models, context):
+        return models.copy()
     def {hook}(self, *_):
         return {body}
 """
@@ -123,24 +125,24 @@ def test_an_attack_that_needs_letters(ends: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "hook", "said"),
+    ("hook", "said"),
     [
-        ("ClickDefense", "apply", "apply gave None; expected an array of truth values"),
-        ("StepDefense", "apply", "apply gave None; expected an array of numbers"),
-        ("MessageDefense", "apply", "apply gave None; expected an array of numbers"),
-        ("WireDefense", "apply", "apply gave None; expected a WireMessages"),
-        ("AggregateDefense", "apply", "apply gave None; expected an array of numbers"),
-        ("MessageDefense", "events", "events gave None; expected a tuple of events"),
-        ("MessageDefense", "claims", "claims gave None; expected a tuple of claims"),
+        ("on_clicks", "on_clicks gave None; expected an array of truth values"),
+        ("on_step", "on_step gave None; expected an array of numbers"),
+        ("on_message", "on_message gave None; expected an array of numbers"),
+        ("on_wire", "on_wire gave None; expected a WireMessages"),
+        ("on_aggregate", "on_aggregate gave None; expected an array of numbers"),
+        ("events", "events gave None; expected a tuple of events"),
+        ("claims", "claims gave None; expected a tuple of claims"),
     ],
 )
-def test_a_defense_that_answers_nothing(ends: Any, kind: str, hook: str, said: str) -> None:
-    source = DEFENSE.format(kind=kind, hook=hook, body="None")
+def test_a_defense_that_answers_nothing(ends: Any, hook: str, said: str) -> None:
+    source = DEFENSE.format(hook=hook, body="None")
     assert ends(Defense, source).startswith(f"error: defense mine: {said}")
 
 
 def test_a_defense_with_something_else_for_a_law(ends: Any) -> None:
-    source = DEFENSE.format(kind="MessageDefense", hook="law", body="'laplace'")
+    source = DEFENSE.format(hook="law", body="'laplace'")
     assert ends(Defense, source) == "error: defense mine: law gave a str; expected a law of noise"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import MessageDefense
+from foltr_audit.core.plugins import Defense
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.privacy.events import GridRounding, NoiseAddition
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
@@ -32,16 +32,16 @@ SHARED = [
 GRID = SHARED[3:]
 
 
-def made(text: str) -> MessageDefense:
+def made(text: str) -> Defense:
     (defense,) = parse_chain([text])
-    assert isinstance(defense, MessageDefense)
+    assert "message" in defense.stages
     return defense
 
 
 def noise(text: str, n: int, senders: int, size: int, seed: int = 1) -> Floats:
     """Noise of some of n clients, (senders, size)."""
     defense, here = made(text), tiny.context(range(senders), P=size, shares=n, seed=seed)
-    return defense.apply(np.zeros((senders, size)), here)
+    return defense.on_message(np.zeros((senders, size)), here)
 
 
 def scale_p(x: Floats, law: object) -> float:
@@ -110,28 +110,28 @@ def test_characteristic_functions_of_sums(text: str, n: int, share: float, t: fl
 @pytest.mark.parametrize("text", GRID)
 def test_messages_on_a_grid_show_whole_steps_only(text: str) -> None:
     models = np.random.default_rng(0).normal(size=(5, 30))
-    sent = made(text).apply(models, tiny.context(range(5), P=30, shares=9))
+    sent = made(text).on_message(models, tiny.context(range(5), P=30, shares=9))
     steps = np.rint(sent / 0.05)
     assert np.array_equal(sent, 0.05 * steps), "no bit beside the whole number"
-    drawn = made(text).apply(np.zeros((5, 30)), tiny.context(range(5), P=30, shares=9))
+    drawn = made(text).on_message(np.zeros((5, 30)), tiny.context(range(5), P=30, shares=9))
     assert np.all(np.abs(sent - drawn - models) <= 0.025 * (1 + 1e-9)), "rounded to the nearest"
-    shifted = made(text).apply(models + 0.05 * 3, tiny.context(range(5), P=30, shares=9))
+    shifted = made(text).on_message(models + 0.05 * 3, tiny.context(range(5), P=30, shares=9))
     np.testing.assert_allclose(shifted - sent, 0.15, rtol=1e-9)
 
 
 @pytest.mark.parametrize("text", LOCAL + SHARED)
 def test_noise_is_added_to_zero_huge_and_float32_models_alike(text: str) -> None:
     here = tiny.context([4], P=3, shares=5)
-    added = made(text).apply(np.zeros((1, 3)), here)
+    added = made(text).on_message(np.zeros((1, 3)), here)
     assert np.all(added != 0) or text in GRID
-    single = made(text).apply(np.zeros((1, 3), dtype=np.float32), here)
+    single = made(text).on_message(np.zeros((1, 3), dtype=np.float32), here)
     assert single.dtype == np.float64
     assert single.tobytes() == added.tobytes()
     for size in (1e-300, 1.0, 1e12):
         models = np.full((1, 3), size)
-        off = made(text).apply(models, here) - (models + added)
+        off = made(text).on_message(models, here) - (models + added)
         assert np.all(np.abs(off) <= 0.03 * (text in GRID) + 4e-16 * size + 1e-15)
-    one = made(text).apply(np.zeros((1, 1)), tiny.context([4], P=1, shares=5))
+    one = made(text).on_message(np.zeros((1, 1)), tiny.context([4], P=1, shares=5))
     assert one[0, 0] == added[0, 0]
 
 
@@ -141,7 +141,7 @@ def test_models_that_leave_the_grid_are_refused(text: str, bad: float) -> None:
     with pytest.raises(
         UsageError, match=r"defense .*: a model with a coordinate of .*expected at most 2\^52"
     ):
-        made(text).apply(np.array([[0.0, bad]]), tiny.context([0], P=2))
+        made(text).on_message(np.array([[0.0, bad]]), tiny.context([0], P=2))
 
 
 # --- claims --------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import pytest
 import foltr_audit
 from foltr_audit.cli.main import INTERRUPTED
 from foltr_audit.core import plugins
-from foltr_audit.core.defense_chain import STAGES
 from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, Scenario
+from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, names, plugin_class
 from foltr_audit.errors import FoltrAuditError
 from tests.fixtures.doc_examples import (
@@ -173,13 +173,13 @@ def test_the_api_page_has_every_public_name() -> None:
     shown = set(
         re.findall(r"auto(?:class|function|exception):: (?:[\w.]*\.)?(\w+)", (DOCS / "api.md").read_text())
     )
-    aliases = {"PrivacyEvent", "plain"}
+    aliases = {"PrivacyEvent", "Stage", "plain"}
     assert set(foltr_audit.__all__) | set(plugins.__all__) <= shown | aliases
 
 
 def test_the_page_on_defenses_has_every_stage_in_its_order() -> None:
     page = (DOCS / "write-a-defense.md").read_text(encoding="utf-8")
-    assert tuple(re.findall(r"^\| (\w+) \| `\w+Defense`", page, re.MULTILINE)) == STAGES
+    assert tuple(re.findall(r"^\| (\w+) \| `on_\w+`", page, re.MULTILINE)) == STAGES
 
 
 def test_the_citation_is_of_this_version() -> None:

@@ -112,7 +112,7 @@ def test_two_noises_in_a_row_are_held_against_both_laws() -> None:
     class Missing(GaussianNoise):
         """Declares noise and adds none."""
 
-        def apply(self, models: Floats, context: RoundContext) -> Floats:
+        def on_message(self, models: Floats, context: RoundContext) -> Floats:
             del context
             return models.copy()
 

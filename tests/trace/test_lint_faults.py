@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import MessageDefense, RoundContext
+from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import ClientStreams
 from foltr_audit.trace.lint import LintResult
@@ -33,7 +33,7 @@ WHOLE = (LAPLACE, GAUSSIAN, SKELLAM, FINE, DISCRETE)
 Streamed = Callable[[ClientStreams], ClientStreams]
 
 
-class Noise(MessageDefense):
+class Noise(Defense):
     """Noise by other people: what it declares, less of it, or from other streams; on the law's grid."""
 
     name: ClassVar[str] = "noise-by-others"
@@ -48,7 +48,7 @@ class Noise(MessageDefense):
         assert law is not None
         return law
 
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
         declared = self.law(context)
         name = "scale" if isinstance(declared, GammaShare) else "sigma"
         law = replace(declared, **{name: getattr(declared, name) * self.factor})  # type: ignore[type-var]
@@ -248,7 +248,7 @@ def test_noise_that_repeats_within_a_message_is_found() -> None:
     class Tiled(Noise):
         name: ClassVar[str] = "tiled"
 
-        def apply(self, models: Floats, context: RoundContext) -> Floats:
+        def on_message(self, models: Floats, context: RoundContext) -> Floats:
             half = self.law(context).sample(context.streams("noise"), P // 2)
             return np.asarray(models + np.tile(half, (1, 2)))
 

@@ -7,15 +7,7 @@ plug-ins: see `foltr_audit.core.plugins.registry`.
 
 from foltr_audit.core.plugins.attack import Attack, IntentAttack, LinkAttack
 from foltr_audit.core.plugins.base import Plugin, plain
-from foltr_audit.core.plugins.defense import (
-    AggregateDefense,
-    ClickDefense,
-    Defense,
-    MessageDefense,
-    MetricDefense,
-    StepDefense,
-    WireDefense,
-)
+from foltr_audit.core.plugins.defense import Calibration, Defense, Stage
 from foltr_audit.core.plugins.learner import CentralLearner, Learner, MetricLearner, ModelLearner
 from foltr_audit.core.plugins.scenario import ClickModel, Scenario
 from foltr_audit.core.records.central import CentralResult, Users
@@ -33,12 +25,11 @@ from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.privacy.events import Ball, PrivacyClaim, PrivacyEvent
 
 __all__ = [
-    "AggregateDefense",
     "Attack",
     "Ball",
+    "Calibration",
     "CentralLearner",
     "CentralResult",
-    "ClickDefense",
     "ClickModel",
     "Defense",
     "Environment",
@@ -48,8 +39,6 @@ __all__ = [
     "Knowledge",
     "Learner",
     "LinkAttack",
-    "MessageDefense",
-    "MetricDefense",
     "MetricLearner",
     "ModelLearner",
     "Plugin",
@@ -59,12 +48,11 @@ __all__ = [
     "RoundContext",
     "Scenario",
     "ScenarioContext",
-    "StepDefense",
+    "Stage",
     "Trait",
     "TraitValue",
     "Users",
     "View",
-    "WireDefense",
     "WireMessages",
     "plain",
 ]

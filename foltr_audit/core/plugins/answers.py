@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.plugins.defense import Defense, MessageDefense
+from foltr_audit.core.plugins.defense import Defense
 from foltr_audit.core.plugins.learner import Fact, Learner, ModelLearner
 from foltr_audit.core.plugins.scenario import ClickModel
 from foltr_audit.core.records.round_context import RoundContext
@@ -103,9 +103,9 @@ def facts_of(learner: Learner) -> dict[str, Fact]:
     return one_of(f"learner {learner.name}: facts", learner.facts, dict)
 
 
-def events_of(defense: Defense, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-    """The privacy events of a defense in a stage; errors as for `array_of`."""
-    return all_of(f"defense {defense.name}: events", defense.events_in(stage, context), _EVENTS, "events")
+def events_of(defense: Defense, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+    """The privacy events of a defense; errors as for `array_of`."""
+    return all_of(f"defense {defense.name}: events", defense.events(context), _EVENTS, "events")
 
 
 def claims_of(defense: Defense, context: RoundContext) -> tuple[PrivacyClaim, ...]:
@@ -113,7 +113,7 @@ def claims_of(defense: Defense, context: RoundContext) -> tuple[PrivacyClaim, ..
     return all_of(f"defense {defense.name}: claims", defense.claims(context), (PrivacyClaim,), "claims")
 
 
-def law_of(defense: MessageDefense, context: RoundContext) -> AdditiveNoise | None:
+def law_of(defense: Defense, context: RoundContext) -> AdditiveNoise | None:
     """The noise law that a defense declares, or None; errors as for `array_of`."""
     law = defense.law(context)
     if law is not None and not (hasattr(law, "text") and hasattr(law, "sample")):

@@ -1,17 +1,20 @@
-"""Defense plug-ins: one class for each stage of the chain."""
+"""Defense plug-ins: one hook for each stage of a round, and what the engine asks of a defense."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.core.records.wire import WireMessages
+from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import (
     Ball,
+    ClickRandomization,
+    MetricRandomization,
     NoiseAddition,
     NormBound,
     OpaqueChange,
@@ -22,23 +25,156 @@ from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
+Stage = Literal["click", "metric", "step", "message", "wire", "aggregate"]
+
+HOOKS: dict[Stage, str] = {
+    "click": "on_clicks",
+    "metric": "on_metric",
+    "step": "on_step",
+    "message": "on_message",
+    "wire": "on_wire",
+    "aggregate": "on_aggregate",
+}
+"""Stages in the order in which they act, each with the hook that a defense overrides to act in it."""
+
+STAGES: tuple[Stage, ...] = tuple(HOOKS)
+
+
+class Calibration(NamedTuple):
+    """How one number sets the noise of a defense, see `Defense.with_noise`.
+
+    `calibrate` searches the least noise that meets a target, `compare` offers the defense as `proven-NAME`,
+    and `recommend` searches over its targets and clip norms.
+
+    Attributes:
+        falls: a larger number means less noise (an epsilon); else more noise (a standard deviation).
+        order: norm of the ball that models are clipped to first, 1 or 2; 0 if nothing is clipped.
+        in_sum: clients share one noise, of which a single message carries next to nothing: the target is
+            proven for the sum of the messages.
+        needs_delta: nothing is proven at delta 0.
+        norms: smallest and largest norm of the ball that `recommend` tries, on a log scale.
+    """
+
+    falls: bool = False
+    order: int = 2
+    in_sum: bool = False
+    needs_delta: bool = False
+    norms: tuple[float, float] = (0.1, 10.0)
+
 
 class Defense(Plugin):
-    """One link of the chain. Derive a defense from the class of its stage."""
+    """One link of the chain. A subclass overrides the hook of each stage in which it acts.
 
-    stage: ClassVar[str]
+    Hooks work on all C clients of a cohort at once and return new arrays; by default they change nothing.
+    Randomness comes from `context.streams(purpose)` only.
 
-    def acts_in(self, stage: str) -> bool:
-        """Whether it acts in a stage; in a class of two stages a parameter may decide."""
-        return stage == self.stage
+    Attributes:
+        calibrated_by: how its noise can be calibrated; None for a defense without noise of one number.
+        works_on_sums: whether `on_aggregate` works without single messages, which secure aggregation hides.
+        leaves_out: whether it leaves coordinates out, which noise that is added later would fill again.
+    """
+
+    calibrated_by: ClassVar[Calibration | None] = None
+    works_on_sums: ClassVar[bool] = False
+    leaves_out: ClassVar[bool] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **more: object) -> None:
+        """Refuse a class whose `ball` may not be what its `on_step` does."""
+        super().__pydantic_init_subclass__(**more)
+        own = vars(cls)
+        # The compiled loop scales into the ball and skips the hook, so an inherited ball would hide new code.
+        if cls.ball is not Defense.ball and ("on_step" in own) != ("ball" in own):
+            given, missing = ("on_step", "ball") if "on_step" in own else ("ball", "on_step")
+            raise PluginError(
+                f"defense {getattr(cls, 'name', cls.__name__)}: it defines {given} but not {missing}; "
+                "expected both, since one stands for the other"
+            )
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages in which it acts: those whose hooks its class overrides.
+
+        Override it if a parameter decides.
+        """
+        mine = type(self)
+        return tuple(
+            stage for stage, hook in HOOKS.items() if getattr(mine, hook) is not getattr(Defense, hook)
+        )
+
+    # --- hooks ------------------------------------------------------------------------------------
+
+    def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
+        """The clicks that clients learn from, bool (C, k), False at the padding of `shown` (C, k)."""
+        return clicks
+
+    def on_metric(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
+        """The online metric that clients send, int64 (C,): indices into the metric's `values` (v,).
+
+        It must follow the law that `channel` states.
+        """
+        return outcomes
+
+    def on_step(self, models: Floats, context: RoundContext) -> Floats:
+        """Local models after a local step, float64 (C, P); a row equal to its input counts as unchanged."""
+        return models
+
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
+        """The models that clients send, float64 (C, P). Minus `context.parameters` they are updates."""
+        return models
+
+    def on_wire(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
+        """What the server receives when a cohort sends messages (C, P).
+
+        A message with False in `survivors` (C,) was lost before.
+        """
+        return WireMessages(messages=messages, survivors=survivors)
+
+    def on_aggregate(
+        self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext
+    ) -> Floats:
+        """The new global model or update, float64 (P,), from the server's `aggregate` (P,).
+
+        `messages` (S, P) are those that arrived, with `weights` (S,) that sum to 1; of a secure sum there
+        are none.
+        """
+        return aggregate
+
+    def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
+        """What `on_wire` gives when each client is in a separate cohort of `context.shares` clients.
+
+        Used for fresh clients, which are attacked one by one. By default they form one cohort.
+        """
+        return self.on_wire(messages, np.ones(messages.shape[0], dtype=np.bool_), context)
+
+    # --- what it declares -------------------------------------------------------------------------
+
+    def law(self, context: RoundContext) -> AdditiveNoise | None:
+        """The public law of the noise that it adds to each coordinate of a message; None without noise.
+
+        `on_message` must do nothing else than add it, and round.
+        """
+        return None
+
+    @property
+    def ball(self) -> Ball | None:
+        """The ball that `on_step` scales models into, if it does nothing else; else None.
+
+        The compiled loop of local steps then scales models itself and does not call `on_step`.
+        """
+        return None
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """What it does to a message, for accounting; by default an unknown change, which voids all bounds."""
-        return (OpaqueChange(mechanism=self.name),)
+        """What it does, for accounting: by default the noise of its `law`, or the bound of its `ball`.
 
-    def events_in(self, stage: str, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """The events of one stage; override it if the defense acts in several stages."""
-        return self.events(context)
+        A defense with neither is an unknown change, which voids all bounds.
+        """
+        law = self.law(context)
+        if law is not None:
+            return (NoiseAddition(law=law),)
+        if self.ball is not None:
+            return (NormBound(norm=self.ball.norm, ord=self.ball.ord, of="model"),)
+        return (OpaqueChange(mechanism=self.name),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """The privacy claims of its authors for one round; none by default."""
@@ -48,138 +184,65 @@ class Defense(Plugin):
         self, views: Iterable[str], unit: str, epsilon: float, delta: float = 0.0
     ) -> tuple[PrivacyClaim, ...]:
         """One claim for the observer of each view; neighbouring inputs differ in one replaced `unit`."""
-        claim: dict[str, Any] = {"mechanism": self.name, "epsilon": epsilon, "delta": delta, "unit": unit}
-        return tuple(PrivacyClaim(**claim, relation="replace-one", view=view) for view in views)
-
-
-class ClickDefense(Defense):
-    """Changes clicks before the client learns from them."""
-
-    stage: ClassVar[str] = "click"
-
-    def apply(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
-        """New clicks, bool (C, k); they must stay False at the padding of `shown` (C, k)."""
-        raise NotImplementedError
-
-
-class MetricDefense(Defense):
-    """Changes the online metric of one interaction before the client averages and sends it."""
-
-    stage: ClassVar[str] = "metric"
-
-    def apply(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
-        """New outcomes, int64 (C,): indices into the metric's `values` (v,)."""
-        raise NotImplementedError
+        return tuple(
+            PrivacyClaim(
+                mechanism=self.name,
+                epsilon=epsilon,
+                delta=delta,
+                unit=unit,
+                relation="replace-one",
+                view=view,
+            )
+            for view in views
+        )
 
     def channel(self, values: int) -> Floats:
-        """The public law P(reported | true), float64 (v, v) with one row per true outcome."""
+        """The public law P(reported | true) of `on_metric`, float64 (v, v), a row for each true outcome."""
         raise NotImplementedError
 
     def law_text(self, values: int) -> str:
-        """Text of this law for a metric with v = `values` values, e.g. `metric-rr:p=0.25`."""
+        """Text of that law for a metric with v = `values` values, e.g. `metric-rr:p=0.25`."""
         return self.text
 
-
-class StepDefense(Defense):
-    """Acts on the local models after every local step."""
-
-    stage: ClassVar[str] = "step"
-
-    def apply(self, parameters: Floats, context: RoundContext) -> Floats:
-        """New local models, float64 (C, P); a row equal to its input counts as unchanged.
-
-        By default models are scaled into the `ball`, so a defense that declares a ball need not override
-        this method.
-        """
-        from foltr_audit.kernels.ball import projected
-
-        if self.ball is None:
-            raise NotImplementedError
-        return projected(np.ascontiguousarray(parameters), self.ball.norm, self.ball.ord)
-
-    @property
-    def ball(self) -> Ball | None:
-        """The ball that models are scaled into, if the defense does nothing else; else None."""
-        return None
-
-    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """The norm bound of its ball, if it has one."""
-        if self.ball is None:
-            return super().events(context)
-        return (NormBound(norm=self.ball.norm, ord=self.ball.ord, of="model"),)
-
-
-class MessageDefense(Defense):
-    """Changes the local model after the last local step, before the client sends it."""
-
-    stage: ClassVar[str] = "message"
-
-    def apply(self, models: Floats, context: RoundContext) -> Floats:
-        """New models to send, float64 (C, P). Minus `context.parameters` it is the update."""
-        raise NotImplementedError
-
-    def bits(self, parameters: int, number: int) -> float:
-        """Size in bits of a message after this defense; by default `number` bits for each parameter.
-
-        Args:
-            parameters: number of parameters P.
-            number: bits of a plain number, 32 or 64.
-        """
+    def message_bits(self, parameters: int, number: int) -> float:
+        """Size in bits of a message of P = `parameters` after `on_message`; `number`: bits of a plain one."""
         return float(parameters * number)
-
-    def law(self, context: RoundContext) -> AdditiveNoise | None:
-        """The public law of the noise it adds to each coordinate of a message; None without noise."""
-        return None
-
-    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """The noise of its law, if it declares one."""
-        law = self.law(context)
-        return super().events(context) if law is None else (NoiseAddition(law=law),)
-
-
-class WireDefense(Defense):
-    """Acts on messages between the clients and the server."""
-
-    stage: ClassVar[str] = "wire"
 
     @property
     def encoding(self) -> FixedPoint | None:
-        """How it encodes messages as integers, or None; with an encoding its input is unrounded float64."""
+        """How `on_wire` encodes messages as integers, or None; then its input is unrounded float64."""
         return None
 
-    def apply(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
-        """What the server receives when a cohort sends messages (C, P).
-
-        A message with False in `survivors` (C,) was lost before.
-        """
-        raise NotImplementedError
-
-    def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
-        """What the server receives when each client is in a separate cohort of `context.shares` clients.
-
-        Used for fresh clients, which are attacked one by one. By default they form one cohort.
-        """
-        return self.apply(messages, np.ones(messages.shape[0], dtype=np.bool_), context)
-
     def client_seconds(self, clients: int, size: int) -> dict[str, float]:
-        """Measure the seconds that one client of a cohort works on a message of P = `size`, by stage."""
+        """Measure the seconds that one client of a cohort works in `on_wire` on P = `size`, by stage."""
         return {}
 
+    # --- calibration ------------------------------------------------------------------------------
 
-class AggregateDefense(Defense):
-    """Replaces or changes the server's average.
+    @classmethod
+    def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> Self:
+        """The defense with the noise that one number sets; only for a class with a `calibrated_by`.
 
-    Attributes:
-        works_on_sums: whether it works without single messages, which secure aggregation hides.
-    """
+        Args:
+            number: what is searched for: more or less noise, as `calibrated_by.falls` says.
+            norm: radius of the ball that models are clipped to before.
+            order: 1 or 2, the norm of that ball.
+            parameters: coordinates P of a message.
 
-    works_on_sums: ClassVar[bool] = False
-    stage: ClassVar[str] = "aggregate"
-
-    def apply(self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext) -> Floats:
-        """The new global model or update, float64 (P,).
-
-        `messages` (S, P) are those that arrived, with `weights` (S,) that sum to 1; `aggregate` (P,) is the
-        average after the defenses before this one.
+        Raises:
+            ValueError: a number that it does not accept.
         """
         raise NotImplementedError
+
+
+def stage_of(defense: Defense, event: PrivacyEvent) -> Stage:
+    """The stage in which an event of a defense happens: of clicks and metrics their own, else its last."""
+    own: dict[type, Stage] = {ClickRandomization: "click", MetricRandomization: "metric"}
+    stages = defense.stages
+    stage = own.get(type(event))
+    return stage if stage in stages else stages[-1]
+
+
+def links_of(defenses: Iterable[Defense], stage: Stage) -> Iterator[tuple[int, Defense]]:
+    """The defenses that act in a stage, each with its place in the chain."""
+    return ((place, defense) for place, defense in enumerate(defenses) if stage in defense.stages)

@@ -26,3 +26,14 @@ A claim of pure differential privacy has delta 0 instead.
 
 TRIALS: Final = 2000
 """Evaluated trials of an audit under each hypothesis."""
+
+# --- plug-ins -------------------------------------------------------------------------------------
+
+NO_DEFENSE: Final = "none"
+"""The defense that does nothing: what every comparison starts from."""
+
+CLIP: Final = "clip"
+"""The defense that bounds messages before calibrated noise."""
+
+SECURE_AGGREGATION: Final = "secure-aggregation"
+"""The defense that hides single messages, where a command adds one."""

@@ -1,27 +1,30 @@
-"""What a comparison will take: time, memory and disk, from a shortened cell of each sort."""
+"""What a comparison will take, roughly: from costs measured once, and from the pace of finished cells."""
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
-from time import monotonic
 
+from foltr_audit.core.records import Collection
 from foltr_audit.experiments.comparison.expansion import CellPlan
+from foltr_audit.experiments.comparison.facts import FACTS
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import Kind
-from foltr_audit.experiments.comparison.pace import Sort, sort_of
-from foltr_audit.experiments.comparison.probe import QUERIES, ROUNDS, TRIALS, CellCost, probe
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.plan import Table
-from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.experiments.runner import Runner
+from foltr_audit.simulation.setup import Setup
 
-_ENOUGH = 60.0
-"""Seconds of shortened cells after which no more are started."""
+COSTS = Path(__file__).with_name("costs.toml")
+"""Seconds and bytes of each piece of work on one machine; `python -m benchmarks.costs` measures them."""
 
-_START = 2.0
-"""Seconds that worker processes take to start and to load compiled kernels."""
+_LEAST_FINISHED = 4
+"""Finished cells that are needed before their pace counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +59,15 @@ class CostEstimate:
         kinds: its cells by kind.
         workers: how many run at once.
         seconds: until all is done.
-        memory: bytes of one worker at most.
-        rests_on: what this was measured on, in words.
-        problems: cells that cannot be run, in words.
+        memory: bytes of one worker.
+        rests_on: what this was estimated from, in words.
     """
 
     kinds: tuple[KindCostEstimate, ...]
     workers: int
     seconds: float
     memory: float
-    rests_on: tuple[str, ...]
-    problems: tuple[str, ...] = ()
+    rests_on: str
 
     @property
     def memory_in_all(self) -> float:
@@ -79,104 +80,122 @@ class CostEstimate:
         return sum(kind.disk for kind in self.kinds)
 
 
-def estimate(
-    cells: Sequence[CellPlan],
-    folder: ComparisonFolder | None,
-    workers: Workers,
-    progress: Progress = SILENT,
-) -> CostEstimate:
-    """Estimate what the cells that are not stored yet will take, good to a factor of about two.
+@dataclass(frozen=True)
+class _Costs:
+    """The stored table; the keys of COSTS."""
 
-    The workers play a shortened cell of each sort (see `pace.sort_of`) and write nothing.
+    machine: str
+    worker_bytes: float
+    cell_seconds: float
+    interaction_seconds: float
+    evaluation_seconds: float
+    message_seconds: float
+    attack_seconds: dict[str, float]
+    search_seconds: float
+    trial_seconds: float
+    list_bytes: float
+
+    def seconds(self, setup: Setup) -> float:
+        """Of one cell."""
+        spec, size = setup.spec, setup.ranker.n_parameters
+        work = spec.train.rounds * spec.population.cohort_size * setup.interactions * setup.learner.slowness
+        found = self.cell_seconds + work * size * self.interaction_seconds
+        evaluated = spec.train.rounds / spec.train.evaluate_every
+        found += evaluated * setup.collection.test.labels.size * size * self.evaluation_seconds
+        if spec.attack is not None:
+            usual = fmean(self.attack_seconds.values())
+            names = [text.partition(":")[0] for text in spec.attacks]
+            by_attack = [self.attack_seconds.get(name, usual) for name in names]
+            found += _messages(setup) * (self.message_seconds + sum(by_attack))
+        if spec.audit is not None:
+            asked = spec.audit
+            games = len(asked.views) * len(asked.units) * len(asked.canaries) * len(asked.models)
+            queries = _queries(setup.collection, asked.on, asked.min_documents)
+            found += games * (queries * self.search_seconds + asked.trials * self.trial_seconds)
+        return found
+
+    def disk(self, setup: Setup) -> float:
+        """Bytes of one cell."""
+        lists = _messages(setup) * len(setup.spec.attacks) if setup.spec.attack else 0
+        return 16_384 + 100 * setup.spec.train.rounds + lists * self.list_bytes
+
+
+def _queries(data: Collection, parts: Sequence[str], least: int) -> int:
+    return sum(int((data.part(name).lengths >= least).sum()) for name in parts)
+
+
+def _messages(setup: Setup) -> int:
+    """Attacked messages of a cell."""
+    attack = setup.spec.attack
+    if attack is None:
+        return 0
+    if attack.target == "training":
+        return setup.spec.train.rounds * setup.spec.population.cohort_size
+    models = max(1, len(attack.click_models or ()))
+    return models * attack.repeats * _queries(setup.collection, attack.on, attack.min_documents)
+
+
+@cache
+def _costs() -> _Costs:
+    return _Costs(**tomllib.loads(COSTS.read_text(encoding="utf-8")))
+
+
+def estimate(
+    cells: Sequence[CellPlan], folder: ComparisonFolder | None, workers: Workers, study: Runner
+) -> CostEstimate:
+    """Estimate roughly what the cells that are not stored yet will take; nothing is run.
+
+    Where cells are finished, all seconds are scaled so that those of the finished cells are right.
 
     Raises:
-        UsageError: the backend is not installed, or its scheduler does not answer.
-        FoltrAuditError: a worker died.
+        UsageError: the data cannot be read, or the backend's scheduler does not answer.
     """
-    todo = [cell for cell in cells if folder is None or not folder.done(cell.spec)]
-    sorts: dict[Sort, CellPlan] = {}
-    for cell in todo:
-        sorts.setdefault(_sort(cell), cell)
-    known = _probe(sorts, workers, progress)
-    costs = [_cost(cell, known) for cell in todo]
+    finished: list[CellPlan] = []
+    todo: list[CellPlan] = []
+    for cell in cells:
+        (finished if folder is not None and folder.done(cell.spec) else todo).append(cell)
     at_once = min(len(todo), workers.at_once()) if todo else 0
-    seconds = 0.0
-    if todo:
-        # No schedule ends before its longest cell does, and each worker loads the data once.
-        longest = max(cost.seconds for cost in costs)
-        seconds = max(sum(cost.seconds for cost in costs) / at_once, longest)
-        seconds += max(cost.loading for cost in costs) + (0.0 if workers.alone else _START)
+    seconds = {cell: _costs().seconds(study.setup(cell.spec)) for cell in cells}
+    rests_on = f"rough, to a factor of about three: from costs measured on {_costs().machine}"
+    gap = _seconds_between(folder, finished) if folder is not None else None
+    if gap and todo:
+        pace = gap * at_once / fmean(seconds[cell] for cell in finished)
+        seconds = {cell: pace * value for cell, value in seconds.items()}
+        rests_on = f"rough: from the pace of {len(finished)} finished cells, as with {at_once} workers"
+    left = [seconds[cell] for cell in todo]
     return CostEstimate(
-        kinds=tuple(_kinds(cells, todo, costs)),
+        kinds=tuple(_kinds(cells, todo, seconds, study)),
         workers=at_once,
-        seconds=seconds,
-        memory=max((cost.memory for cost in costs), default=0.0),
-        rests_on=_rests_on(len(known), len(sorts)) if todo else (),
-        problems=tuple(dict.fromkeys(cost.problem for cost in known.values() if cost.problem)),
+        # No schedule ends before its longest cell does.
+        seconds=max(sum(left) / at_once, *left) if left else 0.0,
+        memory=max((_memory(study.setup(cell.spec)) for cell in todo), default=0.0),
+        rests_on=rests_on,
     )
 
 
-def _sort(cell: CellPlan) -> Sort:
-    return (cell.kind, *sort_of(cell.spec))
+def _memory(setup: Setup) -> float:
+    data = setup.collection
+    return _costs().worker_bytes + 2.0 * sum(data.part(name).features.nbytes for name in data.PARTS)
 
 
-def _probe(sorts: dict[Sort, CellPlan], workers: Workers, progress: Progress) -> dict[Sort, CellCost]:
-    """What a cell of each sort takes, of as many sorts as `_ENOUGH` allows."""
-    start, cells = monotonic(), list(sorts.values())
-
-    def pieces() -> Iterator[tuple[int, Table]]:
-        for number, cell in enumerate(cells):
-            if monotonic() - start < _ENOUGH:
-                yield number, cell.spec.table()
-
-    found = {}
-    with progress.task("shortened cells", len(cells)) as tick:
-        for cost in workers.results(probe, pieces()):
-            found[_sort(cells[cost.number])] = cost
-            tick()
-    return found
-
-
-def _cost(cell: CellPlan, known: dict[Sort, CellCost]) -> CellCost:
-    """What a cell takes; of a sort that was not probed, the mean of its kind, or of all."""
-    sort = _sort(cell)
-    if sort in known:
-        return known[sort]
-    good = {other: cost for other, cost in known.items() if not cost.problem}
-    alike = [cost for other, cost in good.items() if other[0] == sort[0]] or list(good.values())
-    if not alike:
-        return CellCost(0)
-    return CellCost(
-        0,
-        seconds=fmean(cost.seconds for cost in alike),
-        loading=max(cost.loading for cost in alike),
-        memory=max(cost.memory for cost in alike),
-        disk=fmean(cost.disk for cost in alike),
-    )
+def _seconds_between(folder: ComparisonFolder, finished: Sequence[CellPlan]) -> float | None:
+    """Seconds from one finished cell to the next; the longest tenth, pauses among them, is left out."""
+    if len(finished) < _LEAST_FINISHED:
+        return None
+    times = sorted((folder.cell(cell.spec) / FACTS).stat().st_mtime for cell in finished)
+    gaps = sorted(later - earlier for earlier, later in pairwise(times))
+    return fmean(gaps[: len(gaps) * 9 // 10])
 
 
 def _kinds(
-    cells: Sequence[CellPlan], todo: Sequence[CellPlan], costs: Sequence[CellCost]
+    cells: Sequence[CellPlan], todo: Sequence[CellPlan], seconds: dict[CellPlan, float], study: Runner
 ) -> Iterator[KindCostEstimate]:
     for kind, count in Counter(cell.kind for cell in cells).items():
-        left = [cost for cell, cost in zip(todo, costs, strict=True) if cell.kind == kind]
+        left = [cell for cell in todo if cell.kind == kind]
         yield KindCostEstimate(
             kind=kind,
             cells=count,
             done=count - len(left),
-            seconds=sum(cost.seconds for cost in left),
-            disk=sum(cost.disk for cost in left),
+            seconds=sum(seconds[cell] for cell in left),
+            disk=sum(_costs().disk(study.setup(cell.spec)) for cell in left),
         )
-
-
-def _rests_on(probed: int, sorts: int) -> tuple[str, ...]:
-    lines = [
-        f"{probed} shortened cells, one of each sort (kind, learner, scenario, plug-ins of the defense)",
-        f"at most {ROUNDS} rounds, {QUERIES} attacked queries of a part, {TRIALS[0]} and {TRIALS[1]} trials",
-        "measured on the workers under their present load; good to a factor of about two",
-    ]
-    if probed < sorts:
-        lines.append(
-            f"{sorts - probed} sorts count as the mean of the others: measuring stops after {_ENOUGH:g} s"
-        )
-    return tuple(lines)

@@ -11,6 +11,7 @@ from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_mu
 
 _CLASSICAL_LARGEST = 1.0
 _DIGITS = 10
+_FEW = 5
 _MARGIN = 1e-6  # for eps in 1e-4 .. 100 and delta from 1e-15, rounding loses 2e-9 of delta, at most 6e-7
 ORDERS = (*range(2, 65), *(round(2 ** (i / 4)) for i in range(25, 81)))
 """Whole orders at which Renyi divergences are converted: all up to 64, then four per doubling to 2^20."""
@@ -57,6 +58,26 @@ def _rounded_up(x: float) -> float:
     """
     exact = Decimal(x)
     return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1), ROUND_CEILING))
+
+
+def l1_diameter(norm: float, order: int, parameters: int) -> float:
+    """The largest L1 distance of two points in a ball, rounded up to five digits.
+
+    Args:
+        norm: radius of the ball.
+        order: its norm, 1 or 2.
+        parameters: number P of coordinates.
+    """
+    return few_digits(2.0 * norm * (math.sqrt(parameters) if order == 2 else 1.0), math.ceil)
+
+
+def few_digits(value: float, how: Callable[[float], int]) -> float:
+    """A positive number with five significant digits; `how` rounds, e.g. `math.ceil`."""
+    places = _FEW - 1 - math.floor(math.log10(value))
+    # 10 to a negative power is not exact in binary. Division by an exact power keeps 1.1 as 1.1.
+    if places >= 0:
+        return how(value * 10.0**places) / 10.0**places
+    return float(how(value / 10.0**-places) * 10**-places)
 
 
 def epsilon_of_renyi(divergence: Callable[[int], float], delta: float) -> float:

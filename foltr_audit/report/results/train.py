@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import WireDefense
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import report_write_errors
@@ -146,7 +145,7 @@ class WireCost:
         """One for each wire defense of a Spec that was run."""
         spec, rounds, size = cell.spec, cell.trained.rounds, cell.trained.parameters.size
         names = [name for name in rounds[-1] if name.startswith("bytes_")]
-        for wire in DefenseChain(parse_chain(spec.defense)).links(WireDefense):
+        for wire in DefenseChain(parse_chain(spec.defense)).links("wire"):
             yield cls(
                 name=wire.name,
                 bytes={name.removeprefix("bytes_"): _mean(rounds, name) for name in names},

@@ -13,7 +13,7 @@ from foltr_audit.utils.formatting import json_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-SCHEMA = "foltr-audit/estimate/1"
+SCHEMA = "foltr-audit/estimate/2"
 _MIB = 2.0**20
 _FIELDS = ("kind", "cells", "done", "to_run", "seconds", "disk")
 
@@ -29,8 +29,7 @@ def estimate_json(found: CostEstimate) -> str:
             "memory_per_worker": found.memory,
             "memory_in_all": found.memory_in_all,
             "disk": found.disk,
-            "rests_on": list(found.rests_on),
-            "problems": list(found.problems),
+            "rests_on": found.rests_on,
         }
     )
 
@@ -52,10 +51,7 @@ def print_estimate(found: CostEstimate, console: Console) -> None:
         style="bold",
         highlight=False,
     )
-    for line in found.rests_on:
-        console.print(escape(line), highlight=False)
-    for line in found.problems:
-        console.print(escape(f"cannot be run: {line}"), style="yellow", highlight=False)
+    console.print(escape(found.rests_on), highlight=False)
 
 
 def _count_column(header: str, name: str) -> Column:

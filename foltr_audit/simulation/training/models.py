@@ -10,9 +10,12 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client import ClientSimulator
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
+from foltr_audit.simulation.server_aggregator import ServerAggregator, WeightedMean
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import check_finite, to_format
 from foltr_audit.utils.arrays import Floats
+
+_WEIGHTED_MEAN = WeightedMean()
 
 
 class ModelSenders:
@@ -49,10 +52,13 @@ class ModelSenders:
 
 
 class FedAvgServer:
-    """A server that averages the models of its cohort."""
+    """A server that aggregates the models of its cohort."""
 
-    def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Store the setup."""
+    def __init__(
+        self, setup: Setup, world: ClientData, aggregator: ServerAggregator = _WEIGHTED_MEAN
+    ) -> None:
+        """Store the setup and the rule of the server."""
+        self.aggregator = aggregator
         self.setup = setup
         self.senders = ModelSenders(setup, world, sampled=True)
 
@@ -67,6 +73,7 @@ class FedAvgServer:
         sent = self.senders.send(asked, context)
         if not context.counts[sent.wired.survivors].any():
             return sent, before
-        mean = self.setup.chain.on_aggregate(sent.wired, context)
+        found = self.aggregator.aggregate(sent.wired, context.counts)
+        mean = self.setup.chain.on_aggregate(found.value, sent.wired, found.weights, context)
         after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
         return sent, GlobalModel(check_finite(after, context.round))

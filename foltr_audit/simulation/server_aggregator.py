@@ -1,0 +1,56 @@
+"""How the server makes one model or update of the messages that arrived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from foltr_audit.core.plugins import WireMessages
+from foltr_audit.utils.arrays import Floats, Ints
+
+
+@dataclass(frozen=True)
+class AggregatedMessages:
+    """What the server made of the messages of a round.
+
+    Attributes:
+        value: the aggregate, float64 (P,); NaN without any message.
+        weights: weights of the messages in it, float64 (C,), which sum to 1; 0 for messages that were lost.
+    """
+
+    value: Floats
+    weights: Floats
+
+
+class ServerAggregator(Protocol):
+    """A rule that aggregates messages."""
+
+    def aggregate(self, wired: WireMessages, counts: Ints) -> AggregatedMessages:
+        """The aggregate of messages (C, P) of clients with `counts` (C,) interactions each."""
+
+
+class WeightedMean:
+    """FedAvg: the mean of the messages that arrived, weighted by interactions.
+
+    Encoded messages are averaged from their sum.
+
+    Source: McMahan et al. 2017, "Communication-efficient learning of deep networks from decentralized data",
+    algorithm 1.
+    """
+
+    def aggregate(self, wired: WireMessages, counts: Ints) -> AggregatedMessages:
+        """The weighted mean; without any message it is NaN, and the caller keeps its model."""
+        from foltr_audit.kernels.averaging import weighted_sum
+
+        weights = np.where(wired.survivors, counts, 0).astype(np.float64)
+        total = weights.sum()
+        weights = weights / total if total > 0 else weights
+        if not total > 0 or (wired.is_encoded and wired.sum is None):
+            mean = np.full(wired.messages.shape[1], np.nan)
+        elif wired.sum is not None:
+            mean = np.asarray(wired.sum / total)
+        else:
+            mean = weighted_sum(wired.messages.astype(np.float64, copy=False), weights)
+        return AggregatedMessages(mean, weights)
