@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
 
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.recommend.candidates import CandidateResult
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
@@ -36,6 +37,11 @@ class RecommendConfig(ResultRow):
     limits: PrivacyLimits
     effort: SearchBudget
     spec: Mapping[str, JsonValue]
+
+    @property
+    def experiment(self) -> Spec:
+        """The experiment."""
+        return Spec.parse(dict(self.spec), "")
 
 
 @dataclass(frozen=True, kw_only=True)

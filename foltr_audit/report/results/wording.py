@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.report.tables.table import Mark
 
 FRONT = (
     "its claim is not shown to be false, and no such row is as good in both and shown to be better in one "
@@ -24,28 +24,18 @@ FIXED = "over queries, with the trained models held fixed (repetitions are avera
 _MOST = 4  # names in one sentence
 
 
-class _Judged(Protocol):
-    """A row with a claim and the verdict on it."""
+def verdict_text(claimed: float, verdict: str) -> str:
+    """The verdict on a claim; `no claim` where none is made, since not to be refuted is then no merit.
 
-    @property
-    def eps_claimed(self) -> float:
-        """What is claimed."""
-
-    @property
-    def verdict(self) -> str:
-        """The verdict."""
+    >>> verdict_text(math.inf, "not refuted")
+    'no claim'
+    """
+    return "no claim" if math.isinf(claimed) and verdict == "not refuted" else verdict
 
 
-def verdict_text(row: _Judged) -> str:
-    """The verdict on a claim; `no claim` where none is made, since not to be refuted is then no merit."""
-    return "no claim" if math.isinf(row.eps_claimed) and row.verdict == "not refuted" else row.verdict
-
-
-def verdict_mark(row: _Judged) -> Literal["bad", "good", ""]:
-    """How a verdict is marked: bad where a claim is false, good where it is proven."""
-    if row.verdict in (*FALSE, CONTRADICTION):
-        return "bad"
-    return "good" if row.verdict == "proven" else ""
+def verdict_mark(verdict: str) -> Mark:
+    """How a verdict is highlighted: as bad where a claim is false, as good where it is proven."""
+    return "bad" if verdict in (*FALSE, CONTRADICTION) else "good" if verdict == "proven" else ""
 
 
 def measured(confidence: float) -> str:
