@@ -121,7 +121,7 @@ def _check_fresh(
     found = run_fresh(request, limits, folder, on_terminal())
     if folder is not None:
         folder.save_results(found.json())
-    defenses = request.defenses
+    defenses = request.grid(limits).defenses
     subjects = subjects_of(found, defenses, all_attacks=not _every(method))
     names = {row.setting.name for row in found.results if row.setting.alternative in defenses}
     warnings = [*_untried_warnings(limits, request.plan), *warnings_of(found, sorted(names))]
