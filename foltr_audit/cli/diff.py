@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from foltr_audit.cli.options import Json
+from foltr_audit.cli.options import Json, argument, option
 from foltr_audit.cli.output import show
 
 DIFFERENT = 1
@@ -16,17 +15,17 @@ DIFFERENT = 1
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A Run folder.")],
-    b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another Run folder.")],
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if the Runs differ.")] = False,
+    a: Path = argument("A Run folder.", "RUN_A"),
+    b: Path = argument("Another Run folder.", "RUN_B"),
+    exit_code: bool = option("Exit with 1 if the Runs differ.", default=False, name="--exit-code"),
     json: Json = False,
 ) -> None:
     """Show how two Runs differ: Specs, results, the first round with other models, and files."""
     from foltr_audit.experiments.runs.differences import RunDiff
     from foltr_audit.experiments.runs.reader import RunReader
-    from foltr_audit.report.tables.run_differences import diff_json, print_diff
+    from foltr_audit.report.tables.run_differences import DiffReport, print_diff
 
     found = RunDiff.of(RunReader.open(a), RunReader.open(b))
-    show(partial(diff_json, found), partial(print_diff, found), json=json)
+    show(DiffReport.of(found).json, partial(print_diff, found), json=json)
     if exit_code and found.differs:
         raise typer.Exit(DIFFERENT)
