@@ -134,9 +134,7 @@ def check_facts(
     from foltr_audit.report.results.fact_warnings import CheckedFacts, FactsReport, TraceFactRow
 
     rows = [
-        TraceFactRow(
-            trace=str(recorded.traces[name].folder), found=CheckedFacts.of_plain(check.table())
-        )
+        TraceFactRow(trace=str(recorded.traces[name].folder), found=CheckedFacts.of_plain(check.table()))
         for recorded in _open_attacks(folder, data)
         for name, check in recorded.facts.items()
     ]

@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+from foltr_audit.evidence.check.markdown import append, markdown
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.evidence.check.junit import junit_xml
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.markdown import append, markdown
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.evidence.check.subjects import ValueWithInterval, printable
 from foltr_audit.report.render.markdown import escape_markdown

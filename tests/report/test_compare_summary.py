@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
 from foltr_audit.report.render.compare_entries import at_a_glance
+
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.claim_sentences import (
     describe_claims,

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foltr_audit.evidence.check.terminal_table import print_check
 from rich.console import Console
 
 import tests.fixtures.check_subjects as checks
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.report import CheckReport
-from foltr_audit.evidence.check.terminal_table import print_check
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.tables.columns import NAME_WIDTH, name_lines
 from foltr_audit.report.tables.compare import print_compare

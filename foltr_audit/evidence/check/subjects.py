@@ -26,6 +26,9 @@ class CheckReading(NamedTuple):
     missing: str = ""
 
 
+NO_READING = CheckReading()
+
+
 class CheckedAttack(NamedTuple):
     """An attack on clicks, its AUC and the number of lists with a click that it was judged on."""
 
@@ -57,8 +60,8 @@ class CheckSubject:
     no_attack: str = "no attack was run"
     claims: Sequence[ClaimRow] = ()
     no_audit: str = "no audit was run"
-    ndcg: CheckReading = CheckReading()
-    loss: CheckReading = CheckReading()
+    ndcg: CheckReading = NO_READING
+    loss: CheckReading = NO_READING
 
 
 def subjects_of(
@@ -135,7 +138,7 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
     return found
 
 
-def _name(row: CompareRow, learners: bool, scenarios: bool) -> str:  # noqa: FBT001
+def _name(row: CompareRow, learners: bool, scenarios: bool) -> str:
     of = row.setting
     more = [of.learner] * learners + [of.scenario] * scenarios
     return printable(", ".join((of.name, f"{of.click_model} clicks", *more)))

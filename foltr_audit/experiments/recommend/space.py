@@ -16,6 +16,7 @@ from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.recommend.limits import ROUNDING, PrivacyLimits
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.rows import ResultRow
 
 SECURE = "secure-aggregation"
 CLIP_NORMS = (0.1, 10.0)

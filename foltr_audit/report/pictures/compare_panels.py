@@ -111,8 +111,9 @@ def learning(report: CompareReport) -> Iterator[PanelPlot]:
     for world in worlds(report):
         for learner in world.learners:
             rows = [row for row in world.curves if row.setting.learner == learner]
-            made_for = [row.setting.eps for row in rows]
-            every = [eps for eps in dict.fromkeys(made_for) if eps is not None] or [None]
+            known = [row.setting.eps for row in rows if row.setting.eps is not None]
+            every: list[float | None] = [*dict.fromkeys(known)]
+            every = every or [None]
             for eps, metric in product(every, PANELS):
                 found = [_curve(row, metric, names) for row in rows if row.setting.eps in (None, eps)]
                 name = metric.partition("_")[0] + ("" if eps is None else f", eps {epsilon(eps)}")
@@ -149,7 +150,9 @@ def group_bars(report: CompareReport) -> Iterator[PanelPlot]:
             if hit:
                 values = {one.group: one.auc.own.value for one in hit}
                 yield _bars(f"attacked: {title}", values, hit[0].auc.everybody, f"AUC of {row.attack}")
-            served = {one.group: one.online_mean for one in world.served_under(row) if not isnan(one.online_mean)}
+            served = {
+                one.group: one.online_mean for one in world.served_under(row) if not isnan(one.online_mean)
+            }
             if served:
                 everybody = row.online_mean.value if row.online_mean.known else None
                 yield _bars(f"served: {title}", served, everybody, "online nDCG@10")

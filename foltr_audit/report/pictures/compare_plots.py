@@ -112,7 +112,8 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[CompareRow], plain: CompareRow | 
             which then have a place each by their names.
         plain: the result without a defense, which gets the last place.
     """
-    among = len({row.setting.alternative for row in rows}) == 1 and None not in [row.setting.eps for row in rows]
+    settings = [row.setting for row in rows]
+    among = len({one.alternative for one in settings}) == 1 and all(one.eps is not None for one in settings)
     rows = sorted(rows, key=lambda row: row.setting.eps or 0.0) if among else list(rows)
     shown = [*rows, *([plain] if plain is not None and plain not in rows else [])]
     for number, label in enumerate(MEASURES):

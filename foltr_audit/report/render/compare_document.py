@@ -81,7 +81,9 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
             DocumentSection("At a glance", "glance", _glance(report, marked=pictures)),
             *([] if drawer is None else _pictures(report, drawer)),
             DocumentSection("Groups of clients", "groups", _groups(report, drawer)),
-            DocumentSection("Claims", "claims", [tables.claims_table(report.claims)] if report.claims else []),
+            DocumentSection(
+                "Claims", "claims", [tables.claims_table(report.claims)] if report.claims else []
+            ),
             DocumentSection("All results", "results", _tables(report, every=pictures)),
             DocumentSection("Warnings and gaps", "warnings", tables.gap_tables(report)),
             DocumentSection("How it was made", "made", list(_made(report, provenance))),

@@ -114,7 +114,9 @@ class CompareReport(PlainReport):
         return cls(
             config=folder.grid.table(),
             dataset=DatasetFacts.of(found.data) if found.data else None,
-            cells=CellCounts(**{kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")}),
+            cells=CellCounts(
+                **{kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")}
+            ),
             sensitivities=folder.sensitivities(),
             unfinished=_unfinished(cells, set(done)),
             left_out=folder.left_out(),
@@ -241,6 +243,9 @@ def _pool(cell: CellPlan) -> str:
 _World = tuple[str, str, str]
 """Learner, scenario and click model."""
 
+_Chain = tuple[str, str, tuple[str, ...]]
+"""Learner, scenario and defenses."""
+
 
 @dataclass
 class _CellReader:
@@ -269,15 +274,19 @@ class _CellReader:
         audits = {_audited(cell): cell.spec for cell in self.cells if cell.kind == "audit"}
         pooled = _pooled([cell for cell in self.cells if cell.kind == "attack"])
         bases = {
-            _world(cells[0]): self._group(cells, audits) for cells in pooled if cells[0].spec.defense == ("none",)
+            _world(cells[0]): self._group(cells, audits)
+            for cells in pooled
+            if cells[0].spec.defense == ("none",)
         }
         with progress.task("report", len(pooled)) as tick:
             for cells in pooled:
-                self._add(self._group(cells, audits), bases.get(_world(cells[0])), self.asked[_pool(cells[0])])
+                self._add(
+                    self._group(cells, audits), bases.get(_world(cells[0])), self.asked[_pool(cells[0])]
+                )
                 tick()
         return self
 
-    def _group(self, cells: Sequence[CellPlan], audits: Mapping[object, Spec]) -> CellGroup:
+    def _group(self, cells: Sequence[CellPlan], audits: Mapping[_Chain, Spec]) -> CellGroup:
         audit = audits.get(_audited(cells[0]))
         return CellGroup(
             label=cells[0].label,
@@ -303,5 +312,5 @@ def _world(cell: CellPlan) -> _World:
     return cell.spec.train.learner, cell.spec.population.scenario, cell.spec.train.click_model
 
 
-def _audited(cell: CellPlan) -> tuple[str, str, tuple[str, ...]]:
+def _audited(cell: CellPlan) -> _Chain:
     return cell.spec.train.learner, cell.spec.population.scenario, cell.spec.defense

@@ -214,7 +214,8 @@ def describe_leaks(world: WorldRows) -> list[str]:
             row = first.row
             sentences[-1] += (
                 f" Under {first.name}, {short_method(row.attack or '')} finds "
-                f"{whole_percent(row.recall.value)} of the clicks, and {whole_percent(row.precision.value)} of what it names was clicked."
+                f"{whole_percent(row.recall.value)} of the clicks, and "
+                f"{whole_percent(row.precision.value)} of what it names was clicked."
             )
     few = few_lists([leak.row.lists for leak in found if leak.row.lists is not None])
     return [*sentences, few.strip()] if few else sentences

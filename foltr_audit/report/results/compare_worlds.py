@@ -56,7 +56,9 @@ class WorldRows:
         """What a row is called in its world: with its learner, where there are several, and missing runs."""
         setting, asked = row.setting, row.runs_asked
         learner = f"{self.learners[setting.learner]}, " if len(self.learners) > 1 else ""
-        return f"{learner}{setting.name}" + (f" ({setting.runs} of {asked} runs)" if setting.runs < asked else "")
+        return f"{learner}{setting.name}" + (
+            f" ({setting.runs} of {asked} runs)" if setting.runs < asked else ""
+        )
 
     def rivals(self, row: CompareRow) -> list[str]:
         """What the rows that dominate a row are called."""

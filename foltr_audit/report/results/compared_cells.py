@@ -309,9 +309,7 @@ def curve_row(group: CellGroup) -> CurveRow:
         for name in (ONLINE_NDCG, OFFLINE_NDCG)
     )
     rounds = group.cells[0].rounds["round"].astype(int).tolist()
-    return CurveRow(
-        setting=group.setting, round=tuple(rounds), online=tuple(online), offline=tuple(offline)
-    )
+    return CurveRow(setting=group.setting, round=tuple(rounds), online=tuple(online), offline=tuple(offline))
 
 
 def warning_rows(group: CellGroup) -> list[ComparedWarningRow]:

@@ -77,7 +77,9 @@ def print_facts(rows: Sequence[FactRow], console: Console) -> None:
 
 def fact_warnings(rows: Sequence[FactRow]) -> list[WarningRow]:
     """What must not be overlooked about the facts, a row each."""
-    return [WarningRow(warning=_click_prefix(row, rows) + text) for row in rows for text in row.found.warnings]
+    return [
+        WarningRow(warning=_click_prefix(row, rows) + text) for row in rows for text in row.found.warnings
+    ]
 
 
 def _click_prefix(row: FactRow, rows: Sequence[FactRow]) -> str:

@@ -206,9 +206,7 @@ def _runners_up(rows: Sequence[CandidateRow], shown: CandidateRow | None) -> lis
     return _of_each(kept, lambda row: None if row.ndcg is None else -row.ndcg)
 
 
-def _of_each(
-    rows: Sequence[CandidateRow], by: Callable[[CandidateRow], float | None]
-) -> list[CandidateRow]:
+def _of_each(rows: Sequence[CandidateRow], by: Callable[[CandidateRow], float | None]) -> list[CandidateRow]:
     """The row of each defense with the smallest value, if it has one, smallest first; at most `NEXT`."""
     known = [(value, row) for row in rows if (value := by(row)) is not None]
     found: dict[str, CandidateRow] = {}

@@ -15,7 +15,9 @@ from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
 from foltr_audit.utils.formatting import epsilon, short
 
 
-def broken_on_test(report: CompareReport | None, evidence: CompareRow | None, limits: PrivacyLimits) -> list[str]:
+def broken_on_test(
+    report: CompareReport | None, evidence: CompareRow | None, limits: PrivacyLimits
+) -> list[str]:
     """What the confirmation shows against a recommended defense, in words; empty if nothing.
 
     Args:
@@ -82,7 +84,9 @@ def sentence(
     if evidence is None:
         return f"{start}, but {'; '.join(broken)}."
     loss, audit = evidence.ndcg_difference.value, evidence.audits.get(limits.view)
-    compared = "" if math.isnan(loss) else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
+    compared = (
+        "" if math.isnan(loss) else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
+    )
     if audit is not None and math.isfinite(audit.eps_proven):
         observer = with_article(sees(limits.view))
         start += f", and an epsilon of {audit.eps_proven:.4g} is proven where the server sees {observer}"

@@ -29,7 +29,7 @@ from foltr_audit.report.results.wording import (
     verdict_text,
 )
 from foltr_audit.report.tables.attack import dataset_line
-from foltr_audit.report.tables.columns import estimate_column, short_column
+from foltr_audit.report.tables.columns import short_column
 from foltr_audit.report.tables.compare_columns import (
     BYTES,
     NONE,
@@ -53,8 +53,8 @@ def print_compare(report: CompareReport, console: Console) -> None:
     if report.dataset is not None:
         spec = report.config.get("spec")
         seeded = {"seed": Spec().seed, **(spec if isinstance(spec, dict) else {})}
-        settings = [row.setting for row in report.results]
-        console.print(dataset_line(report.dataset, seeded, settings))
+        systems = [(row.setting.learner, row.setting.pdgd) for row in report.results]
+        console.print(dataset_line(report.dataset, seeded, systems))
     several = worlds(report)
     for world in several:
         columns = WorldColumns(world)

@@ -13,8 +13,8 @@ from foltr_audit.report.results.compare_rows import CompareRow
 from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks, p_value
 from foltr_audit.report.results.compare_worlds import WorldRows
 from foltr_audit.report.results.wording import delta_text, short_method
-from foltr_audit.report.tables.columns import NAME_WIDTH, estimate_cell, estimate_column
-from foltr_audit.report.tables.table import Cell, Column
+from foltr_audit.report.tables.columns import NAME_WIDTH, estimate_cell
+from foltr_audit.report.tables.table import Cell, Column, Mark
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import Estimate
 
@@ -99,7 +99,9 @@ def _signed(value: float) -> str:
 
 
 BYTES = Column[CompareRow](
-    "bytes", lambda row: NONE if row.bytes_per_client is None else f"{row.bytes_per_client:,.0f}", group="a client"
+    "bytes",
+    lambda row: NONE if row.bytes_per_client is None else f"{row.bytes_per_client:,.0f}",
+    group="a client",
 )
 """What a client sends in a round."""
 
@@ -137,7 +139,8 @@ class WorldColumns:
             "F1": lambda row: row.f1,
         }
         others = [
-            Column[CompareRow](header, _known(number), group="best attack") for header, number in metrics.items()
+            Column[CompareRow](header, _known(number), group="best attack")
+            for header, number in metrics.items()
         ]
         return [attack_column("best attack"), self.auc, *others, WITHOUT]
 
@@ -175,8 +178,18 @@ class WorldColumns:
             return [BYTES]
         return [
             BYTES,
-            Column("served worst", lambda row: _group(row.worst_served_group, row.worst_served_online), "words", "a client"),
-            Column("hit hardest", lambda row: _group(row.worst_attacked_group, row.worst_attacked_auc), "words", "a client"),
+            Column(
+                "served worst",
+                lambda row: _group(row.worst_served_group, row.worst_served_online),
+                "words",
+                "a client",
+            ),
+            Column(
+                "hit hardest",
+                lambda row: _group(row.worst_attacked_group, row.worst_attacked_auc),
+                "words",
+                "a client",
+            ),
         ]
 
     @property
@@ -226,7 +239,7 @@ def _measured(view: str) -> Column[CompareRow]:
         audit = row.audits.get(view)
         if audit is None:
             return NONE
-        mark = "bad" if audit.verdict == "refuted" else ""
+        mark: Mark = "bad" if audit.verdict == "refuted" else ""
         return Cell(eps_text(audit.eps_measured), f"of {eps_text(audit.eps_ceiling)}", mark)
 
     return Column("measured", cell, group=f"epsilon, {sees(view)}")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.experiments.runner import SystemDescription
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.compare_rows import AuditedView, CompareRow
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 def print_recommend(report: RecommendReport, console: Console) -> None:
     """The answer, the options, their evidence, and the other candidates."""
     train = report.config.experiment.train
-    blank = SystemDescription(eps_claimed=math.inf, learner=train.learner, pdgd="none")
-    trained = report.evidence.setting if report.evidence else blank
+    found = report.evidence
+    trained = (found.setting.learner, found.setting.pdgd) if found else (train.learner, "none")
     console.print(dataset_line(report.dataset, report.config.spec, [trained]))
     console.print(_limits_line(report), highlight=False)
     console.print()

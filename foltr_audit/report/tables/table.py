@@ -114,7 +114,6 @@ class Table:
                 found.append((column.group, 1))
         return found if any(column.group for column in self.columns) else []
 
-
     def on(self, medium: Medium) -> Table:
         """The table with the columns that a medium shows."""
         kept = [n for n, column in enumerate(self.columns) if column.only in (None, medium)]
