@@ -51,7 +51,7 @@ def heading(name: str) -> str:
 
 
 def setting_label(setting: Setting, settings: Sequence[Setting]) -> str:
-    """What a setting is called among others, e.g. `foltr-es, eps 1.2`; by its clicks if it is the only one."""
+    """What a setting is called among others, e.g. `foltr-es, eps 1.2`; by its clicks if it is alone."""
     parts = [_part(setting, name, settings) for name in differing(settings)]
     if len({other.eps_claimed for other in settings}) > 1:
         parts.append(f"eps {epsilon(setting.eps_claimed)}")

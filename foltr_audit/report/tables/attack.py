@@ -191,6 +191,7 @@ def _utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
         f"nDCG@10 on {' or '.join(sorted({row.evaluated_on for row in rows}, reverse=True))}",
         columns,
         rows,
-        caption=f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}".rstrip(),
+        caption="ceiling: what a perfect ranker reaches; queries without relevant documents "
+        f"{words}".rstrip(),
         spare=("runs", "clipped", "ceiling", "untrained"),
     )

@@ -82,10 +82,13 @@ def utility_groups_table(rows: Sequence[UtilityGroupRow]) -> Table:
         lines.append(_GroupLine(row=block[0], block=number, total="all clients"))
         lines += [_GroupLine(row=row, block=number) for row in block]
     apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
+    names: list[Column[UtilityGroupRow]] = [
+        trained_on_column(),
+        *setting_columns(rows, apart),
+        epsilon_column(),
+    ]
     columns: list[Column[_GroupLine[UtilityGroupRow]]] = [
-        _of_totals(trained_on_column()),
-        *(_of_totals(column) for column in setting_columns(rows, apart)),
-        _of_totals(epsilon_column()),
+        *map(_of_totals, names),
         Column("group", lambda line: line.total or line.row.group, "fold"),
         _metric_column("online\nmean", lambda row: row.online_mean),
         _metric_column("online\nlast", lambda row: row.online_last),
@@ -98,8 +101,8 @@ def utility_groups_table(rows: Sequence[UtilityGroupRow]) -> Table:
         "nDCG@10 by group of clients, worst served first",
         columns,
         lines,
-        caption="online: mean of the rounds, and of their last tenth; of documents of a single grade it is 0 or "
-        f"1\n- all: less that of all clients in the same run{intervals}",
+        caption="online: mean of the rounds, and of their last tenth; of documents of a single grade it is 0 "
+        f"or 1\n- all: less that of all clients in the same run{intervals}",
         section=lambda line: line.block,
     )
 
