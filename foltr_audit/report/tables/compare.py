@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -34,6 +35,7 @@ from foltr_audit.report.tables.compare_columns import (
     BYTES,
     NONE,
     ON_FRONT,
+    ONLINE,
     WorldColumns,
     claimed_cell,
     eps_text,
@@ -117,7 +119,7 @@ def prices_table(world: WorldRows, columns: WorldColumns) -> Table:
         f"to no defense, with p of a paired t-test times {counted(max(len(world.corrected), 1), 'comparison')}; "
         f"interval of nDCG@10 and p: {FIXED}; ceiling {short(first.ceiling)}, untrained "
         f"{short(first.untrained)}; bytes: of a client in a round",
-        spare=("bytes", "hit hardest", "served worst", "online", "p"),
+        spare=("bytes", "hit hardest", "served worst", ONLINE, "p"),
     )
 
 
@@ -181,10 +183,11 @@ def everything_table(world: WorldRows) -> Table:
 
 
 def claims_table(claims: Sequence[ClaimRow]) -> Table:
-    """Every claim that was checked, from both sides; each defense is named once."""
+    """Every claim that was checked, from both sides; a terminal names each defense once."""
     learners = len({row.learner for row in claims}) > 1
     scenarios = len({row.scenario for row in claims}) > 1
     units = list(dict.fromkeys(row.unit for row in claims))
+    first = {id(row) for row, before in zip(claims, (None, *claims), strict=False) if not _alike(row, before)}
 
     def name(row: ClaimRow) -> str:
         parts = [row.learner if learners else "", row.name, row.scenario if scenarios else ""]
@@ -196,8 +199,11 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
     return make_table(
         f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
         [
-            name_column("defense", name),
-            Column("the server sees", lambda row: row.sees, "name"),
+            replace(name_column("defense", name), only="page"),
+            replace(
+                name_column("defense", lambda row: name(row) if id(row) in first else ""), only="terminal"
+            ),
+            Column("server sees", lambda row: row.sees, "name"),
             Column("differs", lambda row: row.unit, "name", only=None if len(units) > 1 else "page"),
             Column("pair", lambda row: row.canary, "words", only="page"),
             Column("claimed", lambda row: claimed_cell(row.eps_claimed, row.delta)),
@@ -215,8 +221,14 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
         f"that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a claim below the "
         "exact or the measured loss is false",
         spare=("ceiling", "all rounds", "exact", "proven", "claimed"),
-        section=name,
     )
+
+
+def _alike(row: ClaimRow, other: ClaimRow | None) -> bool:
+    """Whether two claims are of the same defense and world."""
+    if other is None:
+        return False
+    return (row.learner, row.scenario, row.name) == (other.learner, other.scenario, other.name)
 
 
 def _verdict(row: ClaimRow) -> Cell:
