@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.cli.options import Json, option
 from foltr_audit.cli.output import show, warn
-from foltr_audit.core.spec.defaults import DELTA, UNIT, VIEW
+from foltr_audit.core.spec.defaults import DELTA, SECURE_AGGREGATION, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def calibrate(
     message carries almost none of it.
     """
     from foltr_audit.auditing.noise_for_target import calibrate as least_noise
-    from foltr_audit.auditing.noise_for_target import in_sums, list_mechanisms
+    from foltr_audit.auditing.noise_for_target import calibrations
     from foltr_audit.privacy.accounting import AccountingContext
     from foltr_audit.report.tables.calibration import NoiseCalibrationReport
 
@@ -67,10 +67,13 @@ def calibrate(
         rounds=rounds,
         delta=delta,
     )
-    chosen = dict.fromkeys(mechanism or list_mechanisms())
+    chosen = dict.fromkeys(mechanism or calibrations())
     summed = _secure_sum(situation)
+    shared = {name for name, rule in calibrations().items() if rule.in_sum}
     found = [
-        least_noise(name, target_eps, situation, norm=norm, order=order, wire=summed if in_sums(name) else ())
+        least_noise(
+            name, target_eps, situation, norm=norm, order=order, wire=summed if name in shared else ()
+        )
         for name in chosen
     ]
     report = NoiseCalibrationReport(target=target_eps, situation=situation, found=found)
@@ -85,7 +88,7 @@ def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:
     if without_lists(situation.view) != VIEW:
         return ()  # a view of sums assumes some secure sum already
     fewest = situation.arriving
-    return ("secure-aggregation" if fewest is None else f"secure-aggregation:threshold={fewest}",)
+    return (SECURE_AGGREGATION if fewest is None else f"{SECURE_AGGREGATION}:threshold={fewest}",)
 
 
 def _features(source: str | None) -> int:

@@ -152,6 +152,8 @@ def _of_mapping(value: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     for key, inner in value.items():
         if isinstance(inner, ResultRow):
             yield from ((f"{name}_{key}", found) for name, found in inner.plain().items())
+        elif isinstance(inner, Estimate):
+            yield from ((key, inner.value), (key + CI95, inner.ci95))
         else:
             yield key, inner
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.click_evidence import ClickEvidence, combined
-from foltr_audit.judge.protocol import TaskEvidence, combine_tasks
+from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.protocol import TASKS, TaskEvidence
 from foltr_audit.report.results import attack_rows as rows_of_clicks
 from foltr_audit.report.results.attack_rows import (
     AnyClickRow,
@@ -40,10 +40,8 @@ from foltr_audit.report.results.inquiries import (
     IntentRow,
     LinkRow,
     QueryIdRow,
-    count_rows,
-    intent_rows,
-    link_rows,
-    query_id_rows,
+    TaskRow,
+    score_row,
 )
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import ResultRow, column
@@ -69,6 +67,7 @@ class AttackRows(ResultRow):
         queries: one row per attack and attacked list of the named queries.
         query_identification: one row per attack that identifies queries.
         refused: one row per attack that could not run, and why.
+        tasks: one row per attack with a task of another package, which `task` names; left out without any.
         results: one row per method, click model, claimed epsilon and view; baselines first.
     """
 
@@ -85,6 +84,7 @@ class AttackRows(ResultRow):
     queries: tuple[QueryListRow, ...] = ()
     query_identification: tuple[QueryIdRow, ...] = ()
     refused: tuple[RefusedRow, ...] = ()
+    tasks: tuple[TaskRow, ...] = column(optional=True, default=())
     results: tuple[AttackRow, ...] = ()
 
 
@@ -113,13 +113,9 @@ class AttackReport(AttackRows, Report):
 def _group_rows(group: RunGroup) -> Iterator[AttackRows]:
     spec = group.cells[0].spec
     queries = spec.attack.queries if spec.attack is not None else ()
-    for click_model in group.cells[0].attacks.inquiries:
-        clicks = [
-            cell.attacks.evidence[click_model] for cell in group.cells if click_model in cell.attacks.evidence
-        ]
-        inquiries = combine_tasks([cell.attacks.inquiries[click_model] for cell in group.cells])
-        pooled = combined(clicks) if clicks else None
-        yield rows_of(pooled, inquiries, click_model, group.setting, Streams(spec.seed), queries)
+    for click_model in group.cells[0].attacks.found:
+        found = TaskEvidence.combined([cell.attacks.found[click_model] for cell in group.cells])
+        yield rows_of(found, click_model, group.setting, Streams(spec.seed), queries)
 
 
 def joined(pieces: Iterable[AttackRows]) -> AttackRows:
@@ -132,8 +128,7 @@ def joined(pieces: Iterable[AttackRows]) -> AttackRows:
 
 
 def rows_of(
-    clicks: ClickEvidence | None,
-    inquiries: TaskEvidence,
+    found: TaskEvidence,
     click_model: str,
     setting: Setting,
     streams: Streams,
@@ -142,19 +137,17 @@ def rows_of(
     """Rows of every kind about one setting.
 
     Args:
-        clicks: all judged lists; None where no attack asked for clicks.
-        inquiries: what attacks on something else found.
+        found: what attacks found.
         click_model: how the attacked users click.
         setting: what was run.
         streams: named random streams, of which the bootstrap is one.
         queries: names of queries whose attacked lists get a row each.
     """
-    asked = inquiry_rows(inquiries, click_model, setting, streams)
-    if clicks is None:
+    asked = inquiry_rows(found, click_model, setting, streams)
+    if found.clicks is None:
         return asked
-    return joined(
-        [click_rows(clicks, AttackPlace(click_model=click_model, setting=setting), streams, queries), asked]
-    )
+    where = AttackPlace(click_model=click_model, setting=setting)
+    return joined([click_rows(found.clicks, where, streams, queries), asked])
 
 
 def click_rows(
@@ -170,7 +163,6 @@ def click_rows(
         information=tuple(rows_of_clicks.information_rows(evidence, where, resamples)),
         places=tuple(group_rows(evidence.by_followers(), where, streams)),
         queries=tuple(rows_of_clicks.query_rows(evidence, where, queries)),
-        refused=_refused(evidence.refused, where),
         results=tuple(
             AttackRow(method=method, baseline=baseline, where=where, found=found)
             for method, baseline, found in rows_of_clicks.scored(evidence, streams)
@@ -178,16 +170,22 @@ def click_rows(
     )
 
 
-def inquiry_rows(inquiries: TaskEvidence, click_model: str, setting: Setting, streams: Streams) -> AttackRows:
-    """Rows of attacks on something else than clicks; arguments as for `rows_of`."""
-    where = AttackPlace(click_model=click_model, setting=setting, view=inquiries.view)
-    queries, counts, intents, links = inquiries.queries, inquiries.counts, inquiries.intents, inquiries.links
+def inquiry_rows(found: TaskEvidence, click_model: str, setting: Setting, streams: Streams) -> AttackRows:
+    """Rows of attacks on something else than clicks, and of all that could not run.
+
+    Arguments are as for `rows_of`.
+    """
+    where = AttackPlace(click_model=click_model, setting=setting, view=found.view)
+    scores = {task: list(evidence.scores(streams)) for task, evidence in found.found.items()}
     return AttackRows(
-        counts=() if counts is None else tuple(count_rows(counts, where, streams)),
-        intent_inference=() if intents is None else tuple(intent_rows(intents, where, streams)),
-        linkage=() if links is None else tuple(link_rows(links, where, streams)),
-        query_identification=() if queries is None else tuple(query_id_rows(queries, where, streams)),
-        refused=_refused(inquiries.refused, where),
+        counts=tuple(score_row(CountRow, score, where) for score in scores.get("counts", ())),
+        intent_inference=tuple(score_row(IntentRow, score, where) for score in scores.get("intent", ())),
+        linkage=tuple(score_row(LinkRow, score, where) for score in scores.get("client", ())),
+        query_identification=tuple(score_row(QueryIdRow, score, where) for score in scores.get("query", ())),
+        refused=_refused(found.refused, where),
+        tasks=tuple(
+            TaskRow.of(task, score, where) for task in scores if task not in TASKS for score in scores[task]
+        ),
     )
 
 

@@ -164,7 +164,7 @@ class IdentifiabilityRow(ResultRow, OfAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class InformationRow(ResultRow, OfAttack):
-    """How many bits of a list's clicks an attack that weighs click patterns learns; see `MutualInformation`."""
+    """How many bits of a list an attack that weighs click patterns learns; see `MutualInformation`."""
 
     method: str
     baseline: bool = False

@@ -28,7 +28,7 @@ def _map_below_lad(rows: Sequence[AttackRow]) -> Iterator[str]:
             exact, better = best.found.exact, other.found.exact
             if exact.ci95 is not None and better.ci95 is not None and exact.ci95[1] < better.ci95[0]:
                 yield (
-                    f"map reads {short(exact.value)} of the lists with {best.where.click_model} clicks right, "
-                    f"and lad, which needs fewer facts, {short(better.value)}: "
+                    f"map reads {short(exact.value)} of the lists with {best.where.click_model} clicks "
+                    f"right, and lad, which needs fewer facts, {short(better.value)}: "
                     "the declared facts do not fit the messages"
                 )

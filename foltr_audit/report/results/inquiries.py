@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-import numpy as np
-
-from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.counts import CountEvidence
-from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
-from foltr_audit.judge.linkage import LinkEvidence
-from foltr_audit.judge.queries import QueryEvidence, TruthRanks
+from foltr_audit.judge.task import TaskScore
 from foltr_audit.report.results.attack_rows import AttackPlace, OfAttack
-from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.rows import Estimate, ResultRow, column
 
-_DIGITS = 2  # estimates that agree in these are tied; more digits would rank rounding errors
+R = TypeVar("R", bound=ResultRow)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,135 +121,39 @@ class LinkRow(ResultRow, OfAttack):
     probability: Estimate
 
 
-def query_id_rows(evidence: QueryEvidence, where: AttackPlace, streams: Streams) -> Iterator[QueryIdRow]:
-    """One row per attack."""
-    resamples, sizes = QueryBootstrap(evidence.query, streams), evidence.choices
+@dataclass(frozen=True, kw_only=True)
+class TaskRow(ResultRow, OfAttack):
+    """How well an attack does a task of another package.
 
-    def told(values: Floats) -> Floats:
-        return np.where(evidence.has_pairs, values, np.nan)
-
-    for label, placed in evidence.placed.items():
-        yield QueryIdRow(
-            method=label,
-            where=where,
-            choices=int(sizes.min()),
-            choices_asked=evidence.asked,
-            messages=int(sizes.size),
-            messages_with_pairs=int(evidence.has_pairs.sum()),
-            queries=int(resamples.names.size),
-            chance=float(np.mean(1.0 / sizes)),
-            chance_mrr=_chance_mrr(sizes),
-            accuracy=resamples.share(placed.first),
-            accuracy_with_pairs=resamples.share(told(placed.first)),
-            mrr=resamples.share(placed.reciprocal_rank),
-            mrr_with_pairs=resamples.share(told(placed.reciprocal_rank)),
-            rank=resamples.mean(placed.rank),
-            rank_with_pairs=resamples.mean(told(placed.rank)),
-            probability=resamples.share(placed.probability),
-            probability_with_pairs=resamples.share(told(placed.probability)),
-        )
-
-
-def _chance_mrr(sizes: Ints) -> float:
-    """Mean reciprocal rank of a guess that gives every choice the same probability."""
-    return float(np.mean([float(np.mean(1.0 / np.arange(1, size + 1))) for size in sizes.tolist()]))
-
-
-def count_rows(evidence: CountEvidence, where: AttackPlace, streams: Streams) -> Iterator[CountRow]:
-    """One row per estimate of counts, those made without a message first."""
-    resamples = QueryBootstrap(evidence.query, streams)
-    here = evidence.is_document
-    documents = here.sum(axis=1).astype(np.float64)
-    for label, estimates in (*evidence.baselines.items(), *evidence.estimates.items()):
-        errors = np.where(here, (estimates - evidence.counts) / evidence.clients[:, np.newaxis], 0.0)
-        right = here & (np.rint(estimates) == evidence.counts)
-        yield CountRow(
-            method=label,
-            baseline=label in evidence.baselines,
-            where=where,
-            lists=int(evidence.query.size),
-            queries=int(resamples.names.size),
-            documents=int(here.sum()),
-            clients_min=int(evidence.clients.min()),
-            clients_max=int(evidence.clients.max()),
-            error=resamples.ratio(np.abs(errors).sum(axis=1), documents),
-            rmse=resamples.ratio((errors**2).sum(axis=1), documents, np.sqrt),
-            spearman=resamples.mean(rank_correlations(estimates, evidence.counts, here)),
-            exact=resamples.ratio(right.sum(axis=1).astype(np.float64), documents, share=True),
-        )
-
-
-def rank_correlations(estimates: Floats, counts: Ints, here: Bools) -> Floats:
-    """Spearman's rank correlation within each list (L,); NaN where either side is constant.
-
-    Args:
-        estimates: of each document, (L, k); they are rounded to hundredths, which makes ties.
-        counts: what is right, (L, k).
-        here: False at the padding, (L, k).
+    Attributes:
+        baseline: whether it is there for comparison only; None for a task without baselines.
+        task: name of the task.
+        facts: what was judged, by the name of the column.
+        metrics: how well, by the name of the column.
     """
-    from scipy.stats import rankdata
 
-    out = np.full(len(counts), np.nan)
-    for i in range(len(counts)):
-        ranks = [rankdata(np.round(side[i, here[i]], _DIGITS)) for side in (estimates, counts)]
-        a, b = (side - side.mean() if side.size else side for side in ranks)
-        scale = float(np.sqrt((a @ a) * (b @ b)))
-        if scale > 0:
-            out[i] = float(a @ b) / scale
-    return out
+    method: str
+    baseline: bool | None = column(optional=True)
+    task: str
+    where: AttackPlace = column(embedded=True)
+    facts: Mapping[str, float] = column(embedded=True)
+    metrics: Mapping[str, Estimate] = column(embedded=True)
 
-
-def intent_rows(evidence: IntentEvidence, where: AttackPlace, streams: Streams) -> Iterator[IntentRow]:
-    """One row per attack."""
-    for label, told in evidence.told.items():
-        resamples, intents = QueryBootstrap(told.client, streams), told.probability.shape[1]
-        counts = np.bincount(told.intent, minlength=intents)
-        named, shown = TruthRanks.of(told.probability, told.intent), TruthRanks.of(told.shown, told.intent)
-        weights = 1.0 / counts[told.intent]
-        yield IntentRow(
-            method=label,
+    @classmethod
+    def of(cls, task: str, score: TaskScore, where: AttackPlace) -> TaskRow:
+        """The row of a score."""
+        return cls(
+            method=score.method,
+            baseline=score.baseline,
+            task=task,
             where=where,
-            intents=intents,
-            messages_together=told.messages,
-            decisions=int(told.intent.size),
-            clients=int(resamples.names.size),
-            mixed=told.mixed,
-            left_over=told.left_over,
-            chance=1.0 / intents,
-            most_frequent=float(counts.max() / told.intent.size),
-            shown=resamples.share(shown.first),
-            shown_balanced=resamples.ratio(shown.first * weights, weights, share=True),
-            accuracy=resamples.share(named.first),
-            balanced_accuracy=resamples.ratio(named.first * weights, weights, share=True),
-            probability=resamples.share(named.probability),
-            bits=resamples.mean(bits(told)),
+            facts=score.facts,
+            metrics=score.metrics,
         )
 
 
-def bits(told: IntentDecisions) -> Floats:
-    """What each decision reveals of the intent, beyond even odds: log2 of its probability times I, (D,)."""
-    own = np.take_along_axis(told.probability, told.intent[:, np.newaxis], axis=1)[:, 0]
-    return np.asarray(np.log2(np.maximum(own, np.finfo(np.float64).tiny) * told.probability.shape[1]))
-
-
-def link_rows(evidence: LinkEvidence, where: AttackPlace, streams: Streams) -> Iterator[LinkRow]:
-    """One row per attack, simple ones first."""
-    if not evidence.client.size:
-        return
-    resamples, sizes = QueryBootstrap(evidence.client, streams), evidence.choices
-    for label, placed in (*evidence.baselines.items(), *evidence.placed.items()):
-        yield LinkRow(
-            method=label,
-            baseline=label in evidence.baselines,
-            where=where,
-            choices=int(sizes.min()),
-            choices_asked=evidence.asked,
-            messages=int(sizes.size),
-            clients=int(resamples.names.size),
-            chance=float(np.mean(1.0 / sizes)),
-            chance_mrr=_chance_mrr(sizes),
-            accuracy=resamples.share(placed.first),
-            mrr=resamples.share(placed.reciprocal_rank),
-            rank=resamples.mean(placed.rank),
-            probability=resamples.share(placed.probability),
-        )
+def score_row(kind: type[R], score: TaskScore, where: AttackPlace) -> R:
+    """The row of a score; its class names the columns of the task."""
+    row = TaskRow.of("", score, where).plain()
+    del row["task"]
+    return kind.of_plain(row)

@@ -41,9 +41,7 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
     for judged in recorded.judged(progress):
         setting = _setting(judged.header, recorded.spec, recorded.population)
         setting = replace(setting, sees=sees(attacked_view(protocol.view, protocol.hide)))
-        pieces.append(
-            rows_of(judged.clicks, judged.inquiries, judged.click_model, setting, streams, protocol.queries)
-        )
+        pieces.append(rows_of(judged.found, judged.click_model, setting, streams, protocol.queries))
     config: dict[str, JsonValue] = {
         "trace": str(recorded.path),
         "seed": recorded.used_seed,

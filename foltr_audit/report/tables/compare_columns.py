@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,7 +12,7 @@ from foltr_audit.report.results.compare_rows import CompareRow
 from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks, p_value
 from foltr_audit.report.results.compare_worlds import WorldRows
 from foltr_audit.report.results.wording import delta_text, short_method
-from foltr_audit.report.tables.columns import NAME_WIDTH, estimate_cell
+from foltr_audit.report.tables.columns import estimate_cell, name_lines
 from foltr_audit.report.tables.table import Cell, Column, Mark
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import Estimate
@@ -23,23 +22,6 @@ R = TypeVar("R")
 NONE = Cell("-", mark="dim")
 
 ONLINE = "online\nnDCG@10"
-
-
-def name_lines(name: str) -> str:
-    r"""The name of a defense in lines that end after its parts.
-
-    >>> name_lines("proven-skellam+secure-aggregation, eps 1.2")
-    'proven-skellam +\nsecure-aggregation,\neps 1.2'
-    """
-    spaced = re.sub(r"\+(?=[A-Za-z])", " + ", name)
-    lines = [""]
-    for part in re.findall(r".+?(?:[+,:] |$)", spaced):
-        pieces = [part] if len(part.rstrip()) <= NAME_WIDTH else re.findall(r"[^,]+,* ?", part)
-        for piece in pieces:
-            if len((lines[-1] + piece).rstrip()) > NAME_WIDTH:
-                lines.append("")
-            lines[-1] += piece
-    return "\n".join(line.rstrip() for line in lines if line)
 
 
 def name_column(header: str, name: Callable[[R], str]) -> Column[R]:

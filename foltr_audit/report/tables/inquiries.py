@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack_rows import OfAttack
-from foltr_audit.report.results.inquiries import CountRow, IntentRow, LinkRow, QueryIdRow
+from foltr_audit.report.results.inquiries import CountRow, IntentRow, LinkRow, QueryIdRow, TaskRow
 from foltr_audit.report.results.wording import whole_percent
 from foltr_audit.report.tables.attack_details import refused_lines
 from foltr_audit.report.tables.columns import (
@@ -68,6 +68,8 @@ def _tables(report: AttackReport) -> Iterator[Table]:
         yield intent_table(name, intents)
     for name, links in group_by_world(report.linkage).items():
         yield link_table(name, links)
+    for name, tasks in group_by_world(report.tasks).items():
+        yield task_table(name, tasks)
 
 
 def query_table(name: str, rows: Sequence[QueryIdRow]) -> Table:
@@ -153,6 +155,22 @@ def link_table(name: str, rows: Sequence[LinkRow]) -> Table:
         for each in in_method_order(rows)
     ]
     return _metrics_table(f"same client? {name}", caption, ("accuracy", "MRR"), lines)
+
+
+def task_table(name: str, rows: Sequence[TaskRow]) -> Table:
+    """Whatever tasks of other packages measure; rows of one world."""
+    tasks = ", ".join(dict.fromkeys(row.task for row in rows))
+    names = list(dict.fromkeys(metric for row in rows for metric in row.metrics))
+    lines = [
+        MetricLine(
+            method=row.method,
+            eps_claimed=row.eps_claimed,
+            baseline=bool(row.baseline),
+            values=tuple(row.metrics.get(metric, UNKNOWN) for metric in names),
+        )
+        for row in in_method_order(rows)
+    ]
+    return _metrics_table(f"{tasks}: {name}", "95 % intervals beside the values", names, lines)
 
 
 def _metrics_table(title: str, caption: str, headers: Sequence[str], lines: Sequence[MetricLine]) -> Table:
