@@ -206,9 +206,8 @@ def test_claims_of_each_view_stand_apart() -> None:
 def test_rows_are_beaten_by_those_of_their_own_world_only() -> None:
     def row(world: str, name: str, auc: float | None, ndcg: float) -> CompareRow:
         place = where(name, click_model=world)
-        return result(
-            place, [attack(place, "map", auc)], ndcg, auc=Estimate(math.nan if auc is None else auc)
-        )
+        alone = Estimate(math.nan if auc is None else auc)
+        return result(place, [attack(place, "map", auc)], ndcg, auc=alone)
 
     rows = [row("a", "x", 0.9, 0.3), row("b", "y", 0.6, 0.5), row("a", "z", 0.8, 0.4), row("a", "w", None, 1)]
     fronted = with_front(rows, [same_queries(one.ndcg.value) for one in rows])

@@ -110,13 +110,14 @@ def prices_table(world: WorldRows, columns: WorldColumns) -> Table:
     rows = world.results
     first = rows[0]
     over = ", interval over runs" if any(row.online_mean.ci95 for row in rows) else ""
+    tests = counted(max(len(world.corrected), 1), "comparison")
     return make_table(
         f"{_where(world)}: what it costs",
         [ON_FRONT, columns.name, *columns.offline, *columns.online, *columns.clients],
         rows,
         caption=f"{counted(first.setting.runs, 'run')}; nDCG@10 on "
         f"{evaluated_part(row.evaluated_on for row in rows)}, and online (mean of rounds{over}); difference: "
-        f"to no defense, with p of a paired t-test times {counted(max(len(world.corrected), 1), 'comparison')}; "
+        f"to no defense, with p of a paired t-test times {tests}; "
         f"interval of nDCG@10 and p: {FIXED}; ceiling {short(first.ceiling)}, untrained "
         f"{short(first.untrained)}; bytes: of a client in a round",
         spare=("bytes", "hit hardest", "served worst", ONLINE, "p"),
@@ -136,12 +137,11 @@ def glance_table(world: WorldRows, *, marked: bool = True) -> Table:
         world: the world of the defenses.
         marked: whether marks are shown as colours.
     """
-    columns = WorldColumns(world)
+    columns, part = WorldColumns(world), evaluated_part(row.evaluated_on for row in world.results)
     notes = (
         "Below a claim: where it is false or proven, by what the server sees. "
         "Below a value or in brackets: 95 % intervals. p: of a paired t-test, Bonferroni-corrected for the "
-        f"tests of this table. nDCG@10 is of {evaluated_part(row.evaluated_on for row in world.results)}; its "
-        f"intervals and p are {FIXED}. The difference is to no defense. The best attack is {CHOSEN}. On the "
+        f"tests of this table. nDCG@10 is of {part}; its intervals and p are {FIXED}. The difference is to no defense. The best attack is {CHOSEN}. On the "
         f"front of AUC and nDCG@10: {FRONT}."
     )
     if marked:
@@ -173,8 +173,8 @@ def everything_table(world: WorldRows) -> Table:
         world.results,
         caption="Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over "
         f"queries, of online nDCG@10 over runs. The best attack is {CHOSEN}; without: the best guess that "
-        "reads no message. An epsilon is of what the server sees. Measured: with the ceiling that this number "
-        "of trials could show. Each holds on its own, not corrected for several. Differences are to no "
+        "reads no message. An epsilon is of what the server sees. Measured: with the ceiling that this "
+        "number of trials could show. Each holds on its own, not corrected for several. Differences are to no "
         f"defense. Offline nDCG@10 is of {evaluated_part(row.evaluated_on for row in world.results)}; its "
         "intervals and p (paired t-test, Bonferroni-corrected for the tests of this table) are "
         f"{FIXED}; online p: over runs, not corrected. Clients: the group with the lowest online nDCG@10, and "
@@ -193,6 +193,9 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
         parts = [row.learner if learners else "", row.name, row.scenario if scenarios else ""]
         return ", ".join(part for part in parts if part)
 
+    def name_once(row: ClaimRow) -> str:
+        return name(row) if id(row) in first else ""
+
     def number(header: str, value: Callable[[ClaimRow], float | None]) -> Column[ClaimRow]:
         return Column(header, lambda row: _eps(value(row)))
 
@@ -200,9 +203,7 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
         f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
         [
             replace(name_column("defense", name), only="page"),
-            replace(
-                name_column("defense", lambda row: name(row) if id(row) in first else ""), only="terminal"
-            ),
+            replace(name_column("defense", name_once), only="terminal"),
             Column("server sees", lambda row: row.sees, "name"),
             Column("differs", lambda row: row.unit, "name", only=None if len(units) > 1 else "page"),
             Column("pair", lambda row: row.canary, "words", only="page"),
