@@ -38,6 +38,6 @@ def audit(
     if output is not None:
         output.save_results(report.json())
     show(report.json, partial(print_audit, report), json=common.json)
-    warn(row["warning"] for row in report.warnings)
+    warn(row.warning for row in report.warnings)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)

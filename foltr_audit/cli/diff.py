@@ -23,9 +23,9 @@ def diff(
     """Show how two Runs differ: Specs, results, the first round with other models, and files."""
     from foltr_audit.experiments.runs.differences import RunDiff
     from foltr_audit.experiments.runs.reader import RunReader
-    from foltr_audit.report.tables.run_differences import diff_json, print_diff
+    from foltr_audit.report.tables.run_differences import DiffReport, print_diff
 
     found = RunDiff.of(RunReader.open(a), RunReader.open(b))
-    show(partial(diff_json, found), partial(print_diff, found), json=json)
+    show(DiffReport.of(found).json, partial(print_diff, found), json=json)
     if exit_code and found.differs:
         raise typer.Exit(DIFFERENT)

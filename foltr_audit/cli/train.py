@@ -77,7 +77,7 @@ def run_training(
         print_line(report.json(TrainSpeed.of(cells).row() | published_table(published)))
     else:
         print_published(published, partial(print_train, report, rounds=published is None))
-    warn(row["warning"] for row in report.warnings)
+    warn(row.warning for row in report.warnings)
     if common.json:
         return
     note(str(TrainSpeed.of(cells)))
