@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.evidence.bundle.verify import BundleCheck, Verification
+from foltr_audit.evidence.bundle.integrity import BundleCheck
+from foltr_audit.evidence.bundle.verify import Verification
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.tables.table import Column, make_table
 
