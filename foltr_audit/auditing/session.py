@@ -86,7 +86,9 @@ class AuditSession:
         """
         if name == "message":
             several = message_canaries(
-                self.setup, self.clients.parameters, extreme_directions(self.clients.parameters.size)
+                [event for _, event in self.acts],
+                self.clients.parameters,
+                extreme_directions(self.clients.parameters.size),
             )
             return max(several, key=self._size)
         laws = [event.law for _, event in self.acts if isinstance(event, NoiseAddition)]

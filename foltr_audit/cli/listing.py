@@ -49,6 +49,7 @@ def _print_knowledge(rows: list[dict[str, Any]]) -> None:
 
 
 def _rows(kind: str) -> list[dict[str, Any]]:
+    from foltr_audit.core.plugins import Defense
     from foltr_audit.core.plugins.registry import GROUPS, loadable, parameters, plugin_class
 
     base = next(base for base, group in GROUPS.items() if group.endswith(kind.replace("-", "_")))
@@ -57,8 +58,8 @@ def _rows(kind: str) -> list[dict[str, Any]]:
     for name in loadable(base):
         cls = plugin_class(base, name)
         row: dict[str, Any] = {"name": name, "status": cls.status}
-        if hasattr(cls, "stage"):
-            row["stage"] = cls.stage
+        if issubclass(cls, Defense):
+            row["stage"] = " or ".join(cls.possible_stages())
         row["summary"] = (inspect.getdoc(cls) or "").split("\n")[0]
         row["parameters"] = parameters(cls)
         rows.append(row)

@@ -197,7 +197,7 @@ class TraceAttack:
         """
         if self.spec is None or self.collection is None:
             return EVERYBODY
-        return Setup(self.spec, self.collection).population
+        return Setup(self.spec, self.collection).clients.population
 
     @property
     def used_seed(self) -> int:

@@ -154,11 +154,11 @@ class WorldDescription:
     def of(cls, setup: Setup) -> WorldDescription:
         """The clients of a setup."""
         return cls(
-            population=setup.population,
-            described=PopulationFacts.of(setup),
-            environment=setup.environment,
-            per_round=setup.interactions * setup.spec.population.cohort_size,
-            twins=setup.twins(),
+            population=setup.clients.population,
+            described=PopulationFacts.of(setup.clients, setup.collection.train, setup.spec.train.click_model),
+            environment=setup.clients.environment,
+            per_round=setup.clients.interactions * setup.spec.population.cohort_size,
+            twins=setup.twins,
         )
 
 
@@ -251,7 +251,7 @@ class Runner:
         Raises:
             UsageError: a scenario that does not fit the data, or no Spec that has a twin.
         """
-        specs = [one for spec in plan.specs for one in (spec, *self.setup(spec).twins().values())]
+        specs = [one for spec in plan.specs for one in (spec, *self.setup(spec).twins.values())]
         found = Plan(tuple(dict.fromkeys(specs)))
         if len(found.specs) == len(plan.specs):
             names = ", ".join(dict.fromkeys(spec.population.scenario for spec in plan.specs))
@@ -291,7 +291,7 @@ class Runner:
         refuse_unknown_queries(protocol.queries, setup.collection)
         if protocol.target == "training":
             trained = train(setup, folder, keep=True, progress=self.progress)
-            name = setup.population.click_model(setup.spec.train.click_model) or SEVERAL
+            name = setup.clients.population.click_model(setup.spec.train.click_model) or SEVERAL
             return trained, AttackFindings(found={name: self._attack_training(setup, protocol, trained)})
         clients = FreshClients(setup, protocol)
         _ = clients.queries  # refuses data without a query to attack, before the training
@@ -314,7 +314,7 @@ class Runner:
             protocol,
             setup.streams,
             self.progress,
-            groups=ClientGroups.of(setup.population),
+            groups=ClientGroups.of(setup.clients.population),
         )
 
     def _twin(self, spec: Spec, trained: TrainResult) -> float:

@@ -145,9 +145,9 @@ def train(
     federation, start = Federation(setup), first_model(setup)
     spec = setup.spec
     header = trace_header(
-        setup, setup.population.click_model(spec.train.click_model), spec.population.cohort_size
+        setup, setup.clients.population.click_model(spec.train.click_model), spec.population.cohort_size
     )
-    each, watch = spec.population.cohort_size * setup.interactions, Stopwatch()
+    each, watch = spec.population.cohort_size * setup.clients.interactions, Stopwatch()
     path = ModelTrajectory(spec.train.rounds, along)
     with progress.task("train", spec.train.rounds, each) as tick:
         recording = record_rounds(
@@ -219,7 +219,7 @@ def attack_fresh(
             setup.streams,
             progress,
             click_model,
-            ClientGroups.of(setup.population, fresh=True),
+            ClientGroups.of(setup.clients.population, fresh=True),
         )
     return found
 

@@ -84,15 +84,15 @@ def test_mirrored_pairs_have_one_intent_where_others_are_left_out(setup_of: Setu
 def test_intents_of_clients_and_of_time_are_not_both(setup_of: SetupOf) -> None:
     setup = setup_of(scenario="intent-skew+abrupt", data=intent_collection())
     with pytest.raises(UsageError, match="abrupt: clients have intents of their own"):
-        _ = setup.environment
+        _ = setup.clients.environment
     with pytest.raises(UsageError, match="both define how intents change"):
-        _ = setup_of(scenario="leaking+abrupt", data=intent_collection()).environment
+        _ = setup_of(scenario="leaking+abrupt", data=intent_collection()).clients.environment
 
 
 def test_a_header_names_no_click_model_where_there_are_several(setup_of: SetupOf) -> None:
     def named(scenario: str) -> object:
         setup = setup_of(scenario=scenario, click_model="navigational")
-        click_model = setup.population.click_model(setup.spec.train.click_model)
+        click_model = setup.clients.population.click_model(setup.spec.train.click_model)
         return trace_header(setup, click_model, 8).knowledge.get("click_model")
 
     assert named("uniform") == "navigational"

@@ -110,7 +110,7 @@ class DefenseAlternative:
     def hides_from_lists(self, setup: Setup) -> bool:
         """Whether its promise also holds for an observer of the shown lists."""
         clipped = self.promised is None or calibrations()[self.promised].order > 0
-        return not clipped or not setup.lists_follow_clicks
+        return not clipped or not setup.clients.lists_follow_clicks
 
     def chain(self, setup: Setup, eps: float, sensitivity: float, delta: float) -> tuple[str, ...]:
         """Texts of the chain for a claimed epsilon.
@@ -194,7 +194,7 @@ def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:
         unit="interaction",
         parameters=setup.ranker.n_parameters,
         shares=setup.spec.population.cohort_size,
-        largest_weight=setup.largest_weight,
+        largest_weight=setup.clients.largest_weight,
         number_format=setup.spec.trace.dtype,
         delta=delta if calibrations()[mechanism].needs_delta else 0.0,
     )

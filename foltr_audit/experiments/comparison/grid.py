@@ -12,7 +12,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import Flag, SpecTable, once
 from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.defaults import DELTA
+from foltr_audit.core.spec.defaults import CLICK_MODELS, DELTA, SCENARIO
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.train import default_learner
@@ -77,7 +77,7 @@ class ComparisonGrid(SpecTable):
         AfterValidator(once),
         Flag("click-model"),
     ] = Field(
-        ("perfect", "navigational", "informational"),
+        CLICK_MODELS,
         description="How users click, in training and when attacked.",
     )
     learners: Annotated[
@@ -89,7 +89,7 @@ class ComparisonGrid(SpecTable):
         AfterValidator(once),
         Flag("scenario"),
     ] = Field(
-        ("uniform",),
+        (SCENARIO,),
         description="How clients differ; + combines scenarios. May be repeated: scenarios are compared.",
     )
     folds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)

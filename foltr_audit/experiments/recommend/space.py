@@ -96,16 +96,16 @@ class CandidateAccountant:
                 f"recommend: learner {setup.learner.name} sends {setup.learner.sends}; "
                 "expected one that sends models"
             )
-        if not setup.alike_in_number:
+        if not setup.clients.alike_in_number:
             raise UsageError(
                 f"recommend: scenario {setup.spec.population.scenario}: clients have different numbers of "
                 "interactions, and so weights; audits assume equal clients: expected equal numbers"
             )
-        if setup.intents > 1:
+        if setup.clients.intents > 1:
             raise UsageError(
                 f"recommend: {setup.spec.data.source}, scenario {setup.spec.population.scenario}: clients "
-                f"have {setup.intents} intents, which are judged on the training part; expected one intent, "
-                "since nothing is held out to choose on"
+                f"have {setup.clients.intents} intents, which are judged on the training part; expected one "
+                "intent, since nothing is held out to choose on"
             )
         self.setup = setup
         self.limits = limits
@@ -144,7 +144,7 @@ class CandidateAccountant:
             unit="interaction",
             parameters=self.setup.ranker.n_parameters,
             shares=self.setup.spec.population.cohort_size,
-            interactions=self.setup.interactions,
+            interactions=self.setup.clients.interactions,
             ranked_with=self.setup.learner.ranked_with,
             number_format=self.setup.spec.trace.dtype,
             delta=self.limits.delta,

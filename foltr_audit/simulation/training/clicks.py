@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.click_models import declared_tables
 from foltr_audit.core.plugins import CentralLearner, CentralResult, RoundContext, Users
 from foltr_audit.core.plugins.answers import array_of, one_of
+from foltr_audit.core.plugins.learner import BatchedSteps
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
@@ -18,9 +19,8 @@ from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.client import ClientRules, ClientSimulator, CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
-from foltr_audit.simulation.learners.central_pdgd import PDGD
 from foltr_audit.simulation.rounds import CohortMessages
-from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.simulation.training.base import (
     check_finite,
     play_in_score_order,
@@ -33,11 +33,11 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 T = TypeVar("T", bound=np.generic)
 
 
-def click_messages(setup: Setup, done: CohortInteractions, context: RoundContext) -> CohortMessages:
+def click_messages(dtype: str, done: CohortInteractions, context: RoundContext) -> CohortMessages:
     """The messages of interactions: one for each client, its reported clicks (C, B k) as 0 and 1."""
     C, B, k = done.clicks.shape
     reported, truth = (clicks.reshape(C, B * k).astype(np.float64) for clicks in (done.reported, done.clicks))
-    messages = to_format(reported, setup.spec.trace.dtype, context.round)
+    messages = to_format(reported, dtype, context.round)
     wired = WireMessages(messages=reported, survivors=np.ones(C, dtype=np.bool_))
     return CohortMessages(messages=messages, wired=wired, updates=truth, interactions=done)
 
@@ -46,16 +46,16 @@ class ClickSenders:
     """Users of a server, who click on lists in score order of its model."""
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Store the setup."""
-        self.setup = setup
+        """Store what is needed of a setup."""
+        self.ranker, self.chain, self.dtype = setup.ranker, setup.chain, setup.spec.trace.dtype
         self.world = world
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """Clicks on lists for queries (C, B)."""
         model = context.parameters[np.newaxis]
-        shown, clicks = play_in_score_order(self.setup, self.world, asked, lambda _: model, context)
-        reported = reported_clicks(self.setup.chain, shown, clicks, context)
-        return click_messages(self.setup, unclipped(asked.queries, shown, clicks, reported), context)
+        shown, clicks = play_in_score_order(self.ranker, self.world, asked, lambda _: model, context)
+        reported = reported_clicks(self.chain, shown, clicks, context)
+        return click_messages(self.dtype, unclipped(asked.queries, shown, clicks, reported), context)
 
 
 class CentralServer:
@@ -70,11 +70,12 @@ class CentralServer:
         Raises:
             UsageError: the learner cannot learn from clicks of this model.
         """
-        learner = setup.learner_as(CentralLearner)
-        self.setup = setup
+        learner = learner_as(setup.learner, CentralLearner)
+        self.dtype = setup.spec.trace.dtype
         self.learner = learner
         self.world = world
-        self._steps = _PDGDSteps.of(setup, learner, world) if isinstance(learner, PDGD) else None
+        own = learner.batched_steps
+        self._steps = None if own is None else _ServerSteps.of(setup, own, world)
         self._tables = declared_tables(world.click_model, world.largest_label)
         if self._steps is None and self._tables is None:
             raise UsageError(
@@ -112,7 +113,7 @@ class CentralServer:
             places.spread(lists.reported),
         )
         done = unclipped(asked.queries, shown, clicks, reported)
-        return click_messages(self.setup, done, context), GlobalModel(
+        return click_messages(self.dtype, done, context), GlobalModel(
             check_finite(parameters, context.round), state
         )
 
@@ -179,35 +180,35 @@ class _InteractionRows(NamedTuple):
         return cls(np.empty(clicks.shape, dtype=np.int64), clicks, clicks)
 
 
-class _PDGDSteps(NamedTuple):
-    """PDGD on one model: the local steps of a single client, or summed steps of the clients of a batch."""
+class _ServerSteps(NamedTuple):
+    """Steps on one model: the local steps of a single client, or summed steps of the clients of a batch."""
 
     clients: ClientSimulator
     batch: int
 
     @classmethod
-    def of(cls, setup: Setup, learner: PDGD, world: ClientData) -> _PDGDSteps:
-        """Check a learner's batch and make its steps on the training part.
+    def of(cls, setup: Setup, own: BatchedSteps, world: ClientData) -> _ServerSteps:
+        """Check the batch and make the steps on the training part.
 
         Raises:
             UsageError: a batch larger than a round.
         """
-        played = setup.spec.population.cohort_size * learner.interactions
-        if learner.batch > played:
+        played = setup.spec.population.cohort_size * setup.learner.interactions
+        if own.batch > played:
             raise UsageError(
-                f"learner pdgd: batch={learner.batch}, but a round has {played} interactions; "
+                f"learner {setup.learner.name}: batch={own.batch}, but a round has {played} interactions; "
                 "expected at most as many"
             )
         rules = ClientRules(
             ranker=setup.ranker,
-            learner=learner.steps,
+            learner=own.learner,
             chain=setup.chain,
             click_model=world.click_model,
             largest_label=setup.collection.largest_label,
             sampled=True,
             acts_without_pairs=True,
         )
-        return cls(ClientSimulator(rules, world), learner.batch)
+        return cls(ClientSimulator(rules, world), own.batch)
 
     def learn(self, queries: Ints, ways: Ints, context: RoundContext) -> tuple[Floats, _InteractionRows]:
         """The model (P,) and the lists after interactions with queries (N,) and ways to click (N,)."""
