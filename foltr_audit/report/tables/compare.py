@@ -141,8 +141,8 @@ def glance_table(world: WorldRows, *, marked: bool = True) -> Table:
     notes = (
         "Below a claim: where it is false or proven, by what the server sees. "
         "Below a value or in brackets: 95 % intervals. p: of a paired t-test, Bonferroni-corrected for the "
-        f"tests of this table. nDCG@10 is of {part}; its intervals and p are {FIXED}. The difference is to no "
-        f"defense. The best attack is {CHOSEN}. On the front of AUC and nDCG@10: {FRONT}."
+        f"tests of this table. nDCG@10 is of {part}; its intervals and p are {FIXED}. The difference is to "
+        f"no defense. The best attack is {CHOSEN}. On the front of AUC and nDCG@10: {FRONT}."
     )
     if marked:
         notes += (
@@ -217,9 +217,9 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
             Column("why", lambda row: row.why, "words", only="page"),
         ],
         claims,
-        caption="proven: an upper bound by accounting; all rounds: of all messages of the run together; exact: "
-        "the loss of the pair that was played, where it has a formula; measured: a lower bound from trials with "
-        f"that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a claim below the "
+        caption="proven: an upper bound by accounting; all rounds: of all messages of the run together; "
+        "exact: the loss of the pair that was played, where it has a formula; measured: a lower bound from "
+        f"trials with that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a claim below the "
         "exact or the measured loss is false",
         spare=("ceiling", "all rounds", "exact", "proven", "claimed"),
     )
