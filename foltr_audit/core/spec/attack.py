@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -137,7 +137,7 @@ class AttackSpec(SpecTable):
         return changed_protocol(self, {"methods": (*(self.methods or ()), *self.defaults_on(kind))})
 
 
-def changed_protocol(protocol: AttackSpec, changes: Mapping[str, Any]) -> AttackSpec:
+def changed_protocol(protocol: AttackSpec, changes: Mapping[str, object]) -> AttackSpec:
     """The attack protocol with some fields changed.
 
     Raises:
