@@ -219,8 +219,8 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
         claims,
         caption="proven: an upper bound by accounting; all rounds: of all messages of the run together; "
         "exact: the loss of the pair that was played, where it has a formula; measured: a lower bound from "
-        f"trials with that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a claim below the "
-        "exact or the measured loss is false",
+        f"trials with that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a "
+        "claim below the exact or the measured loss is false",
         spare=("ceiling", "all rounds", "exact", "proven", "claimed"),
     )
 
