@@ -11,7 +11,7 @@ from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.lazy import LazyGroup, takes
 from foltr_audit.cli.merge import run_merge_study
-from foltr_audit.cli.options import DATA, Json, Plot, option
+from foltr_audit.cli.options import DATA, Json, Plot, option, switch
 from foltr_audit.cli.output import print_json, print_line, stdout_console
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
@@ -61,9 +61,7 @@ def show(name: Name, json: Json = False) -> None:
 def run(
     name: Name,
     common: CommonOptions,
-    synthetic: bool = option(
-        "Use the synthetic twin of the data.", default=False, name="--synthetic", panel=DATA
-    ),
+    synthetic: bool = switch("--synthetic", "Use the synthetic twin of the data.", DATA),
     scale: float = option(
         "Factor of rounds, repeats and repetitions; the number of clients does not change.", 1.0
     ),

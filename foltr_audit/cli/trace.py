@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foltr_audit.cli.options import Json
-from foltr_audit.cli.output import note, print_json, print_line, stdout_console
+from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
 from foltr_audit.errors import TraceError
 
 if TYPE_CHECKING:
@@ -80,19 +80,17 @@ def info(folder: Folder, json: Json = False) -> None:
         _print(path, rows)
 
 
-def _print(title: str, rows: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+def _print(title: str, facts: dict[str, Any]) -> None:
+    from foltr_audit.report.tables.table import Column
 
-    table = Table(title=escape(title), title_justify="left", show_header=False)
-    for name, value in rows.items():
-        shown = (
-            "\n".join(f"{key} = {inner}" for key, inner in value.items())
-            if isinstance(value, dict)
-            else value
-        )
-        table.add_row(name.replace("_", " "), escape(str(shown)))
-    stdout_console().print(table)
+    def value(name: str) -> str:
+        held = facts[name]
+        lines = [f"{key} = {one}" for key, one in held.items()] if isinstance(held, dict) else [str(held)]
+        return "\n".join(lines)
+
+    name = Column[str]("fact", lambda name: name.replace("_", " "), "name")
+    columns = [name, Column[str]("value", value, "fold")]
+    print_rows(title, columns, facts)
 
 
 @app.command("validate")

@@ -14,7 +14,7 @@ from foltr_audit.experiments.runner import DataFacts, RunResult
 from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.formatting import json_text
-from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column
+from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column, schema_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,15 +100,9 @@ class DatasetFacts(ResultRow):
     def of(cls, facts: Sequence[DataFacts], queries_too_short: int | None = None) -> DatasetFacts:
         """The facts of some folds, each once."""
         first = facts[0]
+        names = [each.name for each in fields(FoldFacts)]
         folds = [
-            FoldFacts(
-                fold=fold.fold,
-                fingerprint=fold.fingerprint,
-                train=fold.train,
-                vali=fold.vali,
-                test=fold.test,
-                test_without_relevant=fold.test_without_relevant,
-            )
+            FoldFacts(**{name: getattr(fold, name) for name in names})
             for fold in {fold.fingerprint: fold for fold in facts}.values()
         ]
         return cls(
@@ -253,10 +247,27 @@ class PlainReport(ResultRow):
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": cls.SCHEMA,
-            **found,
-            "properties": {"schema": {"const": cls.SCHEMA}, **columns},
-            "required": ["schema", *cast(list[JsonValue], found["required"])],
+            "type": "object",
+            "properties": {"schema": {"const": cls.SCHEMA}, **cast("dict[str, JsonValue]", _short(columns))},
+            "required": ["schema", *cast("list[JsonValue]", found["required"])],
+            "$defs": dict(_DEFINITIONS),
         }
+
+
+_DEFINITIONS: dict[str, JsonValue] = {
+    "number": schema_of(float),
+    "interval": schema_of(tuple[float, float] | None),
+}
+
+
+def _short(schema: JsonValue) -> JsonValue:
+    """A schema with references to the definitions of numbers and intervals."""
+    for name, definition in _DEFINITIONS.items():
+        if schema == definition:
+            return {"$ref": f"#/$defs/{name}"}
+    if isinstance(schema, list):
+        return [_short(each) for each in schema]
+    return {name: _short(each) for name, each in schema.items()} if isinstance(schema, dict) else schema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,8 +141,8 @@ def glance_table(world: WorldRows, *, marked: bool = True) -> Table:
     notes = (
         "Below a claim: where it is false or proven, by what the server sees. "
         "Below a value or in brackets: 95 % intervals. p: of a paired t-test, Bonferroni-corrected for the "
-        f"tests of this table. nDCG@10 is of {part}; its intervals and p are {FIXED}. The difference is to no defense. The best attack is {CHOSEN}. On the "
-        f"front of AUC and nDCG@10: {FRONT}."
+        f"tests of this table. nDCG@10 is of {part}; its intervals and p are {FIXED}. The difference is to "
+        f"no defense. The best attack is {CHOSEN}. On the front of AUC and nDCG@10: {FRONT}."
     )
     if marked:
         notes += (
@@ -159,7 +159,7 @@ def glance_table(world: WorldRows, *, marked: bool = True) -> Table:
 
 def everything_table(world: WorldRows) -> Table:
     """All columns of the results of a world."""
-    columns = WorldColumns(world)
+    columns, part = WorldColumns(world), evaluated_part(row.evaluated_on for row in world.results)
     claimed = Column[CompareRow](
         "claimed", lambda row: claimed_cell(row.setting.eps_claimed, row.delta), group="epsilon"
     )
@@ -174,11 +174,11 @@ def everything_table(world: WorldRows) -> Table:
         caption="Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over "
         f"queries, of online nDCG@10 over runs. The best attack is {CHOSEN}; without: the best guess that "
         "reads no message. An epsilon is of what the server sees. Measured: with the ceiling that this "
-        "number of trials could show. Each holds on its own, not corrected for several. Differences are to no "
-        f"defense. Offline nDCG@10 is of {evaluated_part(row.evaluated_on for row in world.results)}; its "
-        "intervals and p (paired t-test, Bonferroni-corrected for the tests of this table) are "
-        f"{FIXED}; online p: over runs, not corrected. Clients: the group with the lowest online nDCG@10, and "
-        "the one with the highest AUC of the best attack.",
+        "number of trials could show. Each holds on its own, not corrected for several. Differences are "
+        f"to no defense. Offline nDCG@10 is of {part}; its intervals and p (paired t-test, "
+        f"Bonferroni-corrected for the tests of this table) are {FIXED}; online p: over runs, not corrected. "
+        "Clients: the group with the lowest online nDCG@10, and the one with the highest AUC of the best "
+        "attack.",
     )
 
 
@@ -217,10 +217,10 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
             Column("why", lambda row: row.why, "words", only="page"),
         ],
         claims,
-        caption="proven: an upper bound by accounting; all rounds: of all messages of the run together; exact: "
-        "the loss of the pair that was played, where it has a formula; measured: a lower bound from trials with "
-        f"that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a claim below the "
-        "exact or the measured loss is false",
+        caption="proven: an upper bound by accounting; all rounds: of all messages of the run together; "
+        "exact: the loss of the pair that was played, where it has a formula; measured: a lower bound from "
+        f"trials with that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a "
+        "claim below the exact or the measured loss is false",
         spare=("ceiling", "all rounds", "exact", "proven", "claimed"),
     )
 

@@ -94,8 +94,8 @@ def evidence_table(report: RecommendReport, row: CompareRow) -> Table:
             BYTES,
         ],
         [row, *others],
-        caption="below each value: its 95 % interval over queries; difference: to no defense; without: highest "
-        "AUC of a guess that reads no message; proven: an upper bound by accounting; measured: what "
+        caption="below each value: its 95 % interval over queries; difference: to no defense; without: "
+        "highest AUC of a guess that reads no message; proven: an upper bound by accounting; measured: what "
         f"{effort.trials} trials show at least; bytes: of a client in a round",
         spare=("bytes", "claimed", "without", "attack", "measured"),
     )
