@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Idle threads sleep: spinning costs more than half of a busy machine. OpenMP reads this variable when it is
@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that `foltr-audit --help` starts at once."""
     if name not in _WHERE:
         raise AttributeError(f"module 'foltr_audit' has no attribute {name!r}")

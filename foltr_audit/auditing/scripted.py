@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import ConfigDict
@@ -33,7 +33,7 @@ class ClickScript(ClickModel):
 
     name: ClassVar[str] = "scripted"
 
-    clicks: Any
+    clicks: Bools
 
     def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
         """The given clicks of a local step, False at the padding."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from foltr_audit.errors import ContradictionError
 
@@ -104,7 +104,7 @@ def _contradiction(found: ClaimEvidence) -> str:
     return ""
 
 
-def refuse_contradiction(rows: Iterable[Mapping[str, Any]]) -> None:
+def refuse_contradiction(rows: Iterable[Mapping[str, object]]) -> None:
     """Raise an error for the first row whose proof and findings contradict each other.
 
     Args:

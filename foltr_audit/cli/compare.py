@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from foltr_audit.cli.common import (
     FRESH,
@@ -89,13 +89,13 @@ def grid_of(common: CommonOptions) -> ComparisonGrid:
         UsageError: a value is out of range.
     """
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
-    from foltr_audit.experiments.plan import apply_changes
+    from foltr_audit.experiments.plan import apply_changes, table_in
 
     table = _start(common).table()
     of_cells = {name: value for name, value in common.point().items() if not name.startswith("grid.")}
-    table["spec"] = apply_changes(table["spec"], of_cells)
+    table["spec"] = apply_changes(table_in(table, "spec"), of_cells)
     table |= common.of_table("grid")
-    table["learners"] = _learners(common, table["learners"])
+    table["learners"] = _learners(common, cast("list[str]", table["learners"]))
     table |= _repetitions(common, table)
     return ComparisonGrid.parse(table)
 

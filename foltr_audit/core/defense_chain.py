@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,6 +261,6 @@ def _as_it_holds(event: PrivacyEvent, defense: Defense, stage: Stage, *, always:
 _KINDS: dict[str, Kind] = {"b": "truth values", "i": "whole numbers"}
 
 
-def _same_shape(defense: Defense, stage: Stage, after: NDArray[T], before: NDArray[Any]) -> NDArray[T]:
+def _same_shape(defense: Defense, stage: Stage, after: NDArray[T], before: NDArray[np.generic]) -> NDArray[T]:
     kind = _KINDS.get(before.dtype.kind, "numbers")
     return array_of(f"defense {defense.name}: {HOOKS[stage]}", after, before.shape, kind)

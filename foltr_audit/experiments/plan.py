@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError, shorten_value
 from foltr_audit.utils.reading import toml_table
+from foltr_audit.utils.rows import JsonValue
 
-Table = dict[str, Any]
-Point = Mapping[str, Any]
+Table = dict[str, JsonValue]
+Point = Mapping[str, JsonValue]
 """Changes to a Spec's table by dotted name, e.g. `{"population.clients": 10}`."""
 
 
@@ -49,6 +50,11 @@ class Plan:
         import tomli_w
 
         return tomli_w.dumps(self.table())
+
+
+def table_in(table: Mapping[str, JsonValue], name: str) -> Table:
+    """The inner table of a name; an empty one where there is none."""
+    return cast(Table, table.get(name, {}))
 
 
 def read_tables(text: str, where: str) -> list[Table]:
@@ -85,22 +91,26 @@ def apply_changes(table: Table, point: Point) -> Table:
     new = deepcopy(table)
     for dotted, value in point.items():
         *path, last = dotted.split(".")
-        inner = new
+        table = new
         for name in path:
-            inner = inner.setdefault(name, {})
+            inner = table.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise UsageError(
                     f"{name}={shorten_value(inner)}: expected a table, in which {dotted} is a field"
                 )
-        inner[last] = value
+            table = inner
+        table[last] = value
     return new
 
 
 def _merge(base: Table, over: Table) -> Table:
     new = deepcopy(base)
     for name, value in over.items():
-        both = isinstance(value, dict) and isinstance(new.get(name), dict)
-        new[name] = _merge(new[name], value) if both else value
+        inner = new.get(name)
+        if isinstance(value, dict) and isinstance(inner, dict):
+            new[name] = _merge(inner, value)
+        else:
+            new[name] = value
     return new
 
 
@@ -110,8 +120,9 @@ def _find_shared(tables: Sequence[Table]) -> Table:
     for name, value in first.items():
         if not all(name in table for table in tables):
             continue
-        if isinstance(value, dict) and all(isinstance(table[name], dict) for table in tables):
-            shared[name] = _find_shared([table[name] for table in tables])
+        inner = [found for table in tables if isinstance(found := table[name], dict)]
+        if len(inner) == len(tables):
+            shared[name] = _find_shared(inner)
         elif all(table[name] == value for table in tables):
             shared[name] = value
     return shared
@@ -123,5 +134,5 @@ def _remove_shared(table: Table, shared: Table) -> Table:
         if name not in shared:
             rest[name] = value
         elif isinstance(value, dict) and value != shared[name]:
-            rest[name] = _remove_shared(value, shared[name])
+            rest[name] = _remove_shared(value, table_in(shared, name))
     return rest

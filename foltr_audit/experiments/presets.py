@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from math import prod
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -25,8 +25,9 @@ from foltr_audit.core.plugins.registry import first_problem, make
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.core.spec.train import TrainSpec
 from foltr_audit.errors import UsageError, suggest_name
-from foltr_audit.experiments.plan import Plan, Point, Table, apply_changes, expand
+from foltr_audit.experiments.plan import Plan, Point, Table, apply_changes, expand, table_in
 from foltr_audit.utils.reading import toml_table, whole_number
+from foltr_audit.utils.rows import JsonValue
 
 RANDOM = "random:k="
 """Prefix of the name of random guessing; the number of guessed documents follows."""
@@ -81,8 +82,8 @@ class PresetCell(_PresetTable):
     """
 
     name: Text
-    spec: dict[str, Any] = {}
-    grid: dict[str, Any] = {}
+    spec: dict[str, JsonValue] = {}
+    grid: dict[str, JsonValue] = {}
 
 
 class PublishedFigure(_PresetTable):
@@ -98,7 +99,7 @@ class PublishedFigure(_PresetTable):
 
     cell: Text
     metric: Text
-    where: dict[str, Any] = {}
+    where: dict[str, JsonValue] = {}
     value: float
     approximate: bool = False
 
@@ -175,10 +176,10 @@ class Preset(_PresetTable):
     data: PresetData
     repetitions: int | None = Field(None, ge=1)
     periods: int = Field(1, ge=1)
-    shared: dict[str, Any] = {}
-    grid: dict[str, Any] = {}
+    shared: dict[str, JsonValue] = {}
+    grid: dict[str, JsonValue] = {}
     cells: tuple[PresetCell, ...] = ()
-    merge: dict[str, Any] = {}
+    merge: dict[str, JsonValue] = {}
     published: Publication
 
     @model_validator(mode="after")
@@ -220,7 +221,7 @@ class Preset(_PresetTable):
         Args:
             scale: factor of trials and trees, above 0 and at most 1.
         """
-        fewer = {name: shorten(self.merge[name], scale) for name in ("trials", "trees") if name in self.merge}
+        fewer = {name: shorten(cast(float, self.merge[name]), scale) for name in ("trials", "trees") if name in self.merge}
         return apply_changes(
             {"data": {"source": self.data.twin}}, flat(self.merge) | (fewer if scale < 1 else {})
         )
@@ -229,11 +230,10 @@ class Preset(_PresetTable):
         """A table with fewer rounds and repeats, but as many clients, on which the noise depends."""
         if scale == 1:
             return apply_changes(table, {})
-        train, attack = table.get("train", {}), table.get("attack")
-        rounds = train.get("rounds", TrainSpec().rounds)
-        point: dict[str, Any] = {"train.rounds": self.periods * shorten(rounds / self.periods, scale)}
-        if attack is not None:
-            point["attack.repeats"] = shorten(attack.get("repeats", 1), scale)
+                rounds = cast(int, table_in(table, "train").get("rounds", TrainSpec().rounds))
+        point: dict[str, JsonValue] = {"train.rounds": self.periods * shorten(rounds / self.periods, scale)}
+        if table.get("attack") is not None:
+            point["attack.repeats"] = shorten(cast(int, table_in(table, "attack").get("repeats", 1)), scale)
         return apply_changes(table, point)
 
 
@@ -246,9 +246,9 @@ def shorten(number: float, scale: float) -> int:
     return max(1, round(number * scale))
 
 
-def _axes(grid: Mapping[str, Any]) -> list[list[Point]]:
+def _axes(grid: Mapping[str, JsonValue]) -> list[list[Point]]:
     """One axis per field of a grid."""
-    return [[{name: value} for value in values] for name, values in flat(grid).items()]
+    return [[{name: value} for value in cast(list[JsonValue], values)] for name, values in flat(grid).items()]
 
 
 def preset_names() -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -87,7 +87,7 @@ class TraceAttack:
         data: str | None = None,
         seed: int | None = None,
         intents: str | None = None,
-        changes: Mapping[str, Any] | None = None,
+        changes: Mapping[str, object] | None = None,
     ) -> TraceAttack:
         """Open a Run folder or a trace.
 
@@ -235,7 +235,7 @@ class TraceAttack:
             )
             yield TraceJudgment(click_model=click_model, header=trace.header, found=found)
 
-    def training(self) -> tuple[TraceHeader, list[dict[str, Any]]] | None:
+    def training(self) -> tuple[TraceHeader, list[dict[str, float]]] | None:
         """The header and the metrics of a Run's training rounds; None where none are recorded."""
         if self.spec is None:
             return None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError
-from foltr_audit.judge.pieces import SUMMED, find_refusals, join_pieces, take_rows
+from foltr_audit.judge.pieces import SUMMED, RowIndex, find_refusals, join_pieces, with_rows
 from foltr_audit.judge.task import Evidence
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -35,9 +35,9 @@ class ClickGuesses:
     any_click: Floats
     surprisal: Floats | None = None
 
-    def at(self, rows: Any) -> ClickGuesses:
+    def at(self, rows: RowIndex) -> ClickGuesses:
         """The answers for some lists."""
-        return ClickGuesses(**take_rows(self, ("scores", "guess", "any_click", "surprisal"), rows))
+        return with_rows(self, (("scores", "guess", "any_click", "surprisal"), rows))
 
 
 PER_LIST = (
@@ -134,10 +134,10 @@ class ClickEvidence(Evidence):
         if self.group.size != self.query.size:
             object.__setattr__(self, "group", np.zeros(self.query.size, dtype=np.int64))
 
-    def at(self, rows: Any) -> ClickEvidence:
+    def at(self, rows: RowIndex) -> ClickEvidence:
         """The evidence on some lists."""
         guessed = {label: guessed.at(rows) for label, guessed in self.guessed.items()}
-        return replace(self, **take_rows(self, PER_LIST, rows), guessed=guessed)
+        return with_rows(self, (PER_LIST, rows), guessed=guessed)
 
     @classmethod
     def combined(cls, pieces: Sequence[Self]) -> Self:

@@ -9,7 +9,7 @@ import numpy as np
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
-from foltr_audit.judge.pieces import take_rows
+from foltr_audit.judge.pieces import with_rows
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Ints
 
@@ -46,11 +46,11 @@ class RoundViews:
 def with_lists(view: View, messages: Ints, lists: Ints) -> View:
     """Some messages (n,) of a view of one list each, with the lists of other messages (n, B) as theirs."""
     candidates = view.candidates
-    return replace(
+    return with_rows(
         view,
+        (_PER_MESSAGE, messages),
+        (_PER_LIST, (lists, 0)),
         candidates=None if candidates is None else replace(candidates, query=candidates.query[lists, 0]),
-        **take_rows(view, _PER_MESSAGE, messages),
-        **take_rows(view, _PER_LIST, (lists, 0)),
     )
 
 

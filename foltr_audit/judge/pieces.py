@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+
+from foltr_audit.utils.arrays import Bools, Ints
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     Record = TypeVar("Record", bound=DataclassInstance)
+
+RowIndex = Ints | Bools | slice | tuple[Ints, Ints | int]
+"""Some rows of an array, by their numbers, by a mask or by their places on two axes."""
 
 SUMMED = {"summed": True}
 """Metadata of a field that counts something: the counts of several pieces are added."""
@@ -33,7 +38,7 @@ def join_pieces(pieces: Sequence[Record], refused: Mapping[str, str] | None = No
         refused: why attacks could not run, by label; by default what the pieces themselves say.
     """
     refused = find_refusals(pieces) if refused is None else refused
-    whole: dict[str, Any] = {}
+    whole: dict[str, object] = {}
     for each in fields(pieces[0]):
         values = [getattr(piece, each.name) for piece in pieces]
         whole[each.name] = sum(values) if "summed" in each.metadata else _join(values, refused)
@@ -42,11 +47,12 @@ def join_pieces(pieces: Sequence[Record], refused: Mapping[str, str] | None = No
     return type(pieces[0])(**whole)
 
 
-def _join(values: Sequence[Any], refused: Mapping[str, str]) -> Any:
+def _join(values: Sequence[object], refused: Mapping[str, str]) -> object:
     first = values[0]
-    if isinstance(first, dict):
-        labels = [name for name in first if name not in refused and all(name in each for each in values)]
-        return {label: _join([each[label] for each in values], refused) for label in labels}
+    tables = [value for value in values if isinstance(value, dict)]
+    if len(tables) == len(values):
+        labels = [name for name in tables[0] if name not in refused and all(name in each for each in tables)]
+        return {label: _join([each[label] for each in tables], refused) for label in labels}
     if any(value is None for value in values):
         return None
     if isinstance(first, np.ndarray):
@@ -54,7 +60,17 @@ def _join(values: Sequence[Any], refused: Mapping[str, str]) -> Any:
     return join_pieces(values, refused) if hasattr(first, "__dataclass_fields__") else first
 
 
-def take_rows(record: object, names: Iterable[str], rows: Any) -> dict[str, Any]:
-    """Some rows of the named arrays of a record, by name; None where a record lacks an array."""
-    values = {name: getattr(record, name) for name in names}
-    return {name: None if value is None else value[rows] for name, value in values.items()}
+def with_rows(record: Record, *taken: tuple[Iterable[str], RowIndex], **others: object) -> Record:
+    """A copy of a record with only some rows of the named arrays; arrays that it lacks stay None.
+
+    Args:
+        record: a frozen dataclass.
+        taken: names of arrays, and the rows that remain of each.
+        others: new values of other fields.
+    """
+    values = dict(others)
+    for names, rows in taken:
+        for name in names:
+            array = getattr(record, name)
+            values[name] = None if array is None else array[rows]
+    return replace(record, **values)

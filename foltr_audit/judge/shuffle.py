@@ -6,10 +6,8 @@ identity or properties must not find the answer in the number of a row.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.judge.pieces import take_rows
+from foltr_audit.judge.pieces import with_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Ints
 
@@ -25,14 +23,10 @@ def reordered(record: RoundRecord, truth: RoundTruth, order: Ints) -> tuple[Roun
     # `argsort` of a permutation is its inverse. The stable sort below keeps the steps of a message in order.
     slot = order.argsort()[record.slot]
     rows = slot.argsort(kind="stable")
-    moved = replace(
+    moved = with_rows(
         record,
+        (("survivors", "counts", "messages", "seeds"), order),
+        (("step", "part", "query", "shown", "features"), rows),
         slot=slot[rows],
-        **take_rows(record, ("survivors", "counts", "messages", "seeds"), order),
-        **take_rows(record, ("step", "part", "query", "shown", "features"), rows),
     )
-    return moved, replace(
-        truth,
-        **take_rows(truth, ("clients", "updates"), order),
-        **take_rows(truth, ("clicks", "clipped", "intents"), rows),
-    )
+    return moved, with_rows(truth, (("clients", "updates"), order), (("clicks", "clipped", "intents"), rows))

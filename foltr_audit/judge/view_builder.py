@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +49,7 @@ class InteractionPlacement:
         """Index that takes values (n, B, ...) of messages back to those of interactions, (I, ...)."""
         return self.slot, self.place
 
-    def spread(self, values: NDArray[T], fill: Any) -> NDArray[T]:
+    def spread(self, values: NDArray[T], fill: float) -> NDArray[T]:
         """Values of the interactions (I, ...) as (n, B, ...), with `fill` where a message has fewer."""
         out = np.full(self.shape + values.shape[1:], fill, dtype=values.dtype)
         out[self.slot, self.place] = values

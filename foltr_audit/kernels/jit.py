@@ -8,7 +8,7 @@ wide registers are in `lanes`, functions that the system's library computes diff
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def kernel(function: F) -> F:
@@ -38,7 +38,7 @@ def parallel_kernel(function: F) -> F:
     return _compiled(function, parallel=True, nogil=True)
 
 
-def _compiled(function: F, **options: Any) -> F:
+def _compiled(function: F, **options: bool | str) -> F:
     """Machine code is cached next to its source, or in the user's cache folder, or not at all.
 
     With NumPy's error model a division by zero gives inf or NaN instead of a branch that raises.

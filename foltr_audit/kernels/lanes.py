@@ -10,8 +10,8 @@ registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 import numba
 import numpy as np
@@ -21,12 +21,18 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+    from numba.core.typing.templates import Signature
+
+    Typing = tuple[Signature, Callable[..., ir.Value]]
+
 _LANES, _HALF = 8, 4  # two registers of AVX2, whose additions overlap, or one of AVX-512
 _INDEX, _DOUBLE = ir.IntType(64), ir.DoubleType()
 _UNSIGNED = 2**63 - 1  # every bit of a float64 but its sign
 
 Vector = NDArray[np.float64] | NDArray[np.float32]
-Term = Callable[..., Any]
+Term = Callable[..., object]
 Sum = Callable[..., float]
 
 
@@ -52,7 +58,7 @@ def _plain(term: Term) -> Sum:
     return total
 
 
-def _loaded(builder: Any, array: Any, kind: Any, index: Any, lanes: int) -> Any:
+def _loaded(builder: ir.IRBuilder, array: object, kind: ir.Type, index: ir.Value, lanes: int) -> ir.Value:
     """`lanes` numbers of an array from an index on, as float64; one number where that is 1."""
     place = builder.gep(array.data, [index])
     narrow = isinstance(kind, ir.FloatType)
@@ -65,7 +71,7 @@ def _loaded(builder: Any, array: Any, kind: Any, index: Any, lanes: int) -> Any:
     return builder.fpext(numbers, ir.VectorType(_DOUBLE, lanes)) if narrow else numbers
 
 
-def _halved(builder: Any, vector: Any, lanes: int) -> Any:
+def _halved(builder: ir.IRBuilder, vector: ir.Value, lanes: int) -> ir.Value:
     """The lower half of the lanes plus the upper one."""
     parts = [
         builder.shuffle_vector(
@@ -76,12 +82,14 @@ def _halved(builder: Any, vector: Any, lanes: int) -> Any:
     return builder.fadd(*parts)
 
 
-def _slot(builder: Any, value: Any) -> Any:
+def _slot(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """A stack slot for a value that changes; LLVM turns it into a register."""
     return cgutils.alloca_once_value(builder, value)  # type: ignore[no-untyped-call]
 
 
-def _emitted(term: Term, context: Any, builder: Any, signature: Any, args: Any) -> Any:
+def _emitted(
+    term: Term, context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+) -> ir.Value:
     """Emit the instructions of a sum of `term(builder, *numbers)`."""
     arrays = [
         context.make_array(kind)(context, builder, arg)
@@ -90,14 +98,14 @@ def _emitted(term: Term, context: Any, builder: Any, signature: Any, args: Any) 
     kinds = [context.get_data_type(kind.dtype) for kind in signature.args]
     size = builder.extract_value(arrays[-1].shape, 0)
 
-    def terms(index: Any, lanes: int) -> Any:
+    def terms(index: ir.Value, lanes: int) -> ir.Value:
         pairs = zip(arrays, kinds, strict=True)
         return term(builder, *(_loaded(builder, array, kind, index, lanes) for array, kind in pairs))
 
-    def add(total: Any, index: Any, lanes: int) -> None:
+    def add(total: ir.Value, index: ir.Value, lanes: int) -> None:
         builder.store(builder.fadd(builder.load(total), terms(index, lanes)), total)
 
-    def number(value: int) -> Any:
+    def number(value: int) -> ir.Constant:
         return ir.Constant(_INDEX, value)
 
     zeros = ir.Constant(ir.VectorType(_DOUBLE, _LANES), [0.0] * _LANES)
@@ -117,12 +125,12 @@ def _emitted(term: Term, context: Any, builder: Any, signature: Any, args: Any) 
     return builder.load(total)
 
 
-def _is_vector(kind: Any) -> bool:
+def _is_vector(kind: object) -> bool:
     flat = isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C"
     return flat and kind.dtype in (types.float32, types.float64)
 
 
-def _size(builder: Any, number: Any) -> Any:
+def _size(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
     """The absolute value, by clearing the sign bit: llvmlite's builder has no `fabs`."""
     many = isinstance(number.type, ir.VectorType)
     words = ir.VectorType(_INDEX, number.type.count) if many else _INDEX
@@ -131,7 +139,7 @@ def _size(builder: Any, number: Any) -> Any:
     return builder.bitcast(bits, number.type)
 
 
-def _square(builder: Any, number: Any) -> Any:
+def _square(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
     return builder.fmul(number, number)
 
 
@@ -140,16 +148,20 @@ def _compiled(term: Term, *, vectors: int, plain: Sum) -> Sum:
     if getattr(numba.config, "DISABLE_JIT", False):
         return plain
 
-    def emit(*where: Any) -> Any:
-        return _emitted(term, *where)
+    def emit(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> ir.Value:
+        return _emitted(term, context, builder, signature, args)
 
-    def typed(*kinds: Any) -> Any:
+    def typed(*kinds: types.Type) -> Typing | None:
         return (types.float64(*kinds), emit) if all(map(_is_vector, kinds)) else None
 
-    def of_one(_typing: Any, a: Any) -> Any:  # numba reads how many arguments there are from the signature
+    def of_one(
+        _typing: object, a: types.Type
+    ) -> Typing | None:  # numba reads how many arguments there are from the signature
         return typed(a)
 
-    def of_two(_typing: Any, a: Any, b: Any) -> Any:
+    def of_two(_typing: object, a: types.Type, b: types.Type) -> Typing | None:
         return typed(a, b)
 
     return cast(Sum, intrinsic(of_one if vectors == 1 else of_two))

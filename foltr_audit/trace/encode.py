@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,11 @@ LEVEL = 1  # noise-like floats hardly shrink: level 3 gains under 1 %
 class RaggedLists:
     """Lists without padding: the first `lengths[i]` entries of `values[i]`."""
 
-    values: NDArray[Any]
+    values: NDArray[np.generic]
     lengths: NDArray[np.int64]
 
 
-Column = NDArray[Any] | RaggedLists | list[Any]
+Column = NDArray[np.generic] | RaggedLists | list[object]
 Tables = dict[str, dict[str, Column]]
 
 
@@ -112,12 +112,12 @@ def parquet(header: TraceHeader, table: str, rounds: Sequence[dict[str, Column]]
     return buffer.getvalue(), frame.height
 
 
-def _documents(shown: NDArray[np.int64]) -> NDArray[Any]:
+def _documents(shown: NDArray[np.int64]) -> NDArray[np.uint32]:
     narrow("shown", np.maximum(shown, 0), "UInt32")
     return shown.astype(np.uint32)
 
 
-def _rounded(updates: NDArray[np.float64], dtype: str) -> NDArray[Any]:
+def _rounded(updates: NDArray[np.float64], dtype: str) -> NDArray[np.floating]:
     with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the message itself
         return updates.astype(dtype, copy=True)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import tomli_w
 
@@ -191,7 +191,7 @@ class TraceHeader:
         """The canonical TOML form: fixed order of fields, knowledge sorted by name."""
         return tomli_w.dumps(self._table())
 
-    def _table(self) -> dict[str, Any]:
+    def _table(self) -> dict[str, object]:
         table = {"schema": self.schema, **vars(self)}
         dataset = {**vars(table.pop("dataset")), "parts": list(self.dataset.parts)}
         return table | {"dataset": dataset, "knowledge": table.pop("knowledge")}
@@ -213,7 +213,7 @@ class TraceHeader:
     def _flat(self) -> dict[str, object]:
         flat = self._table()
         for name in ("dataset", "knowledge"):
-            flat |= {f"{name}.{key}": fact for key, fact in flat.pop(name).items()}
+            flat |= {f"{name}.{key}": fact for key, fact in cast("dict[str, object]", flat.pop(name)).items()}
         return flat
 
 
@@ -235,7 +235,7 @@ def read_header(folder: Path) -> tuple[TraceHeader, str]:
         raise TraceError(str(error).replace("trace: header:", f"{where}:", 1)) from None
 
 
-def header_from(table: Mapping[str, Any]) -> TraceHeader:
+def header_from(table: Mapping[str, object]) -> TraceHeader:
     """The header from its parsed TOML; every field must be present, and no other.
 
     Raises:
@@ -246,9 +246,10 @@ def header_from(table: Mapping[str, Any]) -> TraceHeader:
     _check_names(table, [f.name for f in fields(TraceHeader)], "")
     for name in ("dataset", "knowledge"):
         _check(isinstance(table[name], dict), name, table[name], "a table")
-    _check_names(table["dataset"], [f.name for f in fields(TraceDataset)], "dataset.")
-    _check(isinstance(table["dataset"]["parts"], list), "dataset.parts", table["dataset"]["parts"], "a list")
-    return TraceHeader(**{**table, "dataset": TraceDataset(**table["dataset"])})
+    dataset = cast("dict[str, Any]", table["dataset"])  # the classes check the types of their fields
+    _check_names(dataset, [f.name for f in fields(TraceDataset)], "dataset.")
+    _check(isinstance(dataset["parts"], list), "dataset.parts", dataset["parts"], "a list")
+    return TraceHeader(**cast("dict[str, Any]", {**table, "dataset": TraceDataset(**dataset)}))
 
 
 def _check(good: bool, name: str, value: object, expected: str) -> None:
@@ -269,7 +270,7 @@ def _check_schema(schema: object) -> None:
     _check(schema == SCHEMA, "schema", schema, SCHEMA + (" (a newer foltr-audit wrote it)" if newer else ""))
 
 
-def _check_names(table: Mapping[str, Any], names: list[str], prefix: str) -> None:
+def _check_names(table: Mapping[str, object], names: list[str], prefix: str) -> None:
     for name in names:
         if name not in table:
             raise TraceError(f"trace: header: field {prefix}{name} is missing")

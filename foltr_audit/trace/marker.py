@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from foltr_audit.errors import TraceError
 from foltr_audit.trace.header import TraceHeader
@@ -144,7 +143,7 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
     return part
 
 
-def _whole(path: Path, table: dict[str, Any], name: str, least: int) -> int:
+def _whole(path: Path, table: Mapping[str, object], name: str, least: int) -> int:
     value = table.get(name)
     if not is_whole(value, least):
         raise TraceError(f"trace: {path}: {name} is {value!r}, expected a whole number of {least} or more")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import UsageError
@@ -13,7 +15,7 @@ from foltr_audit.trace.header import TraceHeader
 if TYPE_CHECKING:
     import polars as pl
 
-NUMPY: dict[str, type[np.unsignedinteger[Any] | np.signedinteger[Any]]] = {
+NUMPY: dict[str, type[np.unsignedinteger | np.signedinteger]] = {
     "UInt8": np.uint8,
     "UInt32": np.uint32,
     "Int64": np.int64,
@@ -76,7 +78,7 @@ def columns(header: TraceHeader, table: str, form: FeatureFormat) -> dict[str, p
     return types | rest[table]
 
 
-def feature_form(types: dict[str, Any]) -> FeatureFormat:
+def feature_form(types: Mapping[str, object]) -> FeatureFormat:
     """The form of a `features` column as stored; the default where there is none to be read."""
     import polars as pl
 
@@ -86,7 +88,7 @@ def feature_form(types: dict[str, Any]) -> FeatureFormat:
     return FeatureFormat(width if isinstance(width, int) and width > 0 else 1, dtype)
 
 
-def narrow(name: str, values: np.ndarray[Any, np.dtype[Any]], kind: str) -> np.ndarray[Any, np.dtype[Any]]:
+def narrow(name: str, values: NDArray[np.generic], kind: str) -> NDArray[np.integer]:
     """A copy in the stored whole-number type.
 
     Raises:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
 
-def json_ready(value: object) -> Any:
+def json_ready(value: object) -> object:
     """A value for JSON: NaN becomes null, an infinity the text `inf` or `-inf`."""
     if isinstance(value, float):
         if math.isnan(value):

@@ -18,7 +18,6 @@ from functools import cache
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
-    Any,
     ClassVar,
     Literal,
     NamedTuple,
@@ -31,8 +30,11 @@ from typing import (
 )
 
 if TYPE_CHECKING:
+    from dataclasses import _MISSING_TYPE
+
     from pydantic import TypeAdapter
 
+T = TypeVar("T")
 R = TypeVar("R", bound="ResultRow")
 
 JsonValue = Union[None, bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]"]
@@ -67,8 +69,12 @@ UNKNOWN = Estimate(math.nan)
 
 
 def column(
-    name: str | None = None, *, optional: bool = False, embedded: bool = False, default: Any = MISSING
-) -> Any:
+    name: str | None = None,
+    *,
+    optional: bool = False,
+    embedded: bool = False,
+    default: T | _MISSING_TYPE = MISSING,
+) -> T:
     """A field of a row whose column differs from it.
 
     Args:
@@ -231,7 +237,7 @@ def _rows_by_key(kind: object, table: Mapping[str, object]) -> dict[str, ResultR
     return {key: row.of_plain(inner) for key, inner in found.items()}
 
 
-def _validated(kind: Any, value: object, name: str) -> object:
+def _validated(kind: object, value: object, name: str) -> object:
     """A value of JSON as its Python type; a missing number is NaN where None is not allowed."""
     from pydantic import ValidationError
 
@@ -249,7 +255,7 @@ def _validated(kind: Any, value: object, name: str) -> object:
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[object]:
+def _adapter(kind: object) -> TypeAdapter[object]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

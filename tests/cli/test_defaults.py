@@ -17,6 +17,7 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.evidence.check.limits import SystemLimits as Gate
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.plan import table_in
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import SearchBudget
 from foltr_audit.report.results.attack_rows import AttackRow
@@ -54,7 +55,7 @@ def test_the_attacks_that_run_unless_some_are_named(table: dict, kind: str, expe
 
 def test_a_spec_does_not_hold_a_default() -> None:
     spec = Spec.parse({"attack": {}})
-    assert "methods" not in spec.table()["attack"]
+    assert "methods" not in table_in(spec.table(), "attack")
     assert Spec.from_toml(spec.toml) == spec
     assert names(spec.attacks) == ["olsr", "lad", "map"]
 

@@ -67,7 +67,7 @@ def test_a_field_that_some_lack_is_no_shared_one() -> None:
             {"population": {"clients": 9, "cohort": 3}},
         ]
     )
-    table = plan.table()
+    table: Any = plan.table()
     assert "attack" not in table
     assert "cohort" not in table["population"]
     assert [cell.get("population", {}).get("cohort") for cell in table["cells"]] == [3, None, 3]
@@ -132,7 +132,8 @@ def test_the_last_axis_turns_fastest() -> None:
         [{"train.rounds": 1}, {"train.rounds": 2}],
         [{"data.fold": 1, "repetition": 0}, {"data.fold": 2, "repetition": 1}],
     )
-    assert [(t["seed"], t["train"]["rounds"], t["data"]["fold"], t["repetition"]) for t in found] == [
+    tables: list[Any] = [*found]
+    assert [(t["seed"], t["train"]["rounds"], t["data"]["fold"], t["repetition"]) for t in tables] == [
         (seed, rounds, fold, fold - 1) for seed in (1, 2) for rounds in (1, 2) for fold in (1, 2)
     ]
 
@@ -147,12 +148,14 @@ def test_without_axes_or_points() -> None:
 def test_changes_leave_their_table_alone() -> None:
     table: dict[str, Any] = {"train": {"rounds": 1}, "defense": ["none"]}
     before = deepcopy(table)
-    new = apply_changes(table, {"train.rounds": 2, "attack.on": ["test"], "seed": 3})
+    new: Any = apply_changes(table, {"train.rounds": 2, "attack.on": ["test"], "seed": 3})
     assert table == before
     assert new == {"train": {"rounds": 2}, "defense": ["none"], "attack": {"on": ["test"]}, "seed": 3}
     new["defense"].append("clip:norm=1")
     new["train"]["rounds"] = 9
     assert table == before
+    first: Any
+    second: Any
     first, second = expand([table], [{"seed": 1}, {"seed": 2}])
     first["train"]["rounds"] = 5
     assert second["train"]["rounds"] == 1 == table["train"]["rounds"]

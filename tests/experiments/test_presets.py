@@ -8,7 +8,7 @@ import tomllib
 from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -93,6 +93,7 @@ class TestEveryPreset:
     def test_its_tables_may_be_changed(self, name: str) -> None:
         preset = load_preset(name)
         for tables in preset.tables().values():
+            table: Any
             for table in tables:
                 table["train"]["rounds"] = 1
                 table.setdefault("attack", {}).setdefault("on", []).append("test")
@@ -127,6 +128,7 @@ def tables_of(name: str) -> list[dict[str, Any]]:
 
 def test_repeats_are_shortened_too() -> None:
     text = GOOD.replace("min_documents = 10", "min_documents = 10\nrepeats = 20")
+    table: Any
     (table,) = read_preset(text, "mine").tables(0.1)["corrected"]
     assert table["attack"]["repeats"] == 2
     assert table["train"]["rounds"] == 20
@@ -141,7 +143,7 @@ def test_a_grid_is_each_with_each() -> None:
     assert [len(each) for each in tables.values()] == [12, 4]
     points = {
         (each["seed"], each["train"]["rounds"], each["population"]["clients"])
-        for each in tables["as published"]
+        for each in cast("list[Any]", tables["as published"])
     }
     assert points == {(s, r, c) for s in (1, 2) for r in (200, 400) for c in (10, 1000, 20)}
 

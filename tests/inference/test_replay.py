@@ -14,6 +14,7 @@ from foltr_audit.core.plugins import Ball, View
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.plan import table_in
 from foltr_audit.inference.linear_systems import observed_lengths
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
 from foltr_audit.judge.observer import Observer
@@ -49,7 +50,7 @@ class Sent(NamedTuple):
 def sent(setup: Setup, *, ranker: str = "linear", sampled: bool = False, seed: int = 7) -> Sent:
     """One round of an experiment's clients: those of training, or fresh ones with lists in score order."""
     table = setup.spec.table()
-    table["train"]["ranker"] = ranker
+    table_in(table, "train")["ranker"] = ranker
     table["attack"] = {
         "interactions": setup.learner.interactions,
         "min_documents": 2,

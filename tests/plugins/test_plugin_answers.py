@@ -198,6 +198,7 @@ def test_what_is_asked_for_passes() -> None:
     assert arrays_of("a", (array, array), ((2, 3), (2, 3))) == (array, array)
     assert one_of("a", 3, int) == 3
     assert all_of("a", [1, 2], (int,), "numbers") == (1, 2)
+    wrong: Any
     for wrong in ((array,), None, [array, array]):
         with pytest.raises(PluginError, match=r"a gave .*; expected a tuple of 2 arrays"):
             arrays_of("a", wrong, ((2, 3), (2, 3)))

@@ -54,7 +54,7 @@ def test_online_sums_are_those_of_wang_2021(name: str, first: int) -> None:
     found: dict[tuple[str, str], list[float]] = {}
     for figure in load_preset(name).published.figures:
         assert figure.metric == "online_sum"
-        found.setdefault((figure.cell, figure.where["trained_on"]), []).append(figure.value)
+        found.setdefault((figure.cell, str(figure.where["trained_on"])), []).append(figure.value)
     assert found == expected
 
 

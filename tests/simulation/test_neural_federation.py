@@ -16,6 +16,7 @@ from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.plan import table_in
 from foltr_audit.experiments.stages import first_model, train
 from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.federation import Federation
@@ -31,7 +32,7 @@ SetupOf = Callable[..., Setup]
 def with_ranker(setup: Setup, text: str) -> Setup:
     """The same experiment with another ranker."""
     table = setup.spec.table()
-    table["train"]["ranker"] = text
+    table_in(table, "train")["ranker"] = text
     return Setup(Spec.parse(table), setup.collection)
 
 

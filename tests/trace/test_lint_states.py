@@ -311,4 +311,5 @@ def test_every_check_has_an_outcome() -> None:
     header = header_of()
     done = done_with(header, played(header))
     assert [each.name for each in done.outcomes] == [check.name for check in CHECKS]
-    assert [each["name"] for each in done.table()["checks"]] == [check.name for check in CHECKS]
+    table: Any = done.table()
+    assert [each["name"] for each in table["checks"]] == [check.name for check in CHECKS]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
+N = TypeVar("N", bound=np.generic)
 T = TypeVar("T")
 
 _EVENTS = get_args(PrivacyEvent)
@@ -28,7 +29,7 @@ Kind = Literal["truth values", "whole numbers", "numbers"]
 _KINDS: dict[Kind, str] = {"truth values": "b", "whole numbers": "iu", "numbers": "iuf"}
 
 
-def array_of(who: str, answer: object, shape: Sequence[int], kind: Kind = "numbers") -> NDArray[Any]:
+def array_of(who: str, answer: NDArray[N], shape: Sequence[int], kind: Kind = "numbers") -> NDArray[N]:
     """The returned value, if it is an array of the expected shape and type.
 
     Args:
@@ -48,7 +49,9 @@ def array_of(who: str, answer: object, shape: Sequence[int], kind: Kind = "numbe
     return answer
 
 
-def arrays_of(who: str, answer: object, shapes: Sequence[Sequence[int]]) -> tuple[NDArray[Any], ...]:
+def arrays_of(
+    who: str, answer: tuple[NDArray[N], ...], shapes: Sequence[Sequence[int]]
+) -> tuple[NDArray[N], ...]:
     """A returned tuple of arrays of these shapes; arguments and errors as for `array_of`."""
     if not isinstance(answer, tuple) or len(answer) != len(shapes):
         raise PluginError(f"{who} gave {_described(answer)}; expected a tuple of {len(shapes)} arrays")
@@ -62,7 +65,7 @@ def one_of(who: str, answer: object, kind: type[T]) -> T:
     return answer
 
 
-def all_of(who: str, answer: object, kinds: Sequence[type], named: str) -> tuple[Any, ...]:
+def all_of(who: str, answer: Sequence[T], kinds: Sequence[type], named: str) -> tuple[T, ...]:
     """A returned tuple or list of objects of these types, as a tuple; errors as for `array_of`.
 
     An error calls the expected objects `named`.
@@ -83,7 +86,7 @@ def clicks_of(
     return array_of(f"click model {model.name}: click", clicks, labels.shape, "truth values")
 
 
-def step_of(learner: ModelLearner, answer: object, models: Floats) -> tuple[Floats, Bools]:
+def step_of(learner: ModelLearner, answer: tuple[Floats, Bools], models: Floats) -> tuple[Floats, Bools]:
     """The result of `ModelLearner.local_step` from models (C, P); errors as for `array_of`."""
     who = f"learner {learner.name}: local_step"
     if not isinstance(answer, tuple) or len(answer) != 2:

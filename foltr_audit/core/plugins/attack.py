@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -40,7 +40,7 @@ class Attack(Plugin):
     strongest: ClassVar[bool] = False
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **more: Any) -> None:
+    def __pydantic_init_subclass__(cls, **more: object) -> None:
         """Refuse a class whose `needs` has a name that `Knowledge` lacks."""
         super().__pydantic_init_subclass__(**more)
         who = f"attack {getattr(cls, 'name', cls.__name__)}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 
 class Documents(Protocol):
@@ -19,7 +18,7 @@ class Documents(Protocol):
     """
 
     @property
-    def features(self) -> NDArray[Any]: ...  # noqa: D102
+    def features(self) -> Features: ...  # noqa: D102
 
     @property
     def offsets(self) -> Ints: ...  # noqa: D102
@@ -69,10 +68,10 @@ class Ranker(Protocol):
         """
         ...
 
-    def score(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+    def score(self, parameters: Floats, features: Features) -> Floats:
         """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
         ...
 
-    def jacobian(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+    def jacobian(self, parameters: Floats, features: Features) -> Floats:
         """`d f_i / d theta` of documents (..., m, d) at models (..., P), float64 (..., m, P)."""
         ...

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.rankers.base import Documents, Ranker
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,12 @@ class LinearRanker(Ranker):
 
         return weighted_features(data.features, data.offsets, queries, shown, coefficients)
 
-    def score(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+    def score(self, parameters: Floats, features: Features) -> Floats:
         """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
         scores: Floats = np.einsum("...md,...d->...m", features.astype(np.float64), parameters)
         return scores
 
-    def jacobian(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+    def jacobian(self, parameters: Floats, features: Features) -> Floats:
         """`d f_i / d theta` of documents (..., m, d), float64 (..., m, P): their features themselves."""
         batch = np.broadcast_shapes(parameters.shape[:-1], features.shape[:-2])
         return np.broadcast_to(features, batch + features.shape[-2:]).astype(np.float64)

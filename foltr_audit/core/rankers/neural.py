@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.core.rankers.base import Documents, Ranker
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.network import NetworkShape
@@ -96,7 +95,7 @@ class NeuralRanker(Ranker):
             data.features, data.offsets, queries, shown, coefficients, models, self._network
         )
 
-    def score(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+    def score(self, parameters: Floats, features: Features) -> Floats:
         """Scores (..., m) of documents with features (..., m, d) under models (..., P)."""
         units = features.astype(np.float64)
         for layer in self._layers(parameters):
@@ -104,7 +103,7 @@ class NeuralRanker(Ranker):
         scores: Floats = np.einsum("...mh,...h->...m", units, self._output(parameters))
         return scores
 
-    def jacobian(self, parameters: Floats, features: NDArray[Any]) -> Floats:
+    def jacobian(self, parameters: Floats, features: Features) -> Floats:
         """`d f_i / d theta` of documents (..., m, d) at models (..., P), float64 (..., m, P)."""
         layers, given = list(self._layers(parameters)), [features.astype(np.float64)]
         for layer in layers:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
@@ -33,11 +33,11 @@ class GlobalModel(NamedTuple):
 _PAYLOADS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint64))
 
 
-def _freeze(record: object, dtypes: Mapping[str, Any], who: str) -> None:
+def _freeze(record: object, dtypes: Mapping[str, DTypeLike], who: str) -> None:
     for name, dtype in dtypes.items():
         given = getattr(record, name)
         try:
-            array: NDArray[Any] = read_only(given, dtype)
+            array = read_only(given, dtype)
         except (ValueError, TypeError, OverflowError):
             expected = "whole numbers" if np.issubdtype(dtype, np.integer) else f"numbers of type {dtype}"
             raise UsageError(f"{who}: {name} hold {_told(given)}, expected {expected}") from None
@@ -50,12 +50,12 @@ def _told(values: object) -> str:
     return repr(array[0])[:60] if array.size else repr(values)[:60]
 
 
-def _expect(who: str, name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+def _expect(who: str, name: str, array: NDArray[np.generic], shape: tuple[int, ...]) -> None:
     if array.shape != shape:
         raise UsageError(f"{who}: {name} has shape {array.shape}, expected {shape}")
 
 
-def _at_least(who: str, name: str, array: NDArray[Any], least: int) -> None:
+def _at_least(who: str, name: str, array: NDArray[np.number], least: int) -> None:
     if array.size and array.min() < least:
         raise UsageError(f"{who}: {name} holds {array.min()}, expected {least} or more")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -22,6 +22,7 @@ from foltr_audit.core.spec.population import PopulationSpec
 from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.reading import toml_table
+from foltr_audit.utils.rows import JsonValue
 
 
 def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -120,7 +121,7 @@ class Spec(SpecTable):
 
     @classmethod
     def parse(
-        cls, table: Mapping[str, object], where: str = "spec", names: Mapping[str, str] | None = None
+        cls, table: Mapping[str, JsonValue], where: str = "spec", names: Mapping[str, str] | None = None
     ) -> Spec:
         """The Spec of a plain table; an error is one line.
 
@@ -139,7 +140,7 @@ class Spec(SpecTable):
         except UsageError as error:
             raise UsageError(f"{source}{error}") from error
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, JsonValue]:
         """The Spec as a plain table with every default spelt out; fields that are None are left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -180,7 +181,7 @@ _TABLE_CLASSES: dict[str, type[SpecTable]] = {
 }
 
 
-def _refuse_unknown(table: Mapping[str, object]) -> None:
+def _refuse_unknown(table: Mapping[str, JsonValue]) -> None:
     known = {"schema", *Spec.model_fields} - {"schema_"}
     for name, value in table.items():
         if name not in known:
@@ -192,13 +193,13 @@ def _refuse_unknown(table: Mapping[str, object]) -> None:
                     raise UsageError(f"unknown field {name}.{inner}; {suggest_name(inner, fields)}")
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(table: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValue]:
     """A flat table in which the fields of inner tables have dotted names.
 
     >>> flat({"seed": 1, "data": {"fold": 2}})
     {'seed': 1, 'data.fold': 2}
     """
-    fields: dict[str, Any] = {}
+    fields: dict[str, JsonValue] = {}
     for name, value in table.items():
         if isinstance(value, Mapping):
             fields |= flat(value, f"{prefix}{name}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,9 @@ EXACT = NumericTolerance(0.0, 0.0)
 ACROSS_VERSIONS = NumericTolerance(RELATIVE, ABSOLUTE)
 
 
-def table_differences(stored: Any, found: Any, tolerance: NumericTolerance, where: str = "") -> Iterator[str]:
+def table_differences(
+    stored: object, found: object, tolerance: NumericTolerance, where: str = ""
+) -> Iterator[str]:
     """The differences of two JSON values, one line each."""
     if isinstance(stored, Mapping) and isinstance(found, Mapping):
         for name in {**stored, **found}:
@@ -53,19 +55,19 @@ def table_differences(stored: Any, found: Any, tolerance: NumericTolerance, wher
         yield f"{where}: {_text(stored)}, found {_text(found)}"
 
 
-def _same(stored: Any, found: Any, tolerance: NumericTolerance) -> bool:
+def _same(stored: object, found: object, tolerance: NumericTolerance) -> bool:
     if _is_float(stored, found):
         return tolerance.agree(float(stored), float(found))
     return type(stored) is type(found) and bool(stored == found)
 
 
-def _is_float(*values: Any) -> bool:
+def _is_float(*values: object) -> bool:
     """Whether all are numbers and at least one is a float; integers must be equal."""
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     return numbers and any(isinstance(value, float) for value in values)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is _MISSING:
         return "nothing"
     if isinstance(value, list | Mapping):
@@ -75,7 +77,9 @@ def _text(value: Any) -> str:
 
 
 def array_differences(
-    stored: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]], tolerance: NumericTolerance
+    stored: Mapping[str, NDArray[np.generic]],
+    found: Mapping[str, NDArray[np.generic]],
+    tolerance: NumericTolerance,
 ) -> Iterator[str]:
     """The differences of arrays with the same names, one line for each array."""
     for name in {**stored, **found}:
@@ -96,7 +100,7 @@ def array_differences(
             )
 
 
-def _agree(a: NDArray[Any], b: NDArray[Any], tolerance: NumericTolerance) -> NDArray[np.bool_]:
+def _agree(a: NDArray[np.generic], b: NDArray[np.generic], tolerance: NumericTolerance) -> NDArray[np.bool_]:
     if a.dtype.kind != "f":
         return np.asarray(a == b)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -12,7 +12,6 @@ import io
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
 
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.evidence.bundle.archive import BundleWriter, digest_of
@@ -42,7 +41,7 @@ class Bundle:
     manifest: BundleManifest
     unfinished: tuple[str, ...] = ()
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """As one plain table."""
         manifest = self.manifest
         return {

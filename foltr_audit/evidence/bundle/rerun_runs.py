@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
@@ -35,6 +35,10 @@ from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_bytes, file_text, toml_table
 from foltr_audit.utils.reading.arrays import read_array
 from foltr_audit.utils.reading.parquet import parquet_frame
+from foltr_audit.utils.rows import JsonValue
+
+if TYPE_CHECKING:
+    import polars as pl
 
 REPORTS: dict[str, type[AttackReport | AuditReport | TrainReport]] = {
     report.SCHEMA: report for report in (AttackReport, AuditReport, TrainReport)
@@ -120,7 +124,7 @@ class RunRerunner:
             raise CheckUnavailableError(
                 f"the results are of {len(plan.specs)} Runs, and {len(self.results)} were re-run; give --all"
             )
-        report = REPORTS[stored["schema"]].of(plan, [self.results[spec] for spec in plan.specs])
+        report = REPORTS[str(stored["schema"])].of(plan, [self.results[spec] for spec in plan.specs])
         check = compare_results(
             self.root, report.json(), "what the re-run Runs give", self.tolerance, extra=FROM_PRESET
         )
@@ -136,9 +140,11 @@ class RunRerunner:
             yield from _frame_differences(stored, found, ROUNDS, self.tolerance)
 
 
-def fingerprint_of(results: Mapping[str, Any] | None, fold: int) -> str | None:
+def fingerprint_of(results: Mapping[str, JsonValue] | None, fold: int) -> str | None:
     """The fingerprint of a fold in the results; None if they do not name it."""
-    folds = [] if results is None else results["dataset"]["folds"]
+    folds = (
+        [] if results is None else cast("dict[str, list[dict[str, JsonValue]]]", results["dataset"])["folds"]
+    )
     return next((str(row["fingerprint"]) for row in folds if row["fold"] == fold), None)
 
 
@@ -188,7 +194,9 @@ def _frame_differences(stored: Path, found: Path, name: str, tolerance: NumericT
     yield from _unequal(pair[0], pair[1], name, tolerance)
 
 
-def _unequal(stored: Any, found: Any, name: str, tolerance: NumericTolerance) -> Iterator[str]:
+def _unequal(
+    stored: pl.DataFrame, found: pl.DataFrame, name: str, tolerance: NumericTolerance
+) -> Iterator[str]:
     from polars.testing import assert_frame_equal
 
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from foltr_audit.errors import TraceError
 from foltr_audit.evidence.bundle.differences import EXACT, first_lines, table_differences
@@ -16,9 +15,10 @@ from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_ready
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import read_array
+from foltr_audit.utils.rows import JsonValue
 
 
-def stored_results(root: Path) -> dict[str, Any] | None:
+def stored_results(root: Path) -> dict[str, JsonValue] | None:
     """The results of a bundle of Runs; None if it has none."""
     path = root / RESULTS
     return json_table(file_bytes(path, TraceError), RESULTS, TraceError) if path.is_file() else None

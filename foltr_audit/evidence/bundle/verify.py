@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
@@ -107,7 +107,7 @@ class Verification:
 
     def json(self) -> str:
         """As one JSON object."""
-        table: dict[str, Any] = {
+        table: dict[str, object] = {
             "schema": SCHEMA,
             "bundle": str(self.path),
             "sha256": self.sha256,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
@@ -213,7 +213,7 @@ class GridExpansion:
         if spec.audit is None:
             return spec
         alternative = DefenseAlternative(label.alternative)
-        claim: dict[str, Any] | None = alternative.proven(label.eps, self.grid.delta)
+        claim: dict[str, object] | None = alternative.proven(label.eps, self.grid.delta)
         if claim is None:
             without = math.isinf(self.study.setup(spec).privacy.claim())
             claim = {"delta": self.grid.delta} if without and spec.audit.delta is None else {}

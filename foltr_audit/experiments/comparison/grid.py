@@ -18,7 +18,7 @@ from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.train import default_learner
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES, DefenseAlternative
-from foltr_audit.experiments.plan import Table, apply_changes
+from foltr_audit.experiments.plan import Table, apply_changes, table_in
 from foltr_audit.utils.reading import toml_table
 
 Kind = Literal["attack", "audit", "select"]
@@ -172,7 +172,7 @@ class ComparisonGrid(SpecTable):
 
     def data(self, fold: int) -> DataSpec:
         """The data of a fold."""
-        return DataSpec.model_validate({**self.spec.get("data", {}), "fold": fold})
+        return DataSpec.model_validate({**table_in(self.spec, "data"), "fold": fold})
 
     def spec_of(self, learner: str, scenario: str, click_model: str, run: int, kind: Kind) -> Spec:
         """The Spec without a defense of one point of the grid.
@@ -191,13 +191,13 @@ class ComparisonGrid(SpecTable):
                 "trace.every": 0,
             },
         )
-        if kind == "attack" and self.spec.get("attack", {}).get("target") == "training":
-            del table["trace"]["every"]  # messages that are attacked have to be recorded
+        if kind == "attack" and table_in(self.spec, "attack").get("target") == "training":
+            del table_in(table, "trace")["every"]  # messages that are attacked have to be recorded
         if kind == "attack":
             more = {"methods": self.attacks or None, "click_models": [click_model]}
-            table["attack"] = {**self.spec.get("attack", {}), **more}
+            table["attack"] = {**table_in(self.spec, "attack"), **more}
         elif kind == "audit":
-            table["audit"] = self.spec.get("audit", {})
+            table["audit"] = table_in(self.spec, "audit")
         spec = Spec.parse(table, "")
         return spec if self.attacks else spec.with_strong_attacks()  # the Spec of a cell names its attacks
 
@@ -212,4 +212,4 @@ def _refuse_protocol(name: str, kind: type[SpecTable], table: object) -> None:
 def _drop(table: Table, dotted: str) -> object:
     """Remove a field from a Spec's table and return it; None where it is absent."""
     outer, _, inner = dotted.partition(".")
-    return table.get(outer, {}).pop(inner, None) if inner else table.pop(outer, None)
+    return table_in(table, outer).pop(inner, None) if inner else table.pop(outer, None)

@@ -5,8 +5,6 @@ None of their results is used for the choice.
 
 from __future__ import annotations
 
-from typing import Any
-
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec
@@ -65,7 +63,7 @@ def confirm(
 
 def _fresh(cell: CellPlan, limits: PrivacyLimits, first_run: int) -> CellPlan:
     """A cell in a new repetition; without attacks where the observer sees no single message."""
-    update: dict[str, Any] = {"repetition": first_run + cell.spec.repetition}
+    update: dict[str, object] = {"repetition": first_run + cell.spec.repetition}
     if cell.kind == "attack" and not limits.single:
         update["attack"] = None
     return cell._replace(spec=cell.spec.model_copy(update=update))

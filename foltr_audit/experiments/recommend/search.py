@@ -6,9 +6,9 @@ candidates that break a limit below all others, by how far they exceed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from foltr_audit.experiments.recommend.space import CandidatePoint, SearchSpace
 from foltr_audit.rng import Streams
@@ -37,6 +37,13 @@ class CandidateScore:
     def feasible(self) -> bool:
         """Whether it keeps the limit."""
         return self.excess <= 0
+
+
+class ScoredTrial(Protocol):
+    """What the limits ask of an Optuna trial."""
+
+    @property
+    def user_attrs(self) -> Mapping[str, float]: ...  # noqa: D102
 
 
 _WORST = CandidateScore(utility=0.0, excess=1.0)
@@ -87,7 +94,7 @@ def search(
     return found
 
 
-def _constraints(trial: Any) -> tuple[float]:
+def _constraints(trial: ScoredTrial) -> tuple[float]:
     return (trial.user_attrs[_EXCESS],)
 
 

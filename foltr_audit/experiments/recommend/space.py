@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 from foltr_audit.auditing.noise_for_target import calibrations, list_mechanisms
 from foltr_audit.core.spec.defaults import NO_DEFENSE, SECURE_AGGREGATION
@@ -31,6 +32,14 @@ FAIR_SHARE = 0.75
 """Share of the candidates that is divided equally among the defenses."""
 
 _DIGITS = 3  # of searched numbers, so that chains stay readable
+
+
+class SuggestingTrial(Protocol):
+    """What a search asks of an Optuna trial."""
+
+    def suggest_categorical(self, name: str, choices: Sequence[str]) -> str: ...  # noqa: D102
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float: ...  # noqa: D102
 
 
 class CandidatePoint(NamedTuple):
@@ -206,7 +215,7 @@ class SearchSpace:
                 defenses[text] = SearchedNumbers.of(text)
         return cls(eps=(most / EPS_SPAN, most), defenses=defenses, refused=tuple(refused))
 
-    def starts(self, candidates: int) -> list[dict[str, Any]]:
+    def starts(self, candidates: int) -> list[dict[str, object]]:
         """The parameters that are fixed for the first candidates, by name.
 
         First every defense once, at the limit and with the usual norm. Then the sampler chooses parameters,
@@ -216,7 +225,7 @@ class SearchSpace:
         """
         found = []
         for text, searched in self.defenses.items():
-            fixed: dict[str, Any] = {"defense": text}
+            fixed: dict[str, object] = {"defense": text}
             fixed |= {_eps_of(text): self.eps[1]} if searched.has_eps else {}
             fixed |= {_norm_of(text): USUAL_NORM} if searched.norms else {}
             found.append(fixed)
@@ -225,7 +234,7 @@ class SearchSpace:
         turns = islice(cycle(open_ones), more)
         return [*found, *({"defense": text} for text in turns)][:candidates]
 
-    def suggest(self, trial: Any) -> CandidatePoint:
+    def suggest(self, trial: SuggestingTrial) -> CandidatePoint:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""
         text = trial.suggest_categorical("defense", list(self.defenses))
         searched = self.defenses[text]

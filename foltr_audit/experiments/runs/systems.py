@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.reader import RunReader, read_runs, refuse_twice
 from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.rows import JsonValue
 
-Fields = dict[str, Any]
+Fields = dict[str, JsonValue]
 
 _OF_A_REPETITION = ("seed", "repetition", "data.fold")
 _ONLY_RECORDED = ("trace.every", "trace.embed_features")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class FactCheck:
         odd = self.state == "wrong" or (self.state == "explained" and self.reason is not None)
         return (*((self.text,) if odd else ()), *self.contradictions)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """All fields and texts, as a row."""
         return {
             "state": self.state,

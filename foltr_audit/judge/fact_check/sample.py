@@ -11,7 +11,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import TraceError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import take_rows
+from foltr_audit.judge.pieces import with_rows
 from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -126,11 +126,11 @@ def _slots(found: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
 def select_messages(record: RoundRecord, slots: Ints) -> RoundRecord:
     """The round with some of its messages and their lists only."""
     rows = np.flatnonzero(np.isin(record.slot, slots))
-    return replace(
+    return with_rows(
         record,
+        (("survivors", "counts", "messages"), slots),
+        (("step", "part", "query", "shown", "features"), rows),
         slot=np.searchsorted(slots, record.slot[rows]),
-        **take_rows(record, ("survivors", "counts", "messages"), slots),
-        **take_rows(record, ("step", "part", "query", "shown", "features"), rows),
     )
 
 
@@ -144,10 +144,10 @@ def _views(observer: Observer, record: RoundRecord) -> Iterator[View]:
 def rows_of(view: View, count: int) -> View:
     """The first messages of a view, without labels."""
     rows, candidates = slice(count), view.candidates
-    return replace(
+    return with_rows(
         view,
+        (("parameters", "messages", "shown", "features", "clients"), rows),
         candidates=None if candidates is None else replace(candidates, query=candidates.query[rows]),
         labels=None,
         intent_labels=None,
-        **take_rows(view, ("parameters", "messages", "shown", "features", "clients"), rows),
     )

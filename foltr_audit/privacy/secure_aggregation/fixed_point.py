@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -143,7 +142,7 @@ class FixedPoint:
         return np.asarray(np.ldexp(self.signed(integers).astype(np.float64), -self.fraction))
 
 
-def _weights(weights: ArrayLike) -> NDArray[Any]:
+def _weights(weights: ArrayLike) -> NDArray[np.integer]:
     given = np.asarray(weights)
     if given.dtype.kind not in "iu" or (given.size and given.min() < 0):
         raise UsageError(f"{_WHO}: weights of type {given.dtype}; expected integers, 0 or more")

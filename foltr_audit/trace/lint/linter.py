@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.trace import Trace
@@ -48,7 +47,7 @@ class LintResult:
         """No leak, and no check that applies left anything of the messages out."""
         return not self.leaks and not any(outcome.is_missing or outcome.in_part for outcome in self.outcomes)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """Everything as one plain table, with every check and what it did not look at."""
         return {
             "rounds": self.rounds,

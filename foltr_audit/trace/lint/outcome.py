@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 State = Literal["found", "clean", "not looked"]
 
@@ -60,7 +60,7 @@ class LintOutcome:
         """Whether it should have looked and did not."""
         return self.applies and self.reason is not None
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """As plain data."""
         return {
             "name": self.name,

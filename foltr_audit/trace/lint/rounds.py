@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.records.interactions import Payload, RoundRecord
 from foltr_audit.errors import TraceError
 from foltr_audit.utils.arrays import Bools, Floats, Ints, Words
 
@@ -47,7 +46,7 @@ class ServerView:
 
     round: int
     is_update: bool
-    messages: NDArray[Any]
+    messages: Payload
     parameters: Floats
     averaged: bool
     shares: int
@@ -64,7 +63,7 @@ class ServerView:
         Raises:
             TraceError: a number that is not finite.
         """
-        messages: NDArray[Any] = np.asarray(record.messages)
+        messages: Payload = np.asarray(record.messages)
         if not np.all(np.isfinite(record.parameters)):
             raise TraceError(f"trace: round {record.round}: the global model is not finite")
         if messages.dtype.kind == "f" and not np.all(np.isfinite(messages)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ class ArraySchema(NamedTuple):
 
 
 def refuse_other_forms(
-    arrays: Mapping[str, NDArray[Any]], forms: Mapping[str, ArraySchema]
+    arrays: Mapping[str, NDArray[np.generic]], forms: Mapping[str, ArraySchema]
 ) -> dict[str, int]:
     """Check arrays against their forms; the length of each axis by its letter.
 
@@ -49,7 +49,7 @@ def refuse_other_forms(
     return lengths
 
 
-def _refuse_other_form(name: str, array: NDArray[Any], form: ArraySchema) -> None:
+def _refuse_other_form(name: str, array: NDArray[np.generic], form: ArraySchema) -> None:
     fits = array.dtype.kind == "U" if form.kind == "U" else array.dtype == np.dtype(f"<{form.kind}")
     if not fits or array.ndim != len(form.axes):
         raise ValueError(

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from math import prod
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class ArrayHeader(NamedTuple):
         start: where its values begin.
     """
 
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     shape: tuple[int, ...]
     fortran: bool
     start: int
@@ -67,7 +67,7 @@ class ArrayHeader(NamedTuple):
         return self.start + prod(self.shape) * self.dtype.itemsize
 
 
-def read_array(path: Path, error: type[FoltrAuditError]) -> NDArray[Any]:
+def read_array(path: Path, error: type[FoltrAuditError]) -> NDArray[np.generic]:
     """The array of a `.npy` file, read-only.
 
     Raises:
@@ -85,7 +85,7 @@ def read_array(path: Path, error: type[FoltrAuditError]) -> NDArray[Any]:
         raise error(f"{path}: no .npy file with one plain array: {_reason(problem)}") from problem
 
 
-def map_array(path: Path) -> NDArray[Any]:
+def map_array(path: Path) -> NDArray[np.generic]:
     """The array of a `.npy` file, mapped into memory and read-only.
 
     Raises:
@@ -107,7 +107,9 @@ def map_array(path: Path) -> NDArray[Any]:
     )
 
 
-def read_archive(content: bytes | Path, where: str, error: type[FoltrAuditError]) -> dict[str, NDArray[Any]]:
+def read_archive(
+    content: bytes | Path, where: str, error: type[FoltrAuditError]
+) -> dict[str, NDArray[np.generic]]:
     """The arrays of an `.npz` archive by name, of its content or its file; all are read-only.
 
     Raises:
@@ -122,14 +124,14 @@ def read_archive(content: bytes | Path, where: str, error: type[FoltrAuditError]
         raise error(f"{where}: damaged: {_reason(problem)}") from problem
 
 
-def _members(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[np.generic]]:
     infos = archive.infolist()
     # The sizes are claims of the archive, but a safe bound: the zip reader returns no more bytes of a member
     # than it claims.
     most = min(MOST_UNPACKED, max(UNPACKS_TO[0], UNPACKS_TO[1] * size))
     if len(infos) > _MOST_MEMBERS or sum(info.file_size for info in infos) > most:
         raise ValueError(f"it unpacks to more than {most} bytes; expected that at most")
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, NDArray[np.generic]] = {}
     for info in infos:
         match = _NAME.fullmatch(info.filename)
         if match is None or match[1] in found:
@@ -141,7 +143,7 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
     return found
 
 
-def array_in(stream: IO[bytes], size: int) -> NDArray[Any]:
+def array_in(stream: IO[bytes], size: int) -> NDArray[np.generic]:
     """One array, which is all of a stream of `size` bytes.
 
     Raises:
@@ -187,7 +189,7 @@ def header_in(stream: IO[bytes], size: int) -> ArrayHeader:
     return header
 
 
-def _refuse_odd_values(flat: NDArray[Any]) -> None:
+def _refuse_odd_values(flat: NDArray[np.generic]) -> None:
     """Refuse bytes that are no value of their type, which NumPy trusts.
 
     Raises:

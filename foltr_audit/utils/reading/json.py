@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.utils.reading.bounded_files import decoded
 from foltr_audit.utils.reading.values import InvalidValueError, parsing, refuse_odd
+from foltr_audit.utils.rows import JsonValue
 
 
-def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> Any:
+def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> JsonValue:
     """The value of a JSON text.
 
     Args:
@@ -30,7 +31,7 @@ def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -
     return value
 
 
-def json_table(content: bytes | str, where: str, error: type[FoltrAuditError]) -> dict[str, Any]:
+def json_table(content: bytes | str, where: str, error: type[FoltrAuditError]) -> dict[str, JsonValue]:
     """The object of a JSON text.
 
     Raises:
@@ -53,7 +54,7 @@ _KINDS = {
 _MOST_DIGITS = 20  # of 2^64
 
 
-def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _table(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     # Parsers differ on which of two equal keys counts, so a file with both could mean two things.
     table = dict(pairs)
     if len(table) < len(pairs):

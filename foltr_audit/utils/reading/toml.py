@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import Any
 
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.utils.reading.values import MOST_LEVELS, parsing, refuse_odd
+from foltr_audit.utils.rows import JsonValue
 
 MOST_CHARACTERS = 4 << 20
 """A longer text is not parsed: it would take seconds."""
@@ -18,7 +18,7 @@ _DOTTED = re.compile(rf"(?<![\w-])(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_LEVELS},}}+
 """A name of many parts: the parser's time grows with the square of their number."""
 
 
-def toml_table(text: str, where: str, error: type[FoltrAuditError]) -> dict[str, Any]:
+def toml_table(text: str, where: str, error: type[FoltrAuditError]) -> dict[str, JsonValue]:
     """The table of a TOML text.
 
     Raises:
