@@ -47,6 +47,7 @@ bench-audit: $(STAMP) $(KERNELS)
 
 docs: $(DOCS)
 	$(BIN)/python -m tests.rooms_picture
+	$(BIN)/python -m tests.commands_page
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
 
 lint: $(STAMP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -36,7 +36,7 @@ class AggregateCounts(Attack):
 
     name: ClassVar[str] = "aggregate"
     observers: ClassVar[frozenset[str]] = frozenset({"aggregate", "individual"})  # a message sums one client
-    asks: ClassVar[Literal["clicks", "query", "counts"]] = "counts"
+    asks: ClassVar[str | type] = "counts"
     needs: ClassVar[frozenset[str]] = NEEDS
 
     prior: Prior = Field("position", description="belief before the sum: position, relevance or uniform")

@@ -59,7 +59,7 @@ class IntentInference(IntentAttack):
         return reason
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        """`intents` are log likelihoods, 0 for the best; the score is the posterior probability of a click.
+        """`answer` holds log likelihoods, 0 for the best; the score is the posterior probability of a click.
 
         The guess names the documents that were more likely clicked than not.
         """
@@ -79,4 +79,4 @@ class IntentInference(IntentAttack):
         likely = above_best(evidence)
         posterior = posteriors(likely, self.prior(len(worlds)))
         scores = np.einsum("ni,inbk->nbk", posterior, clicked)
-        return Inference(scores=scores, guess=(scores > 0.5) & view.is_document, intents=likely)
+        return Inference(scores=scores, guess=(scores > 0.5) & view.is_document, answer=likely)

@@ -66,7 +66,7 @@ class Linkage(LinkAttack):
         return text
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        """`traits` describe each message; the score is the probability of a click without any belief."""
+        """`answer` describes each message; the score is the probability of a click without any belief."""
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
@@ -88,7 +88,7 @@ class Linkage(LinkAttack):
             behaviour = np.full((n, _BEHAVIOUR), np.nan)
         count = view.is_document.any(axis=2).sum(axis=1).astype(np.float64)
         traits = _MessageTraits(count, behaviour, above_best(evidence), view.updates)
-        return Inference(scores=scores, guess=(scores > 0.5) & view.is_document, traits=traits.packed())
+        return Inference(scores=scores, guess=(scores > 0.5) & view.is_document, answer=traits.packed())
 
     def _decodes(self, view: View) -> bool:
         if not {"clicks", "intents"} & set(self.use.split("/")):

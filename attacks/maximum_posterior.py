@@ -12,13 +12,12 @@ from foltr_audit.inference.pattern_answers import Guess, answer_of
 from foltr_audit.inference.pattern_decoder import (
     PatternDecoder,
     Prior,
-    noise_law,
     usual_log_density,
     why_too_long,
 )
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
-from foltr_audit.privacy.noise import GammaShare, Gaussian
+from foltr_audit.privacy.noise import parse_law
 
 _LOST = 1e-3  # most numbers of a message, on average, whose noise may be smaller than their rounding
 
@@ -62,8 +61,8 @@ class MaximumPosterior(Attack):
         known, P = view.knowledge, view.parameters.shape[1]
         if self.prior != "relevance" or view.labels is None or known.belief is None:
             return False
-        law = noise_law(known)
-        if not isinstance(law, GammaShare | Gaussian):
+        law = None if known.noise is None else parse_law(known.noise)
+        if law is None or law.grid > 0:
             return False
         return bool(P * usual_log_density(law, known.resolution)[2] < _LOST)
 

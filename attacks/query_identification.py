@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -33,7 +33,7 @@ class QueryIdentification(Attack):
     """
 
     name: ClassVar[str] = "query-id"
-    asks: ClassVar[Literal["clicks", "query", "counts"]] = "query"
+    asks: ClassVar[str | type] = "query"
     needs: ClassVar[frozenset[str]] = frozenset(
         {"candidates", "features", "learning_rate", "lists", "normaliser", "order", "pairs"}
     )
@@ -69,4 +69,4 @@ class QueryIdentification(Attack):
         if m:
             best = np.arange(n), lists.argmax(axis=1)
             guess[best] = patterns_as_clicks(pattern[best], k) & (lists[best] > 0)[:, np.newaxis]
-        return Inference(scores=lists[:, :, np.newaxis] * clicked, guess=guess, lists=lists)
+        return Inference(scores=lists[:, :, np.newaxis] * clicked, guess=guess, answer=lists)

@@ -13,7 +13,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.experiments.stages import first_model, make_attacks
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.observer import Observer
-from foltr_audit.simulation.evaluation import OfflineMetrics
+from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
@@ -32,7 +32,7 @@ def attacking(options: BenchmarkOptions) -> list[BenchmarkFigure]:
 
 
 def _evaluation(shape: WorkloadShape, setup: Setup, options: BenchmarkOptions) -> list[BenchmarkFigure]:
-    evaluation, parameters = OfflineMetrics(setup), first_model(setup)
+    evaluation, parameters = Federation(setup).evaluation, first_model(setup)
 
     def on(count: int) -> Callable[[int], None]:
         def work(n: int) -> None:

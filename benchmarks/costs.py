@@ -60,7 +60,7 @@ def measure() -> dict[str, float | str | dict[str, float]]:
     """The table, by the names of the fields in `experiments.comparison.estimate`."""
     setup = Runner(with_undefended=False).setup(Spec.parse(_BASE, ""))
     size, rounds = setup.ranker.n_parameters, setup.spec.train.rounds
-    work = rounds * setup.spec.population.cohort_size * setup.interactions * setup.learner.slowness
+    work = rounds * setup.spec.population.cohort_size * setup.clients.interactions * setup.learner.slowness
     base, plain_bytes, _ = _play()
     often, _, _ = _play(train={"rounds": rounds, "evaluate_every": 1})
     documents = setup.collection.test.labels.size

@@ -13,7 +13,7 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.data.cache import key, store
+from foltr_audit.data import cache as store
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.data_cache import TEXT
 from tests.fixtures.plugin_packages import Installer
@@ -112,7 +112,6 @@ def cache_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache that keeps even the smallest data; its folder is not there yet."""
     monkeypatch.setenv(store.FOLDER_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(store, "SMALLEST_BYTES", 0)
-    monkeypatch.setattr(key, "_SETTLED_NS", -1)
     store._note.cache_clear()
     return tmp_path / "cache" / "data"
 

@@ -102,7 +102,7 @@ class Audit:
             DataError: no query with enough documents.
         """
         check_names(protocol)
-        if not setup.alike_in_number:
+        if not setup.clients.alike_in_number:
             raise UsageError(
                 f"audit: scenario {setup.spec.population.scenario}: clients have different numbers of "
                 "interactions, and so different weights; expected equal numbers"

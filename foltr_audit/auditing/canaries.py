@@ -10,7 +10,7 @@ import numpy as np
 
 from foltr_audit.auditing.neighbours import LogCanary, ModelCanary
 from foltr_audit.auditing.scripted import GameClients
-from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.plugins import ClickModel, PrivacyEvent
 from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
@@ -18,7 +18,6 @@ from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.events import NormBound
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
 
@@ -245,15 +244,17 @@ class CanarySearch:
         raise UsageError("--canary data:typical: no two different click logs in 1000 draws")
 
 
-def message_canaries(setup: Setup, parameters: Floats, directions: Sequence[Floats]) -> Iterator[ModelCanary]:
-    """For each direction, two models at opposite ends of the ball that the chain clips to.
+def message_canaries(
+    events: Sequence[PrivacyEvent], parameters: Floats, directions: Sequence[Floats]
+) -> Iterator[ModelCanary]:
+    """For each direction, two models at opposite ends of the ball that a chain with these events clips to.
 
     They start far outside the ball, so that the chain's own clip has to act.
 
     Raises:
         UsageError: the chain clips to no ball.
     """
-    balls = [event for event in setup.privacy.events() if isinstance(event, NormBound)]
+    balls = [event for event in events if isinstance(event, NormBound)]
     if not balls:
         raise UsageError(
             "--canary message: the chain does not clip, so that there are no extreme messages; "

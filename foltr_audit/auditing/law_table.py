@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.privacy.noise import NoiseLaw
+from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.noise.gamma_share import FLOOR
 from foltr_audit.utils.arrays import Floats
 
@@ -41,15 +41,15 @@ class LawTable(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def law_table(law: NoiseLaw) -> LawTable | None:
+def law_table(law: AdditiveNoise) -> LawTable | None:
     """The table of a law; None where its density integrates to more than 1: the law is no law."""
-    step = float(getattr(law, "step", 0.0))
+    step = law.grid
     far = 60.0 * math.sqrt(law.variance)
     found = _summed(law, step, far) if step > 0 and far < step * _MOST_POINTS else _integrated(law)
     return found if found.within[-1] <= 1.0 + _EXCESS else None
 
 
-def _summed(law: NoiseLaw, step: float, far: float) -> LawTable:
+def _summed(law: AdditiveNoise, step: float, far: float) -> LawTable:
     points = np.arange(math.ceil(far / step) + 2) * step
     masses = np.exp(law.log_density(points)) * step
     # Before masses are doubled to cover both signs: two draws are equal only if their signs are too.
@@ -58,7 +58,7 @@ def _summed(law: NoiseLaw, step: float, far: float) -> LawTable:
     return LawTable(np.asarray(points + 0.5 * step), np.cumsum(masses), repeats, 0.0)
 
 
-def _integrated(law: NoiseLaw) -> LawTable:
+def _integrated(law: AdditiveNoise) -> LawTable:
     """By Simpson's rule over ln x, since a density may be infinite at 0; missing mass counts at 0."""
     from scipy.integrate import cumulative_simpson
 
@@ -67,6 +67,6 @@ def _integrated(law: NoiseLaw) -> LawTable:
     sizes = law.scale * np.exp(logs)
     density = 2.0 * np.exp(law.log_density(sizes) + logs + math.log(law.scale))
     within = cumulative_simpson(density, x=logs, initial=0.0)
-    step = float(getattr(law, "step", 0.0))  # of a lattice too fine to sum
+    step = law.grid  # of a lattice too fine to sum
     repeats = step * math.exp(float(law.log_density(0.0))) if step > 0 else 0.0
     return LawTable(sizes, within + max(0.0, 1.0 - float(within[-1])), repeats, _SMALL * law.scale)

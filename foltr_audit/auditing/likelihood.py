@@ -13,7 +13,6 @@ from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scripted import is_random
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
-from foltr_audit.privacy.accounting.losses import GaussianLoss
 from foltr_audit.privacy.events import (
     ClickRandomization,
     GridRounding,
@@ -21,7 +20,8 @@ from foltr_audit.privacy.events import (
     NoiseAddition,
     OpaqueChange,
 )
-from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
+from foltr_audit.privacy.loss.losses import GaussianLoss
+from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.utils.arrays import Floats
 
 _MOST_REPORTS = 2**12
@@ -115,8 +115,8 @@ def exact_epsilon(
         return None if loss is None else games.messages * loss
     if noise.law is None or noise.rounded or (lists and not certain):
         return None
-    if isinstance(noise.law, Gaussian) and delta > 0:
-        mu = math.sqrt(sum(float(shift @ shift) for shift in shifts)) / noise.law.sigma
+    if noise.law.like_normal and noise.law.grid == 0 and delta > 0:
+        mu = math.sqrt(sum(float(shift @ shift) for shift in shifts)) / math.sqrt(noise.law.variance)
         return GaussianLoss(mu).epsilon(rounds=1, delta=delta, share=1.0)
     if delta > 0:
         return None

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import cache
 
 import numpy as np
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import Defense, RoundContext, plain
-from foltr_audit.core.plugins.registry import names
+from foltr_audit.core.plugins import Calibration, Defense, RoundContext, plain
+from foltr_audit.core.plugins.registry import loadable, plugin_class
+from foltr_audit.core.spec.defaults import CLIP
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
 from foltr_audit.privacy.events import NoiseAddition, PrivacyEvent
+from foltr_audit.privacy.loss.conversions import few_digits
 from foltr_audit.rng import Streams
 
 _LEAST, _MOST = 1e-6, 1e3  # epsilons that noise is searched for
 _TOLERANCE = 1e-9  # relative: a bound may exceed the target by rounding errors
-_DIGITS = 5
 _FARTHEST = 2.0**60  # factor from the first number tried to the last: a search of 30 steps
 _CLOSE = 1.0 + 1e-7  # bisection stops here: far finer than the five digits that are kept
 
@@ -48,56 +48,20 @@ class NoiseCalibration:
     pure: bool = False
 
 
-def _laplace(norm: float, order: int, parameters: int, eps: float) -> str:
-    """An epsilon for the L1 distance of two models in the ball, in many coordinates if its order is 2."""
-    widest = 2.0 * norm * (math.sqrt(parameters) if order == 2 else 1.0)
-    return f"eps={plain(eps)},sensitivity={plain(_rounded(widest, math.ceil))}"
+@cache
+def calibrations() -> dict[str, Calibration]:
+    """How the noise of each registered defense that can be calibrated follows from one number, by name.
 
-
-def _gaussian(_norm: float, _order: int, _parameters: int, sigma: float) -> str:
-    return f"sigma={plain(sigma)}"
-
-
-def _grid(norm: float, _order: int, parameters: int, sigma: float) -> str:
-    """Noise on a grid whose rounding moves a message by at most a thousandth of the ball's radius in L2."""
-    step = 2.0 ** math.floor(math.log2(norm / (1000.0 * math.sqrt(parameters))))
-    return f"sigma={plain(sigma)},step={plain(step)}"
-
-
-class _MechanismFamily(NamedTuple):
-    """How a chain with one number for its noise is written.
-
-    `settings` maps (clip norm, clip order, coordinates P, the number) to text. A larger number means less
-    noise if `falls`. `order` is the norm that the noise is for; 0: it randomises clicks, and nothing is
-    clipped. With `in_sums` clients share one noise, of which a single message carries next to nothing.
+    Those for an L1 distance come first, then those for an L2 distance, then those without a clip.
     """
-
-    settings: Callable[[float, int, int, float], str]
-    falls: bool = False
-    order: int = 1
-    in_sums: bool = False
-
-
-_MECHANISMS = {
-    "laplace": _MechanismFamily(_laplace, falls=True),
-    "gamma-laplace": _MechanismFamily(_laplace, falls=True, in_sums=True),
-    "gaussian": _MechanismFamily(_gaussian, order=2),
-    "gaussian-shares": _MechanismFamily(_gaussian, order=2, in_sums=True),
-    "discrete-gaussian": _MechanismFamily(_grid, order=2, in_sums=True),
-    "skellam": _MechanismFamily(_grid, order=2, in_sums=True),
-    "click-rr": _MechanismFamily(lambda *given: f"eps={plain(given[-1])}", falls=True, order=0),
-}
+    found = {name: plugin_class(Defense, name).calibrated_by for name in loadable(Defense)}
+    known = [(name, rule) for name, rule in found.items() if rule is not None]
+    return dict(sorted(known, key=lambda one: (one[1].order or 3, one[1].in_sum)))
 
 
 def list_mechanisms() -> tuple[str, ...]:
-    """Names of the mechanisms that can be calibrated."""
-    registered = names(Defense)
-    return tuple(name for name in _MECHANISMS if name in registered)
-
-
-def in_sums(mechanism: str) -> bool:
-    """Whether clients share one noise, of which a single message carries next to nothing."""
-    return mechanism in _MECHANISMS and _MECHANISMS[mechanism].in_sums
+    """Names of the defenses that can be calibrated."""
+    return tuple(calibrations())
 
 
 def calibrate(
@@ -132,14 +96,14 @@ def calibrate(
         raise UsageError(f"--norm: {norm:g}; expected a finite number above 0")
     if order not in (None, 1, 2):
         raise UsageError(f"--ord: {order}; expected 1 or 2")
-    return _NoiseSearch(_MECHANISMS[mechanism], mechanism, target, situation, norm, order, wire).result()
+    return _NoiseSearch(calibrations()[mechanism], mechanism, target, situation, norm, order, wire).result()
 
 
 @dataclass
 class _NoiseSearch:
     """The search for one mechanism; `tried` stores bounds by the number that sets the noise."""
 
-    kind: _MechanismFamily
+    kind: Calibration
     name: str
     target: float
     situation: AccountingContext
@@ -168,8 +132,9 @@ class _NoiseSearch:
 
     def _texts(self, number: float) -> tuple[str, ...]:
         order = self.order or self.kind.order
-        noise = f"{self.name}:{self.kind.settings(self.norm, order, self.situation.parameters, number)}"
-        clip = f"clip:norm={plain(self.norm)}{',ord=1' * (order == 1)}"
+        parameters = self.situation.parameters
+        noise = plugin_class(Defense, self.name).with_noise(number, self.norm, order, parameters).label
+        clip = f"{CLIP}:norm={plain(self.norm)}{',ord=1' * (order == 1)}"
         return (noise, *self.wire) if self.kind.order == 0 else (clip, noise, *self.wire)
 
     def _events(self, number: float) -> tuple[PrivacyEvent, ...]:
@@ -191,7 +156,7 @@ class _NoiseSearch:
         if number not in self.tried:
             try:
                 self.tried[number] = upper_bound(self._events(number), self.situation)
-            except UsageError:
+            except (UsageError, ValueError):
                 self.tried[number] = None
         upper = self.tried[number]
         return upper is not None and upper.epsilon <= self.target * (1.0 + _TOLERANCE)
@@ -232,7 +197,7 @@ class _NoiseSearch:
     def _round_off(self, good: float, bad: float) -> float:
         """The nearest number with few digits that meets the target; else the number that was found."""
         towards_noise = math.floor if self.kind.falls else math.ceil
-        for candidate in (_rounded(bad, round), _rounded(good, towards_noise)):
+        for candidate in (few_digits(bad, round), few_digits(good, towards_noise)):
             if self._meets(candidate):
                 return candidate
         return good
@@ -255,12 +220,3 @@ class _NoiseSearch:
         return NoiseCalibration(
             mechanism=self.name, defense=(), upper=best, average_sd=None, why_not=why, wired=bool(self.wire)
         )
-
-
-def _rounded(value: float, how: Callable[[float], int]) -> float:
-    """A positive number with few significant digits."""
-    places = _DIGITS - 1 - math.floor(math.log10(value))
-    # 10 to a negative power is not exact in binary. Division by an exact power keeps 1.1 as 1.1.
-    if places >= 0:
-        return how(value * 10.0**places) / 10.0**places
-    return float(how(value / 10.0**-places) * 10**-places)

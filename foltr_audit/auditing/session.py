@@ -21,7 +21,6 @@ from foltr_audit.core.plugins import Defense
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, PrivacyEvent
-from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.privacy.observer_views import sees_lists, without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
@@ -87,11 +86,13 @@ class AuditSession:
         """
         if name == "message":
             several = message_canaries(
-                self.setup, self.clients.parameters, extreme_directions(self.clients.parameters.size)
+                [event for _, event in self.acts],
+                self.clients.parameters,
+                extreme_directions(self.clients.parameters.size),
             )
             return max(several, key=self._size)
         laws = [event.law for _, event in self.acts if isinstance(event, NoiseAddition)]
-        order = 1 if any(isinstance(law, GammaShare) for law in laws) else 2
+        order = min((law.order for law in laws), default=2)
         search = CanarySearch(self.clients, self.fresh, self.interactions, order)
         total = 0 if name == "data:typical" else self.fresh.queries.size
         with self.progress.task(f"search {name}, {unit}", total) as tick:

@@ -8,7 +8,7 @@ import numpy as np
 
 from foltr_audit.auditing.games import Observation
 from foltr_audit.auditing.likelihood import log_ratio
-from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
+from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.utils.arrays import Floats
 
 SCORES = ("likelihood", "projection", "discriminant", "equality", "lists", "last-bits")
@@ -92,10 +92,10 @@ def _last_bits(seen: Observation, law: AdditiveNoise | None) -> Floats | None:
 
     Source: Mironov 2012, "On significance of the least significant bits for differential privacy", section 4.
     """
-    if not isinstance(law, Gaussian):
+    if law is None:
         return None
-    zero, one = (law.steps_off(seen.seen - mean).sum(axis=1) for mean in seen.means)
-    return np.asarray(zero - one)
+    zero, one = (law.steps_off(seen.seen - mean) for mean in seen.means)
+    return None if zero is None or one is None else np.asarray(zero.sum(axis=1) - one.sum(axis=1))
 
 
 def _discriminant(zero: Floats, one: Floats, learning: int) -> Pair:

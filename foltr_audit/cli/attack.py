@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.common import CommonOptions, use_threads
+from foltr_audit.cli.common import ATTACK, SHARED, CommonOptions, field_flags, use_threads
 from foltr_audit.cli.given import refuse_others
-from foltr_audit.cli.options import Table, takes_options
+from foltr_audit.cli.lazy import takes
+from foltr_audit.cli.options import option
 from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
-from foltr_audit.cli.protocol_options import SAME, AttackOptions
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,34 +21,26 @@ if TYPE_CHECKING:
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.published_extent import PresetComparison
 
+SAME = "same"
+"""The value of --train-click-model that trains under each attacked click model."""
+
 _WITH_TRACE = {
     *("method", "trace", "guesses", "target", "hide", "queries", "choices"),
     *("data", "intents", "seed", "json", "threads"),
 }
-_ONLY_FRESH = (
-    *("--click-model", "--attack-on", "--repeats", "--min-documents", "--attack-interactions", "--lists"),
-    "--view",
-)
+_ONLY_FRESH = ("click_models", "on", "repeats", "min_documents", "interactions", "lists", "view")
 
 
-@takes_options
+@takes(*ATTACK, *SHARED)
 def attack(
     ctx: typer.Context,
-    protocol: AttackOptions,
     common: CommonOptions,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Start from a published study, e.g. pham-2022, and show its figures. Options override it. "
-            "See scenario list.",
-        ),
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Attack a recorded Run or trace instead of a new run.")
-    ] = None,
-    guesses: Annotated[
-        Path | None, typer.Option(help="With --trace: write scores and guesses to a .csv or .parquet file.")
-    ] = None,
+    preset: str | None = option(
+        "Start from a published study, e.g. pham-2022, and show its figures. Options override it. "
+        "See scenario list."
+    ),
+    trace: Path | None = option("Attack a recorded Run or trace instead of a new run."),
+    guesses: Path | None = option("With --trace: write scores and guesses to a .csv or .parquet file."),
 ) -> None:
     """Attack what clients send, and report precision and recall with the claimed epsilon and nDCG.
 
@@ -57,16 +49,16 @@ def attack(
     if trace is not None:
         refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
-        _attack_trace(trace, protocol, common, guesses)
+        _attack_trace(trace, common, guesses)
         return
     if guesses is not None:
         raise UsageError("--guesses: only with --trace")
-    point = protocol.point()
-    if protocol.target == "training":
-        _refuse_fresh(point)
-    same = protocol.train_click_model == SAME
-    chosen = None if preset is None else PresetSelection.of(attack_preset(preset), common, point, same=same)
-    plan = common.plan(point, protocol="attack", same=same) if chosen is None else chosen.plan
+    if common.fields.get("attack.target") == "training":
+        _refuse_fresh(common)
+    same = common.fields.get("train.click_model") == SAME
+    common = common.setting(train__click_model=None) if same else common
+    chosen = None if preset is None else PresetSelection.of(attack_preset(preset), common, same=same)
+    plan = common.plan(protocol="attack", same=same) if chosen is None else chosen.plan
     run_attacks(plan, common, chosen)
 
 
@@ -93,28 +85,29 @@ def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | Non
     _show(report, common, published)
 
 
-def _refuse_fresh(point: Table) -> None:
+def _refuse_fresh(common: CommonOptions) -> None:
     """Refuse options that only describe fresh clients; `--view individual` describes every round too."""
-    given = {AttackOptions.flags()[name]: value for name, value in point.items()}
+    given = common.of_table("attack")
     for name in _ONLY_FRESH:
-        if given.get(name) and not (name == "--view" and given[name] == "individual"):
-            raise UsageError(f"{name}: only with --target fresh; the training rounds have their own options")
+        if given.get(name) and not (name == "view" and given[name] == "individual"):
+            flag = field_flags()[f"attack.{name}"]
+            raise UsageError(f"{flag}: only with --target fresh; the training rounds have their own options")
 
 
-def _attack_trace(path: Path, protocol: AttackOptions, common: CommonOptions, guesses: Path | None) -> None:
+def _attack_trace(path: Path, common: CommonOptions, guesses: Path | None) -> None:
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
     from foltr_audit.utils.progress import on_terminal
 
-    point = protocol.point()
+    given = common.fields
     recorded = TraceAttack.open(
         path,
-        target=protocol.target,
-        data=common.data,
-        seed=common.seed,
-        intents=common.intents,
-        changes={name: point.get(f"attack.{name}") for name in ("methods", "hide", "queries", "choices")},
+        target=given.get("attack.target"),
+        data=given.get("data.source"),
+        seed=given.get("seed"),
+        intents=given.get("data.intents"),
+        changes={name: given.get(f"attack.{name}") for name in ("methods", "hide", "queries", "choices")},
     )
     warn_of_unloadable(Attack)
     if guesses is not None:

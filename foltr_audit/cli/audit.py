@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
 import typer
 
-from foltr_audit.cli.common import CommonOptions, use_threads
-from foltr_audit.cli.options import takes_options
+from foltr_audit.cli.common import AUDIT, SHARED, CommonOptions, use_threads
+from foltr_audit.cli.lazy import takes
+from foltr_audit.cli.options import option
 from foltr_audit.cli.output import save_config, show, warn
-from foltr_audit.cli.protocol_options import AuditOptions
 
 
-@takes_options
+@takes(*AUDIT, *SHARED)
 def audit(
-    protocol: AuditOptions,
     common: CommonOptions,
-    require_proof: Annotated[
-        bool,
-        typer.Option(
-            "--require-proof", help="Exit with 1 unless each claim has a proven bound at or below it."
-        ),
-    ] = False,
+    require_proof: bool = option(
+        "Exit with 1 unless each claim has a proven bound at or below it.",
+        default=False,
+        name="--require-proof",
+    ),
 ) -> None:
     """Check what a chain of defenses claims: proven bounds from above, measured ones from below.
 
@@ -34,7 +31,7 @@ def audit(
     from foltr_audit.report.tables.audit import print_audit
     from foltr_audit.utils.progress import on_terminal
 
-    plan, output = common.plan(protocol.point(), protocol="audit"), common.output()
+    plan, output = common.plan(protocol="audit"), common.output()
     save_config(common.save_config, plan)
     use_threads(common.threads)
     report = AuditReport.of(plan, run_plan(plan, output, Runner(on_terminal())))

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from foltr_audit.cli.common import use_threads
-from foltr_audit.cli.options import Json, Threads
+from foltr_audit.cli.options import Json, Threads, argument, option
 from foltr_audit.cli.output import note, print_line, show
 from foltr_audit.errors import UsageError
 
 
 def bundle(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            help="The folder of compare, attack, train or audit --out.",
-            show_default=False,
-        ),
-    ],
-    to: Annotated[Path, typer.Option(metavar="FILE.zip", help="Path of the bundle.")],
-    with_trace: Annotated[
-        bool,
-        typer.Option("--with-trace", help="Pack the observed traces of Runs too, never their truth."),
-    ] = False,
-    without_lists: Annotated[
-        bool,
-        typer.Option(
-            "--without-lists",
-            help="Leave out the judged lists of a comparison, which hold the clicks of its simulated users. "
-            "Without them, verify needs --all to recompute the results.",
-        ),
-    ] = False,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Pack the finished part of an unfinished folder.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.zip.")] = False,
+    folder: Path = argument("The folder of compare, attack, train or audit --out.", "DIR"),
+    to: Path = option("Path of the bundle.", ..., metavar="FILE.zip"),
+    with_trace: bool = option(
+        "Pack the observed traces of Runs too, never their truth.", default=False, name="--with-trace"
+    ),
+    without_lists: bool = option(
+        "Leave out the judged lists of a comparison, which hold the clicks of its simulated users. Without "
+        "them, verify needs --all to recompute the results.",
+        default=False,
+        name="--without-lists",
+    ),
+    partial: bool = option(
+        "Pack the finished part of an unfinished folder.", default=False, name="--partial"
+    ),
+    overwrite: bool = option("Replace FILE.zip.", default=False, name="--overwrite"),
     json: Json = False,
 ) -> None:
     """Pack Specs, results, the findings of cells, hashes and versions into one file that verify checks."""
@@ -67,23 +56,14 @@ def bundle(
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE.zip", help="A file that bundle has packed.")],
-    sample: Annotated[
-        int | None,
-        typer.Option(help="Number of cells or Runs to re-run, drawn at random; 0 for none. Default: 3."),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Re-run every cell or Run.")] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Seed of the draw. Default: a new number, which is printed."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="Processes that re-run cells of a comparison. Default: one per core."),
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Path of the data set, if it is not where the Specs say.")
-    ] = None,
+    file: Path = argument("A file that bundle has packed.", "FILE.zip"),
+    sample: int | None = option(
+        "Number of cells or Runs to re-run, drawn at random; 0 for none. Default: 3."
+    ),
+    every: bool = option("Re-run every cell or Run.", default=False, name="--all"),
+    seed: int | None = option("Seed of the draw. Default: a new number, which is printed."),
+    jobs: int | None = option("Processes that re-run cells of a comparison. Default: one per core."),
+    data: str | None = option("Path of the data set, if it is not where the Specs say."),
     json: Json = False,
     threads: Threads = None,
 ) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from foltr_audit.cli.options import Json
+from foltr_audit.cli.options import Json, option
 from foltr_audit.cli.output import show, warn
-from foltr_audit.core.spec.defaults import DELTA, UNIT, VIEW
+from foltr_audit.core.spec.defaults import DELTA, SECURE_AGGREGATION, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,47 +14,29 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    target_eps: Annotated[float, typer.Option(help="Epsilon that has to be proven.")],
-    delta: Annotated[float, typer.Option(help="Delta of that epsilon; 0 for a pure epsilon.")] = DELTA,
-    unit: Annotated[
-        str, typer.Option(help="What neighbouring inputs differ in: click, interaction, query or client.")
-    ] = UNIT,
-    view: Annotated[
-        str,
-        typer.Option(help="What the server sees: individual, aggregate or colluding, each also with +lists."),
-    ] = VIEW,
-    colluders: Annotated[
-        int | None,
-        typer.Option(
-            help="With --view colluding: number of other clients that collude with the server. Default: all."
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option(help="Number of rounds that the target covers.")] = 1,
-    clients: Annotated[int, typer.Option(help="Number n of clients in a round.")] = 1000,
-    arriving: Annotated[
-        int | None, typer.Option(help="Number of messages that arrive. Default: all.")
-    ] = None,
-    interactions: Annotated[int, typer.Option(help="Interactions of a client in a round.")] = 1,
-    rank_with: Annotated[
-        str, typer.Option(help="Model that ranks a client's lists: local or global.")
-    ] = "local",
-    parameters: Annotated[
-        int | None, typer.Option(help="Number of coordinates of a message. Default: that of --data.")
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="Data whose number of features is used, for the linear ranker. Default: synthetic:mq2007.",
-        ),
-    ] = None,
-    norm: Annotated[float, typer.Option(help="Radius that models are clipped to.")] = 1.5,
-    order: Annotated[
-        int | None,
-        typer.Option("--ord", help="Norm of the clip, 1 or 2. Default: the one that each noise needs."),
-    ] = None,
-    mechanism: Annotated[
-        list[str] | None, typer.Option(help="Show only this mechanism. May be repeated. Default: all.")
-    ] = None,
+    target_eps: float = option("Epsilon that has to be proven.", ...),
+    delta: float = option("Delta of that epsilon; 0 for a pure epsilon.", DELTA),
+    unit: str = option("What neighbouring inputs differ in: click, interaction, query or client.", UNIT),
+    view: str = option(
+        "What the server sees: individual, aggregate or colluding, each also with +lists.", VIEW
+    ),
+    colluders: int | None = option(
+        "With --view colluding: number of other clients that collude with the server. Default: all."
+    ),
+    rounds: int = option("Number of rounds that the target covers.", 1),
+    clients: int = option("Number n of clients in a round.", 1000),
+    arriving: int | None = option("Number of messages that arrive. Default: all."),
+    interactions: int = option("Interactions of a client in a round.", 1),
+    rank_with: str = option("Model that ranks a client's lists: local or global.", "local"),
+    parameters: int | None = option("Number of coordinates of a message. Default: that of --data."),
+    data: str | None = option(
+        "Data whose number of features is used, for the linear ranker. Default: synthetic:mq2007."
+    ),
+    norm: float = option("Radius that models are clipped to.", 1.5),
+    order: int | None = option(
+        "Norm of the clip, 1 or 2. Default: the one that each noise needs.", name="--ord"
+    ),
+    mechanism: list[str] | None = option("Show only this mechanism. May be repeated. Default: all."),
     json: Json = False,
 ) -> None:
     """Show the least noise with which each mechanism provably meets a target, as options of other commands.
@@ -65,7 +45,7 @@ def calibrate(
     message carries almost none of it.
     """
     from foltr_audit.auditing.noise_for_target import calibrate as least_noise
-    from foltr_audit.auditing.noise_for_target import in_sums, list_mechanisms
+    from foltr_audit.auditing.noise_for_target import calibrations
     from foltr_audit.privacy.accounting import AccountingContext
     from foltr_audit.report.tables.calibration import NoiseCalibrationReport
 
@@ -87,10 +67,13 @@ def calibrate(
         rounds=rounds,
         delta=delta,
     )
-    chosen = dict.fromkeys(mechanism or list_mechanisms())
+    chosen = dict.fromkeys(mechanism or calibrations())
     summed = _secure_sum(situation)
+    shared = {name for name, rule in calibrations().items() if rule.in_sum}
     found = [
-        least_noise(name, target_eps, situation, norm=norm, order=order, wire=summed if in_sums(name) else ())
+        least_noise(
+            name, target_eps, situation, norm=norm, order=order, wire=summed if name in shared else ()
+        )
         for name in chosen
     ]
     report = NoiseCalibrationReport(target=target_eps, situation=situation, found=found)
@@ -105,7 +88,7 @@ def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:
     if without_lists(situation.view) != VIEW:
         return ()  # a view of sums assumes some secure sum already
     fewest = situation.arriving
-    return ("secure-aggregation" if fewest is None else f"secure-aggregation:threshold={fewest}",)
+    return (SECURE_AGGREGATION if fewest is None else f"{SECURE_AGGREGATION}:threshold={fewest}",)
 
 
 def _features(source: str | None) -> int:

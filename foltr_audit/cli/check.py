@@ -6,15 +6,15 @@ import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.common import CommonOptions, read_config, use_threads
+from foltr_audit.cli.common import CLAIM, SHARED, CommonOptions, read_config, use_threads
 from foltr_audit.cli.given import methods_of, read_text, refuse_others
-from foltr_audit.cli.options import Table, takes_options
+from foltr_audit.cli.lazy import takes
+from foltr_audit.cli.options import Table, argument, option
 from foltr_audit.cli.output import note, refuse_place, save_config, show, warn, warn_of_unloadable, write_file
-from foltr_audit.cli.protocol_options import ClaimOptions
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
@@ -25,50 +25,29 @@ if TYPE_CHECKING:
 
 _ALWAYS = {"limits", "json", "threads", "junit", "summary"}
 _WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
+_PLACES = {"data": "data.source", "seed": "seed", "intents": "data.intents"}
 _WITH_COMPARISON = _ALWAYS | {"comparison", "defense", "eps"}
 
 
-@takes_options
+@takes(*CLAIM, *SHARED)
 def check(
     ctx: typer.Context,
-    claims: ClaimOptions,
     common: CommonOptions,
-    limits: Annotated[
-        Path,
-        typer.Argument(metavar="LIMITS.toml", help="Limits, e.g. max_attack_auc = 0.6: see docs/check.md."),
-    ],
-    trace: Annotated[
-        Path | None, typer.Option(help="Check a recorded Run or trace instead of a new run.")
-    ] = None,
-    comparison: Annotated[
-        Path | None,
-        typer.Option(
-            help="Check a finished comparison instead. --defense and --eps select its rows. Default: all "
-            "except none.",
-        ),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Attack, or all. May be repeated. Default: olsr, lad and map, or those that fit, and those "
-            "of --config.",
-        ),
-    ] = None,
-    click_model: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="How users click, in training and when attacked. May be repeated. Default: perfect, "
-            "navigational and informational."
-        ),
-    ] = None,
-    junit: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write JUnit XML, with a test for each limit and row."),
-    ] = None,
-    summary: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Append a table in Markdown to a file."),
-    ] = None,
+    limits: Path = argument("Limits, e.g. max_attack_auc = 0.6: see docs/check.md.", "LIMITS.toml"),
+    trace: Path | None = option("Check a recorded Run or trace instead of a new run."),
+    comparison: Path | None = option(
+        "Check a finished comparison instead. --defense and --eps select its rows. Default: all except none."
+    ),
+    method: list[str] | None = option(
+        "Attack, or all. May be repeated. Default: olsr, lad and map, or those that fit, and those of "
+        "--config."
+    ),
+    click_model: list[str] | None = option(
+        "How users click, in training and when attacked. May be repeated. Default: perfect, navigational and "
+        "informational."
+    ),
+    junit: Path | None = option("Write JUnit XML, with a test for each limit and row.", metavar="FILE"),
+    summary: Path | None = option("Append a table in Markdown to a file.", metavar="FILE"),
 ) -> None:
     """Check a new run, a trace or a comparison against limits.
 
@@ -77,9 +56,8 @@ def check(
     from foltr_audit.evidence.check.limits import SystemLimits
 
     given = SystemLimits.from_toml(read_text(limits, "LIMITS"), str(limits))
-    for option, path in (("--junit", junit), ("--summary", summary)):
-        refuse_place(option, path)
-    audit = {name.removeprefix("audit."): value for name, value in claims.point().items()}
+    for flag, path in (("--junit", junit), ("--summary", summary)):
+        refuse_place(flag, path)
     if trace is not None:
         refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
@@ -89,7 +67,7 @@ def check(
         use_threads(common.threads)
         report = _check_comparison(comparison, given, common)
     else:
-        report = _check_fresh(given, common, method, click_model, audit)
+        report = _check_fresh(given, common, method, click_model)
     _finish(report, common, junit, summary)
 
 
@@ -98,7 +76,6 @@ def _check_fresh(
     common: CommonOptions,
     method: list[str] | None,
     click_model: list[str] | None,
-    audit: Table,
 ) -> CheckReport:
     from foltr_audit.evidence.check.limits import AUDIT_LIMITS
     from foltr_audit.evidence.check.report import CheckReport, warnings_of
@@ -108,6 +85,7 @@ def _check_fresh(
     from foltr_audit.utils.progress import on_terminal
 
     common.output()  # refuses options that exclude each other
+    audit = common.of_table("audit")
     for name in audit if not limits.audited else ():
         raise UsageError(f"--{name}: only with a limit that needs an audit: {', '.join(AUDIT_LIMITS)}")
     request = _request(common, method, click_model, audit)
@@ -145,20 +123,19 @@ def _request(
     from foltr_audit.evidence.check.attack_choice import click_attacks
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
 
-    for option, given in (
-        ("--trace-every", common.trace_every),
+    for flag, given in (
+        ("--trace-every", common.fields.get("trace.every")),
         ("--no-trace", common.no_trace),
-        ("--embed-features", common.embed_features),
+        ("--embed-features", common.fields.get("trace.embed_features")),
     ):
         if given:
             raise UsageError(
-                f"{option}: check records no messages; attack --out does, and check --trace reads them"
+                f"{flag}: check records no messages; attack --out does, and check --trace reads them"
             )
     tables: list[Table] = [{}] if common.config is None else read_config(common.config)
     methods = _methods(method)
-    point = {"attack.methods": methods or None, "attack.click_models": click_model or None}
-    point = {name: value for name, value in point.items() if value is not None}
-    plan = common.plan(point, protocol="attack", same=True, tables=tables)
+    attacked = common.setting(attack__methods=methods or None, attack__click_models=click_model or None)
+    plan = attacked.plan(protocol="attack", same=True, tables=tables)
     for spec in plan.specs:
         click_attacks(spec.attacks, every=False)  # refuses other attacks
     defenses, eps = _alternatives(common, plan)
@@ -222,7 +199,7 @@ def _check_trace(
         limits,
         _methods(method),
         all_attacks=not _every(method),
-        places={"data": common.data, "seed": common.seed, "intents": common.intents},
+        places={name: common.fields.get(field) for name, field in _PLACES.items()},
         progress=on_terminal(),
     )
     return CheckReport.of(limits, found.subjects, found.config)

@@ -1,43 +1,141 @@
-"""The shared options as one record, and the plan that they mean."""
+"""The shared options of commands, and the plan that they mean."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from foltr_audit.cli.given import published_chain, read_text, refuse_alternatives
-from foltr_audit.cli.options import Table
-from foltr_audit.cli.protocol_options import AttackOptions, AuditOptions
-from foltr_audit.cli.shared_options import LEARNER, SharedOptions
+from foltr_audit.cli.options import DATA, DEFENSE, FEDERATION, Table, shared
+from foltr_audit.cli.output import note
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import Learner
+    from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.runner import RunOutput
 
 PROTOCOLS = ("attack", "audit")
 """What may follow training."""
 
+LEARNER = ("interactions", "learning_rate", "clip_without_pairs", "rank_with")
+"""Options that change a parameter of the learner of the same name."""
+
+FRESH = ("attack.target", "attack.on", "attack.repeats", "attack.interactions")
+CLAIM = ("audit.claim", "audit.delta", "audit.trials")
+ATTACK = (
+    *(*FRESH, "attack.methods", "attack.click_models", "train.click_model", "attack.min_documents"),
+    *("attack.lists", "attack.view", "attack.hide", "attack.queries", "attack.choices"),
+)
+AUDIT = (
+    *(*CLAIM, "audit.views", "audit.units", "audit.canaries", "audit.models", "audit.confidence"),
+    *("audit.estimator", "audit.score", "audit.messages", "audit.drop_out", "audit.colluders"),
+    *("audit.interactions", "audit.lists", "audit.on", "audit.min_documents"),
+)
+SHARED = (
+    *("eps", "sensitivity", "defense", "data.source", "fold", "data.normalise", "data.dtype", "data.intents"),
+    *("data.balance", "population.clients", "population.cohort", "population.scenario", "learner"),
+    *("interactions", "train.rounds", "learning_rate", "pdgd", "clip_without_pairs", "rank_with"),
+    *("train.ranker", "train.init", "train.no_relevant", "train.evaluate_every", "trace.message"),
+    *("trace.dtype", "runs", "seed", "out", "resume", "overwrite", "trace.every", "no_trace"),
+    *("trace.embed_features", "config", "save_config", "json", "threads"),
+)
+"""Names of the options of commands, in the order of their help: see `lazy.takes`."""
+
+
+def shared_but(*without: str) -> tuple[str, ...]:
+    """`SHARED` without some options."""
+    return tuple(name for name in SHARED if name not in without)
+
 
 @dataclass(frozen=True, kw_only=True)
-class CommonOptions(SharedOptions):
-    """The shared options of a command, and what they mean together."""
+class CommonOptions:
+    """Options that several commands share; None where one was not given.
+
+    Attributes:
+        fields: the fields of a Spec, grid or study that options set, by dotted name.
+    """
+
+    fields: Table = field(default_factory=dict)
+    eps: list[float] | None = shared(
+        "Epsilon of the learner's published defense, inf for none: fpdgd clips at D/2 and adds Gamma "
+        "shares of scale D/eps, foltr-es takes metric-rr. May be repeated: one run for each value.",
+        DEFENSE,
+    )
+    sensitivity: float | None = shared("Sensitivity D of --eps. Default: 3.", DEFENSE)
+    defense: list[str] | None = shared(
+        "A chain of defenses joined by +, e.g. clip:norm=3+gaussian:sigma=2. May be repeated: one system "
+        "for each chain.",
+        DEFENSE,
+    )
+    fold: str | None = shared("Number K of a FoldK folder, or all.", DATA)
+    learner: list[str] | None = shared(
+        "fpdgd, foltr-es, pdgd, dbgd or coltr, with parameters as in pdgd:batch=100. May be repeated: "
+        "one run for each learner. Default: fpdgd.",
+        FEDERATION,
+    )
+    interactions: int | None = shared(
+        "Number B of interactions of a client in a round. Default: 4.", FEDERATION
+    )
+    learning_rate: float | None = shared(
+        "Step size. Default: that of the learner; 0.1 for fpdgd.", FEDERATION
+    )
+    pdgd: str | None = shared(
+        "PDGD setting: oosterhuis-2018, pham-2022, or PAIRS/NORMALISER with all|last-click+1 and "
+        "shown|candidates. Default: oosterhuis-2018 in train, pham-2022 in attack.",
+        FEDERATION,
+    )
+    clip_without_pairs: bool | None = shared(
+        "Clip also after an interaction without pairs. Default: yes.", FEDERATION
+    )
+    rank_with: str | None = shared(
+        "Model that ranks the lists of a round: local, the client's own, which learns from the clicks on "
+        "earlier lists; or global. Default: local.",
+        FEDERATION,
+    )
+    runs: int | None = shared(
+        "Number of repetitions; run i uses fold i mod K. Default: 1 (compare: 3), or K with --fold all."
+    )
+    out: Path | None = shared("Folder for traces, the model and results (compare: cells).")
+    resume: bool = shared("Resume the Run in --out.", name="--resume", default=False)
+    overwrite: bool = shared("Replace the Run in --out.", name="--overwrite", default=False)
+    no_trace: bool = shared(
+        "Record no messages of training rounds. --resume still works.", name="--no-trace", default=False
+    )
+    config: Path | None = shared("Start from a Spec or plan (compare: a grid) in TOML. Options override it.")
+    save_config: Path | None = shared("Write the Spec or plan to a file.")
+    json: bool = shared("Print one JSON object instead of tables.", name="--json", default=False)
+    threads: int | None = shared("Number of threads. Results do not depend on it.")
+
+    def setting(self, **changes: Any) -> Self:
+        """The same with other `fields`, whose dots are written as two underscores; None removes one."""
+        named = {name.replace("__", "."): value for name, value in changes.items()}
+        fields = {name: value for name, value in (self.fields | named).items() if value is not None}
+        return replace(self, fields=fields)
+
+    def of_table(self, table: str) -> Table:
+        """The given fields of a table, by their names in it."""
+        return {
+            name.removeprefix(f"{table}."): value
+            for name, value in self.fields.items()
+            if name.startswith(f"{table}.")
+        }
 
     def point(self) -> Table:
         """The Spec fields that the given options set, by dotted name, except those that make axes."""
-        if self.no_trace and self.trace_every is not None:
+        if self.no_trace and "trace.every" in self.fields:
             raise UsageError("--trace-every and --no-trace: give one or the other")
-        found = super().point() | ({"trace.every": 0} if self.no_trace else {})
-        return {name: value for name, value in found.items() if not name.startswith(LEARNER)}
+        return self.fields | ({"trace.every": 0} if self.no_trace else {})
 
     def learner_changes(self) -> dict[str, object]:
         """The parameters of the learner that the given options change."""
-        found = super().point()
-        changes = {name.removeprefix(LEARNER): found[name] for name in found if name.startswith(LEARNER)}
+        given = {name: getattr(self, name) for name in LEARNER}
+        changes = {name: value for name, value in given.items() if value is not None}
         if self.pdgd is not None:
             from foltr_audit.core.pdgd import pdgd_setting
 
@@ -89,7 +187,6 @@ class CommonOptions(SharedOptions):
 
     def plan(
         self,
-        point: Table,
         *,
         protocol: str | None = None,
         same: bool = False,
@@ -98,7 +195,6 @@ class CommonOptions(SharedOptions):
         """The plan of all options.
 
         Args:
-            point: the Spec fields that the command's own options set, by dotted name.
             protocol: the one of `PROTOCOLS` that follows training; None to train only.
             same: train under each attacked click model.
             tables: Spec tables to start from instead of those of --config.
@@ -110,7 +206,7 @@ class CommonOptions(SharedOptions):
 
         if tables is None:
             tables = [{}] if self.config is None else read_config(self.config)
-        tables = [apply_changes(table, {**self.point(), **point}) for table in tables]
+        tables = [apply_changes(table, self.point()) for table in tables]
         # Learners come before defenses, since --eps means another chain for each learner; repetitions come
         # last, so that those of one system run one after the other.
         tables = expand(tables, self.learner_axis(protocol))
@@ -125,7 +221,7 @@ class CommonOptions(SharedOptions):
             tables = [cell for table in tables for cell in _trained_on_each(table)]
         tables = [apply_changes(table, chain) for table in tables for chain in self.defense_axis(table)]
         tables = [apply_changes(table, run) for table in tables for run in self.repetition_axis(table)]
-        return Plan.of(tables, str(self.config or ""), FIELD_OPTIONS)
+        return Plan.of(tables, str(self.config or ""), field_flags())
 
     def output(self) -> RunOutput | None:
         """The place of the results; None without --out.
@@ -142,21 +238,15 @@ class CommonOptions(SharedOptions):
         return RunOutput(self.out, resume=self.resume, overwrite=self.overwrite)
 
 
-_LEARNER_OPTIONS = {**CommonOptions.flags(LEARNER), "pairs": "--pdgd", "normaliser": "--pdgd"}
+def field_flags() -> dict[str, str]:
+    """The option that sets each field of the Spec, for messages."""
+    from foltr_audit.cli.field_options import flags
 
-FIELD_OPTIONS = {
-    "population": "--cohort",
-    "data.fold": "--fold",
-    "train.learner": "--learner",
-    "audit": "",
-    **{
-        name: flag
-        for record in (CommonOptions, AttackOptions, AuditOptions)
-        for name, flag in record.flags().items()
-        if not name.startswith(LEARNER) and name != "train.click_model"  # commands name it differently
-    },
-}
-"""The option that sets each field of the Spec, for messages."""
+    names = tuple(name for name in (*SHARED, *ATTACK, *AUDIT) if "." in name or name == "seed")
+    own = {"population": "--cohort", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}
+    found = own | flags(names)
+    del found["train.click_model"]  # commands name it differently
+    return found
 
 
 def folds_of(text: str | None, source: str | None) -> Sequence[int]:
@@ -177,7 +267,7 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
     from foltr_audit.data.load import folds
 
     source = source or DataSpec().source
-    found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)
+    found = folds(Spec.parse({"data": {"source": source}}, "", field_flags()).data)
     if not found:
         raise UsageError(f"--fold all: {source} has no FoldK folders")
     return found
@@ -192,7 +282,7 @@ def read_config(config: Path) -> list[Table]:
     from foltr_audit.experiments.plan import Plan, read_tables
 
     tables = read_tables(read_text(config, "--config"), str(config))
-    Plan.of(tables, str(config), FIELD_OPTIONS)  # refuses errors in the file before options hide them
+    Plan.of(tables, str(config), field_flags())  # refuses errors in the file before options hide them
     return tables
 
 
@@ -223,7 +313,8 @@ def changed_learner(text: str, changes: dict[str, object]) -> str:
     learner = make(Learner, text)
     for name in changes:
         if name not in type(learner).model_fields:
-            raise UsageError(f"{_LEARNER_OPTIONS[name]}: learner {learner.name} has no such setting")
+            option = f"--{name.replace('_', '-')}" if name in LEARNER else "--pdgd"
+            raise UsageError(f"{option}: learner {learner.name} has no such setting")
     return remade(learner, changes).text
 
 
@@ -235,6 +326,21 @@ def _learner_of(table: Table) -> Learner:
 
     default = default_learner(attacks=any(name in table for name in PROTOCOLS))
     return make(Learner, table.get("train", {}).get("learner", default))
+
+
+@contextmanager
+def open_comparison(common: CommonOptions) -> Iterator[ComparisonFolder]:
+    """Open the comparison folder of --out; without --out a temporary one, and stderr says so.
+
+    Raises:
+        UsageError: --resume or --overwrite without --out, or a folder that holds something else.
+    """
+    from foltr_audit.experiments.comparison.folder import comparison_folder
+
+    if common.out is None and not (common.resume or common.overwrite):  # these are refused below
+        note("nothing is stored: with --out DIR every cell is, and --resume can resume")
+    with comparison_folder(common.out, resume=common.resume, overwrite=common.overwrite) as folder:
+        yield folder
 
 
 def use_threads(threads: int | None) -> None:

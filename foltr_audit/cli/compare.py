@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from foltr_audit.cli.common import CommonOptions
-from foltr_audit.cli.given import split_methods
-from foltr_audit.cli.grid_options import grid_of, open_comparison, parse_numbers
-from foltr_audit.cli.options import (
-    Backend,
-    Jobs,
-    Scheduler,
-    option,
-    split_names,
-    takes_options,
+from foltr_audit.cli.common import (
+    FRESH,
+    CommonOptions,
+    changed_learner,
+    folds_of,
+    open_comparison,
+    shared_but,
 )
+from foltr_audit.cli.given import read_text
+from foltr_audit.cli.lazy import OtherHelp, takes
+from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option
 from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
-from foltr_audit.cli.protocol_options import FreshOptions
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,95 +26,39 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.comparison.workers import Workers
 
-_PANEL = "Grid"
-_WITHOUT = ("init", "trace_every", "no_trace", "embed_features", "threads")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridOptions(FreshOptions):
-    """The options of a comparison; those whose field has no dot set a field of `ComparisonGrid`."""
-
-    eps: list[float] | None = option(
-        "Claimed epsilon. May be repeated. Default: 1.2, 2.3, 4.5 and 10, as published.", "eps", _PANEL
-    )
-    defense: list[str] | None = option(
-        "An alternative: parts joined by +. A part is published (the learner's own defense for each "
-        "eps), proven-MECHANISM (the least noise that accounting proves for one interaction, see "
-        "calibrate) or a plug-in, which may contain {eps}, {sensitivity} and {clip} (half of the "
-        "sensitivity). May be repeated; none is always included. Default: none, published, published + "
-        "secure-aggregation, proven-laplace, proven-click-rr, proven-skellam + secure-aggregation.",
-        "defenses",
-        _PANEL,
-    )
-    sensitivity: float | None = option(
-        "Sensitivity for every eps. Default: as published, 3 below eps 4.5 and 5 from there.",
-        "sensitivity",
-        _PANEL,
-    )
-    sensitivity_grid: str | None = option(
-        "Sensitivities, e.g. 1,3,5,7,9. Each eps takes the one with the best nDCG on the validation part.",
-        "sensitivity_grid",
-        _PANEL,
-        read=partial(parse_numbers, option="--sensitivity-grid"),
-    )
-    delta: float | None = option("Delta of defenses without a pure bound. Default: 1e-5.", "delta", _PANEL)
-    method: list[str] | None = option(
-        "Attack. May be repeated. Default: olsr, lad and map, or those that fit the learner.",
-        "attacks",
-        _PANEL,
-        read=split_methods,
-    )
-    click_model: list[str] | None = option(
-        "How users click, in training and when attacked. May be repeated. Default: perfect, "
-        "navigational and informational.",
-        "click_models",
-        _PANEL,
-        read=split_names,
-    )
-    scenario: list[str] | None = option(
-        "How clients differ; + combines scenarios. May be repeated: scenarios are compared. Default: "
-        "uniform.",
-        "scenarios",
-        _PANEL,
-    )
-    audit: bool | None = option("Audit each claim too, once for each chain. Default: yes.", "audit", _PANEL)
-    trials: int | None = option("Evaluated trials per hypothesis. Default: 2000.", "audit.trials", _PANEL)
-    view: list[str] | None = option(
-        "Audited views. May be repeated. Default: individual and aggregate.",
-        "audit.views",
-        _PANEL,
-        read=split_names,
-    )
-    unit: list[str] | None = option(
+_GRID = (
+    *("grid.eps", "grid.defenses", "grid.sensitivity", "grid.sensitivity_grid", "grid.delta"),
+    *("grid.attacks", "grid.click_models", "grid.scenarios", "grid.audit"),
+    OtherHelp("audit.trials", "Evaluated trials per hypothesis. Default: 2000.", GRID),
+    OtherHelp("audit.views", "Audited views. May be repeated. Default: individual and aggregate.", GRID),
+    OtherHelp(
+        "audit.units",
         "What neighbouring inputs of an audit differ in: click, interaction, query or client. May be "
         "repeated. Default: interaction.",
-        "audit.units",
-        _PANEL,
-        read=split_names,
-    )
+        GRID,
+    ),
+)
+_SHARED = shared_but(
+    *("eps", "sensitivity", "defense", "population.scenario", "train.init"),
+    *("trace.every", "no_trace", "trace.embed_features", "threads"),
+)
 
 
-@partial(takes_options, without=_WITHOUT)
+@takes(*FRESH, *_GRID, *_SHARED)
 def compare(
-    options: GridOptions,
     common: CommonOptions,
     jobs: Jobs = None,
     backend: Backend = "local",
     scheduler: Scheduler = None,
-    plot: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE.svg|png|pdf",
-            help="Draw attack against utility, and both against epsilon, into a file. May be repeated.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Only estimate cells, time, memory and disk, roughly; nothing is run.",
-        ),
-    ] = False,
+    plot: list[Path] | None = option(
+        "Draw attack against utility, and both against epsilon, into a file. May be repeated.",
+        metavar="FILE.svg|png|pdf",
+    ),
+    dry_run: bool = option(
+        "Only estimate cells, time, memory and disk, roughly; nothing is run.",
+        default=False,
+        name="--dry-run",
+    ),
 ) -> None:
     """Run defenses over a grid, and show what each claims, leaks and costs.
 
@@ -128,10 +68,11 @@ def compare(
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.report.pictures.curves import check_picture
 
-    if options.sensitivity is not None and options.sensitivity_grid is not None:
+    given = common.of_table("grid")
+    if "sensitivity" in given and "sensitivity_grid" in given:
         raise UsageError("--sensitivity and --sensitivity-grid: give one or the other")
-    grid = grid_of(common, options.point())
-    _refuse_vain_eps(grid, options.eps)
+    grid = grid_of(common)
+    _refuse_vain_eps(grid, given.get("eps"))
     save_config(common.save_config, grid)
     workers = Workers(backend, jobs, scheduler)
     for picture in plot or ():
@@ -141,6 +82,52 @@ def compare(
         return
     with open_comparison(common) as folder:
         _compare(grid, folder, workers, common, plot or [])
+
+
+def grid_of(common: CommonOptions) -> ComparisonGrid:
+    """The grid of --config, or with --resume that of --out, changed by the options.
+
+    Raises:
+        UsageError: a value is out of range.
+    """
+    from foltr_audit.experiments.comparison.grid import ComparisonGrid
+    from foltr_audit.experiments.plan import apply_changes
+
+    table = _start(common).table()
+    of_cells = {name: value for name, value in common.point().items() if not name.startswith("grid.")}
+    table["spec"] = apply_changes(table["spec"], of_cells)
+    table |= common.of_table("grid")
+    table["learners"] = _learners(common, table["learners"])
+    table |= _repetitions(common, table)
+    return ComparisonGrid.parse(table)
+
+
+def _start(common: CommonOptions) -> ComparisonGrid:
+    from foltr_audit.experiments.comparison.folder import GRID, ComparisonFolder
+    from foltr_audit.experiments.comparison.grid import ComparisonGrid
+
+    if common.config is not None:
+        return ComparisonGrid.from_toml(read_text(common.config, "--config"), str(common.config))
+    if common.resume and common.out is not None and (common.out / GRID).is_file():
+        return ComparisonFolder(common.out).grid
+    return ComparisonGrid()
+
+
+def _learners(common: CommonOptions, present: Sequence[str]) -> list[str]:
+    texts = [point["train.learner"] for point in common.learner_axis("attack") if point] or present
+    changes = common.learner_changes()
+    return [changed_learner(text, changes) for text in texts]
+
+
+def _repetitions(common: CommonOptions, table: Table) -> Table:
+    if common.runs is not None and common.runs < 1:
+        raise UsageError(f"--runs: {common.runs}; expected at least 1")
+    found: Table = {} if common.runs is None else {"runs": common.runs}
+    folds = folds_of(common.fold, table["spec"].get("data", {}).get("source"))
+    if folds:
+        found["folds"] = list(folds)
+        found["runs"] = common.runs or max(table["runs"], len(folds))
+    return found
 
 
 def _refuse_vain_eps(grid: ComparisonGrid, eps: list[float] | None) -> None:

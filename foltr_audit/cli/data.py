@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from foltr_audit.cli import data_cache
 from foltr_audit.cli.common import CommonOptions
-from foltr_audit.cli.options import takes_options
+from foltr_audit.cli.lazy import LazyGroup, takes
+from foltr_audit.cli.options import argument, option
 from foltr_audit.cli.output import note, print_json, stdout_console
 from foltr_audit.errors import UsageError
 
@@ -18,25 +18,27 @@ QRELS = "intents"
 """Folder of the qrels for each intent, next to the synthetic data."""
 
 app = typer.Typer(
-    help="Describe ranking data, write synthetic data, and manage the cache.", no_args_is_help=True
+    cls=LazyGroup,
+    help="Describe ranking data, write synthetic data, and manage the cache.",
+    no_args_is_help=True,
 )
 app.add_typer(data_cache.app, name="cache")
 
 
 @app.command("info")
-@partial(takes_options, only=("intents", "json"))
+@takes("data.intents", "json")
 def info(
     common: CommonOptions,
-    path: Annotated[str, typer.Argument(help="Folder or file with LETOR data, or synthetic:NAME[:QUERIES].")],
-    fold: Annotated[int, typer.Option(min=0, help="Number K of a FoldK folder; 0 for data without.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split of a single file.")] = 1,
+    path: str = argument("Folder or file with LETOR data, or synthetic:NAME[:QUERIES]."),
+    fold: int = option("Number K of a FoldK folder; 0 for data without.", 0, least=0),
+    seed: int = option("Seed of the split of a single file.", 1, least=0),
 ) -> None:
     """Show queries, documents, labels and the fingerprint of a data set."""
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.data.load import load_collection
     from foltr_audit.data.sources import describe
 
-    wanted = {"source": path, "fold": fold, "normalise": "none", "intents": common.intents}
+    wanted = {"source": path, "fold": fold, "normalise": "none", "intents": common.fields.get("data.intents")}
     spec = Spec.parse({"data": wanted}, "data info")
     facts = describe(load_collection(spec.data, seed, cache=False))  # what the files hold, not the cache
     if common.json:
@@ -76,16 +78,13 @@ def _cell(value: Any) -> str:
 
 @app.command("synth")
 def synth(
-    out: Annotated[Path, typer.Option(help="Folder for train.txt, vali.txt and test.txt.")],
-    like: Annotated[
-        str, typer.Option(help="The data set to imitate: mq2007, mslr-web10k, clueweb-intents or istella-s.")
-    ] = "mq2007",
-    queries: Annotated[
-        int | None,
-        typer.Option(help="Number of queries. Default: as in the real set; 1500 for istella-s."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the generator.")] = 1,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files in --out.")] = False,
+    out: Path = option("Folder for train.txt, vali.txt and test.txt.", ...),
+    like: str = option(
+        "The data set to imitate: mq2007, mslr-web10k, clueweb-intents or istella-s.", "mq2007"
+    ),
+    queries: int | None = option("Number of queries. Default: as in the real set; 1500 for istella-s."),
+    seed: int = option("Seed of the generator.", 1, least=0),
+    overwrite: bool = option("Replace the files in --out.", default=False, name="--overwrite"),
 ) -> None:
     """Write synthetic data with the statistics of a real set as LETOR text, and several intents as qrels."""
     from foltr_audit.data.letor.reader import write_letor

@@ -12,7 +12,7 @@ from foltr_audit.cli.output import print_json, print_line, stdout_console
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from foltr_audit.data.cache.store import CacheEntry
+    from foltr_audit.data.cache import CacheEntry
 
 app = typer.Typer(help="List or clear the cache of parsed data.", no_args_is_help=True)
 
@@ -22,13 +22,13 @@ def listing(json: Json = False) -> None:
     """Show the cached data and their size."""
     from dataclasses import asdict
 
-    from foltr_audit.data.cache.store import cache_folder, list_entries
+    from foltr_audit.data.cache import cache_folder, list_entries
 
     folder, rows = cache_folder(), list_entries()
     if json:
         place = None if folder is None else str(folder)
         entries = [asdict(row) for row in rows]
-        print_json("data-cache-list/1", folder=place, bytes=_total_size(rows), entries=entries)
+        print_json("data-cache-list/2", folder=place, bytes=_total_size(rows), entries=entries)
     elif rows:
         _print(folder, rows)
     else:
@@ -36,8 +36,7 @@ def listing(json: Json = False) -> None:
 
 
 def _total_size(rows: list[CacheEntry]) -> int:
-    """Bytes of all contents; entries that share a content count it once."""
-    return sum({row.content: row.bytes for row in rows}.values())
+    return sum(row.bytes for row in rows)
 
 
 def _print(folder: Path | None, rows: list[CacheEntry]) -> None:
@@ -47,8 +46,6 @@ def _print(folder: Path | None, rows: list[CacheEntry]) -> None:
     table = Table(
         title=escape(f"{_place(folder)}: {_size(_total_size(rows))}"),
         title_justify="left",
-        caption="Rows with the same fingerprint, normalisation and numbers share their storage.",
-        caption_justify="left",
     )
     table.add_column("source", overflow="fold", min_width=16)
     for heading in ("fold", "normalised", "numbers", "fingerprint", "size", "last used"):
@@ -63,8 +60,8 @@ def _print(folder: Path | None, rows: list[CacheEntry]) -> None:
 @app.command("clear")
 def clear() -> None:
     """Remove everything from the cache; the data themselves stay where they are."""
-    from foltr_audit.data.cache.store import cache_folder
-    from foltr_audit.data.cache.store import clear as empty
+    from foltr_audit.data.cache import cache_folder
+    from foltr_audit.data.cache import clear as empty
 
     sources, size = empty()
     removed = f"{sources} {'entry' if sources == 1 else 'entries'}, {_size(size)}"

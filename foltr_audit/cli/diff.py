@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from foltr_audit.cli.options import Json
+from foltr_audit.cli.options import Json, argument, option
 from foltr_audit.cli.output import show
 
 DIFFERENT = 1
@@ -16,9 +15,9 @@ DIFFERENT = 1
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="RUN_A", help="A Run folder.")],
-    b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another Run folder.")],
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if the Runs differ.")] = False,
+    a: Path = argument("A Run folder.", "RUN_A"),
+    b: Path = argument("Another Run folder.", "RUN_B"),
+    exit_code: bool = option("Exit with 1 if the Runs differ.", default=False, name="--exit-code"),
     json: Json = False,
 ) -> None:
     """Show how two Runs differ: Specs, results, the first round with other models, and files."""

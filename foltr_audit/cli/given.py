@@ -55,6 +55,24 @@ def split_methods(given: list[str] | None) -> list[str] | None:
     return [name.strip() for names in pieces for name in names] or None
 
 
+def split_names(given: str | list[str]) -> list[str]:
+    """The names in the value or values of an option, each of which may hold several separated by commas."""
+    texts = [given] if isinstance(given, str) else given
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+
+
+def parse_numbers(text: str, option: str) -> list[float]:
+    """Parse numbers separated by commas.
+
+    Raises:
+        UsageError: the value of the option is something else.
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"{option}: {text!r}; expected numbers separated by commas") from error
+
+
 def methods_of(given: list[str] | None) -> list[str] | None:
     """As `split_methods`, with every attack that can be loaded in the place of `all`."""
     given = split_methods(given)

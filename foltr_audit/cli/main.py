@@ -32,6 +32,7 @@ from foltr_audit.cli import (
     trace,
     train,
 )
+from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.output import drop, note
 from foltr_audit.errors import FoltrAuditError
 
@@ -43,6 +44,7 @@ READER_GONE = 141
 
 app = typer.Typer(
     name="foltr-audit",
+    cls=LazyGroup,
     help="Simulate federated online learning to rank, attack its messages, and check its privacy claims.",
     no_args_is_help=True,
     add_completion=False,

@@ -6,12 +6,11 @@ import contextlib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.cli.common import CommonOptions, use_threads
-from foltr_audit.cli.options import Table, takes_options
+from foltr_audit.cli.lazy import takes
+from foltr_audit.cli.options import Table, option
 from foltr_audit.cli.output import note, print_line, warn
 from foltr_audit.cli.preset_plan import print_published, published_table
 from foltr_audit.errors import FoltrAuditError, UsageError
@@ -21,16 +20,10 @@ if TYPE_CHECKING:
     from foltr_audit.report.tables.published_figures import FigureComparison
     from foltr_audit.studies.model_merging import MergeReport
 
-_NAMES = {
-    "data.source": "--data",
-    "data.fold": "--fold",
-    "data.category_feature": "--category-feature",
-    "categories": "--category",
-    "splits": "--split",
-    "trials": "--trials",
-    "trees": "--trees",
-    "seed": "--seed",
-}
+_STUDY = (
+    *("merge.data.source", "merge.data.fold", "merge.data.category_feature", "merge.categories"),
+    *("merge.splits", "merge.initial", "merge.trials", "merge.trees"),
+)
 
 
 class StudyInterruptError(FoltrAuditError):
@@ -39,57 +32,17 @@ class StudyInterruptError(FoltrAuditError):
     exit_code: ClassVar[int] = 130
 
 
-@partial(takes_options, only=("seed", "overwrite", "json", "threads"))
+@takes(*_STUDY, "seed", "overwrite", "json", "threads")
 def merge(
     common: CommonOptions,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder or file with LETOR data, or synthetic:istella-s[:QUERIES]. Default: "
-            "synthetic:istella-s.",
-        ),
-    ] = None,
-    fold: Annotated[int | None, typer.Option(help="Number K of a FoldK folder.")] = None,
-    category_feature: Annotated[
-        int | None,
-        typer.Option(
-            help="Feature with the category of a document, from 1. Default: that of synthetic:istella-s."
-        ),
-    ] = None,
-    category: Annotated[
-        list[int] | None,
-        typer.Option(help="First category, then the second one. Default: the most frequent query topics."),
-    ] = None,
-    split: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="1: exclusive on the first category; 2: no tie-breaking on the first; 3: no tie-breaking "
-            "on the second. May be repeated. Default: all.",
-        ),
-    ] = None,
-    initial: Annotated[
-        bool, typer.Option("--initial", help="Train the models of the initial split too.")
-    ] = False,
-    trials: Annotated[
-        int | None, typer.Option(help="Number of settings that are tried for each model. Default: 6.")
-    ] = None,
-    trees: Annotated[
-        int | None, typer.Option(help="Maximum number of trees of a model, up to 3000. Default: 150.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for results.json and the pictures.")] = None,
-    picture: Annotated[str, typer.Option(help="Format of the pictures: svg, png or pdf.")] = "svg",
+    out: Path | None = option("Folder for results.json and the pictures."),
+    picture: str = option("Format of the pictures: svg, png or pdf.", "svg"),
 ) -> None:
     """Train rankers on queries of different topics, merge them, and compare; needs the extra merge."""
-    of_data = {"source": data, "fold": fold, "category_feature": category_feature}
-    given = {
-        "categories": category or None,
-        "splits": split or None,
-        "initial": initial or None,
-        "trials": trials,
-        "trees": trees,
-        "seed": common.seed,
-    }
-    run_merge_study({"data": _given(of_data), **_given(given)}, replace(common, out=out), picture=picture)
+    from foltr_audit.experiments.plan import apply_changes
+
+    point = {name.removeprefix("merge."): value for name, value in common.fields.items()}
+    run_merge_study(apply_changes({"data": {}}, point), replace(common, out=out), picture=picture)
 
 
 def run_merge_study(
@@ -114,6 +67,7 @@ def run_merge_study(
     """
     import numba
 
+    from foltr_audit.cli.field_options import flags
     from foltr_audit.studies.model_merging import MergeSpec, run_merging
     from foltr_audit.studies.model_merging.merge_tables import print_merging
     from foltr_audit.studies.model_merging.output import MergeFolder
@@ -122,7 +76,7 @@ def run_merge_study(
 
     if common.overwrite and common.out is None:
         raise UsageError("--overwrite: only with --out")
-    spec = MergeSpec.parse(table, "", _NAMES)
+    spec = MergeSpec.parse(table, "", flags((*_STUDY, "seed")))
     require("merge")
     use_threads(common.threads)
     with contextlib.ExitStack() as stack:
@@ -159,7 +113,3 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureCompa
     found["merged"] = [{**row, row["metric"]: row["value"]} for row in study.merged]
     extent = StudyExtent(data=study.dataset["source"], synthetic=study.dataset["synthetic"], scale=scale)
     return FigureComparison.of_rows(preset, found, extent)
-
-
-def _given(values: Table) -> Table:
-    return {name: value for name, value in values.items() if value is not None}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from foltr_audit.cli.common import FIELD_OPTIONS, CommonOptions
+from foltr_audit.cli.common import CommonOptions, field_flags
 from foltr_audit.cli.options import Table
 from foltr_audit.cli.output import stdout_console
 from foltr_audit.errors import UsageError
@@ -42,7 +42,6 @@ class PresetSelection:
         cls,
         preset: Preset,
         common: CommonOptions,
-        point: Table | None = None,
         *,
         same: bool = False,
         scale: float = 1.0,
@@ -52,7 +51,6 @@ class PresetSelection:
         Args:
             preset: the study.
             common: the shared options.
-            point: the Spec fields that the command's own options set, by dotted name.
             same: train under each attacked click model.
             scale: the factor of rounds, repeats and repetitions, above 0 and at most 1.
 
@@ -65,7 +63,7 @@ class PresetSelection:
         spread = _spread(preset, common, scale)
         protocol = "attack" if preset.kind == "attack" else None
         plans = {
-            cell: spread.plan(point or {}, protocol=protocol, same=same, tables=tables)
+            cell: spread.plan(protocol=protocol, same=same, tables=tables)
             for cell, tables in preset.tables(scale).items()
         }
         return cls(preset=preset, plans=plans, scale=scale, runs=common.runs)
@@ -106,7 +104,7 @@ class PresetSelection:
         for name in dict.fromkeys((*original, *now)):
             values, published = now.get(name, ()), original.get(name, ())
             if name not in _NO_PARAMETERS and set(values) != set(published):
-                option = _OPTIONS.get(name) or FIELD_OPTIONS.get(name, name)
+                option = _OPTIONS.get(name) or field_flags().get(name, name)
                 yield ParameterOverride(option, _text(values), _text(published))
         repetitions = self.preset.repetitions
         if self.runs is not None and repetitions is not None and self.runs != repetitions:
@@ -180,8 +178,8 @@ def _spread(preset: Preset, common: CommonOptions, scale: float) -> CommonOption
     from foltr_audit.data.load import folds
     from foltr_audit.experiments.presets import shorten
 
-    source = preset.data.twin if common.data is None else common.data
-    found = folds(Spec.parse({"data": {"source": source}}, "", FIELD_OPTIONS).data)
+    source = common.fields.get("data.source", preset.data.twin)
+    found = folds(Spec.parse({"data": {"source": source}}, "", field_flags()).data)
     runs = common.runs
     if runs is None and (preset.repetitions or found):
         runs = shorten(preset.repetitions or len(found), scale)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from foltr_audit.cli.common import CommonOptions
+from foltr_audit.cli.common import CommonOptions, open_comparison, shared_but
 from foltr_audit.cli.given import split_methods
-from foltr_audit.cli.grid_options import open_comparison
-from foltr_audit.cli.options import Backend, Jobs, Scheduler, takes_options
+from foltr_audit.cli.lazy import takes
+from foltr_audit.cli.options import Backend, Jobs, Scheduler, option
 from foltr_audit.cli.output import save_config, show, warn
 from foltr_audit.core.spec.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
@@ -19,71 +19,41 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
 
 _LIMITS, _EFFORT = "Limits", "Effort"
-_WITHOUT = (
-    *("eps", "sensitivity", "defense", "init", "evaluate_every"),
-    *("trace_every", "no_trace", "embed_features", "threads"),
+_SHARED = shared_but(
+    *("eps", "sensitivity", "defense", "train.init", "train.evaluate_every", "runs"),
+    *("trace.every", "no_trace", "trace.embed_features", "threads"),
 )
 
 
-@partial(takes_options, without=_WITHOUT)
+@takes(*_SHARED)
 def recommend(
     common: CommonOptions,
-    max_eps: Annotated[
-        float,
-        typer.Option(
-            help="Limit of the epsilon that accounting proves for one interaction in a message; inf for no "
-            "limit.",
-            rich_help_panel=_LIMITS,
-        ),
-    ],
-    max_attack_auc: Annotated[
-        float | None,
-        typer.Option(
-            help="Limit of the AUC of the best attack; the upper end of its 95 % interval must not exceed "
-            "it. Default: no limit.",
-            rich_help_panel=_LIMITS,
-        ),
-    ] = None,
-    view: Annotated[
-        Literal["individual", "individual+lists", "aggregate", "aggregate+lists"],
-        typer.Option(
-            help="individual: the server sees what each client sends. With secure aggregation that is the "
-            "sum; a defense without it has to protect single messages. aggregate: assume that the server "
-            "sees only sums of whole cohorts, whatever the defense; then no attack on a message applies. "
-            "With +lists the epsilon also has to hold for a server that sees the shown lists.",
-            rich_help_panel=_LIMITS,
-        ),
-    ] = VIEW,
-    delta: Annotated[
-        float, typer.Option(help="Delta of defenses without a pure bound.", rich_help_panel=_LIMITS)
-    ] = DELTA,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(help="Attack. May be repeated. Default: olsr, lad and map.", rich_help_panel=_LIMITS),
-    ] = None,
-    candidates: Annotated[
-        int, typer.Option(help="Number of candidates that the search tries.", rich_help_panel=_EFFORT)
-    ] = 40,
-    search_runs: Annotated[
-        int,
-        typer.Option(help="Repetitions of each candidate, on the validation part.", rich_help_panel=_EFFORT),
-    ] = 1,
-    runs: Annotated[
-        int,
-        typer.Option(
-            help="New repetitions of the chosen defense, on the test part.", rich_help_panel=_EFFORT
-        ),
-    ] = 3,
-    trials: Annotated[
-        int, typer.Option(help="Trials per hypothesis of the audit.", rich_help_panel=_EFFORT)
-    ] = TRIALS,
-    click_model: Annotated[
-        str | None,
-        typer.Option(help="How users click, in training and when attacked. Default: perfect."),
-    ] = None,
-    repeats: Annotated[
-        int | None, typer.Option(help="Draws of clicks and noise for each attacked query. Default: 1.")
-    ] = None,
+    max_eps: float = option(
+        "Limit of the epsilon that accounting proves for one interaction in a message; inf for no limit.",
+        ...,
+        panel=_LIMITS,
+    ),
+    max_attack_auc: float | None = option(
+        "Limit of the AUC of the best attack; the upper end of its 95 % interval must not exceed it. "
+        "Default: no limit.",
+        panel=_LIMITS,
+    ),
+    view: Literal["individual", "individual+lists", "aggregate", "aggregate+lists"] = option(
+        "individual: the server sees what each client sends. With secure aggregation that is the sum; a "
+        "defense without it has to protect single messages. aggregate: assume that the server sees only sums "
+        "of whole cohorts, whatever the defense; then no attack on a message applies. With +lists the "
+        "epsilon also has to hold for a server that sees the shown lists.",
+        VIEW,
+        panel=_LIMITS,
+    ),
+    delta: float = option("Delta of defenses without a pure bound.", DELTA, panel=_LIMITS),
+    method: list[str] | None = option("Attack. May be repeated. Default: olsr, lad and map.", panel=_LIMITS),
+    candidates: int = option("Number of candidates that the search tries.", 40, panel=_EFFORT),
+    search_runs: int = option("Repetitions of each candidate, on the validation part.", 1, panel=_EFFORT),
+    runs: int = option("New repetitions of the chosen defense, on the test part.", 3, panel=_EFFORT),
+    trials: int = option("Trials per hypothesis of the audit.", TRIALS, panel=_EFFORT),
+    click_model: str | None = option("How users click, in training and when attacked. Default: perfect."),
+    repeats: int | None = option("Draws of clicks and noise for each attacked query. Default: 1."),
     jobs: Jobs = None,
     backend: Backend = "local",
     scheduler: Scheduler = None,
@@ -140,14 +110,14 @@ def _plan(
 
     if common.fold == "all":
         raise UsageError("--fold all: a query that selects in one fold tests in another; expected one fold")
-    given: dict[str, object] = {
-        "attack.methods": split_methods(method),
-        "attack.repeats": repeats,
-        "attack.target": "fresh",
-        "attack.view": "individual",
-        "train.click_model": click_model,
-    }
-    plan = common.plan({name: value for name, value in given.items() if value}, protocol="attack")
+    attacked = common.setting(
+        attack__methods=split_methods(method),
+        attack__repeats=repeats or None,
+        attack__target="fresh",
+        attack__view="individual",
+        train__click_model=click_model or None,
+    )
+    plan = attacked.plan(protocol="attack")
     if len(plan.specs) > 1:
         raise UsageError(f"recommend: {len(plan.specs)} experiments; expected one learner and one world")
     spec = plan.specs[0]

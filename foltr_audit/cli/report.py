@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from foltr_audit.cli.options import argument, option
 from foltr_audit.cli.output import note, print_line
 from foltr_audit.errors import UsageError
 
@@ -26,19 +25,13 @@ class ReportFormat(StrEnum):
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of compare --out.")],
-    to: Annotated[
-        ReportFormat | None,
-        typer.Option(
-            help="html: one file with pictures, which needs no network; md: tables for a README; json: what "
-            "compare --json prints; csv: the results, one line for each row. Default: the ending of --out, "
-            "or html.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report to a file instead of stdout.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file in --out.")] = False,
+    folder: Path = argument("The folder of compare --out.", "DIR"),
+    to: ReportFormat | None = option(
+        "html: one file with pictures, which needs no network; md: tables for a README; json: what compare "
+        "--json prints; csv: the results, one line for each row. Default: the ending of --out, or html."
+    ),
+    out: Path | None = option("Write the report to a file instead of stdout.", metavar="FILE"),
+    overwrite: bool = option("Replace the file in --out.", default=False, name="--overwrite"),
 ) -> None:
     """Describe the findings of a comparison in words, pictures and tables; it may be unfinished."""
     from foltr_audit.experiments.comparison.folder import ComparisonFolder

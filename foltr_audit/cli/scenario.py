@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +9,9 @@ import typer
 
 from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import CommonOptions
+from foltr_audit.cli.lazy import LazyGroup, takes
 from foltr_audit.cli.merge import run_merge_study
-from foltr_audit.cli.options import Json, Plot, takes_options
+from foltr_audit.cli.options import DATA, Json, Plot, option
 from foltr_audit.cli.output import print_json, print_line, stdout_console
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
@@ -22,14 +21,12 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
 
 app = typer.Typer(
+    cls=LazyGroup,
     help="List, show and run published tables and figures as presets.",
     no_args_is_help=True,
 )
 
 Name = Annotated[str, typer.Argument(help="Name of a preset: see scenario list.")]
-
-_RUN = ("intents", "fold", "runs", "seed", "out", "resume", "overwrite", "json", "threads")
-"""The shared options of `scenario run`."""
 
 
 @app.command("list")
@@ -59,39 +56,33 @@ def show(name: Name, json: Json = False) -> None:
 
 
 @app.command()
-@partial(takes_options, only=_RUN)
+@takes("fold", "data.intents", "runs", "seed", "out", "resume", "overwrite", "json", "threads")
 def run(
     name: Name,
     common: CommonOptions,
-    synthetic: Annotated[
-        bool, typer.Option("--synthetic", help="Use the synthetic twin of the data.", rich_help_panel="Data")
-    ] = False,
-    scale: Annotated[
-        float,
-        typer.Option(
-            help="Factor of rounds, repeats and repetitions; the number of clients does not change."
-        ),
-    ] = 1.0,
-    data: Annotated[
-        str | None,
-        typer.Option(help="The data that the preset needs: see scenario show.", rich_help_panel="Data"),
-    ] = None,
-    category_feature: Annotated[
-        int | None,
-        typer.Option(
-            help="For a preset of kind merge: feature with the category of a document, from 1.",
-            rich_help_panel="Data",
-        ),
-    ] = None,
+    synthetic: bool = option(
+        "Use the synthetic twin of the data.", default=False, name="--synthetic", panel=DATA
+    ),
+    scale: float = option(
+        "Factor of rounds, repeats and repetitions; the number of clients does not change.", 1.0
+    ),
+    data: str | None = option("The data that the preset needs: see scenario show.", panel=DATA),
+    category_feature: int | None = option(
+        "For a preset of kind merge: feature with the category of a document, from 1.", panel=DATA
+    ),
     plot: Plot = None,
 ) -> None:
     """Run a preset and show the published numbers next to those found."""
     from foltr_audit.experiments.presets import load_preset
 
     preset = load_preset(name)
-    common = replace(common, data=_source(preset, data, synthetic=synthetic))
+    common = common.setting(data__source=_source(preset, data, synthetic=synthetic))
     if preset.kind == "merge":
-        unused = {"--runs": common.runs, "--fold": common.fold, "--intents": common.intents}
+        unused = {
+            "--runs": common.runs,
+            "--fold": common.fold,
+            "--intents": common.fields.get("data.intents"),
+        }
         _refuse(preset, {"--plot": plot, **unused, "--resume": common.resume})
         _merge(preset, common, category_feature, scale)
         return
@@ -114,9 +105,8 @@ def _merge(preset: Preset, common: CommonOptions, category_feature: int | None, 
     from foltr_audit.experiments.plan import apply_changes
 
     check_scale(scale)
-    given = {"data.source": common.data, "data.category_feature": category_feature, "seed": common.seed}
-    point = {name: value for name, value in given.items() if value is not None}
-    run_merge_study(apply_changes(preset.merging(scale), point), common, preset=preset, scale=scale)
+    changed = common.setting(data__category_feature=category_feature)
+    run_merge_study(apply_changes(preset.merging(scale), changed.fields), common, preset=preset, scale=scale)
 
 
 def _source(preset: Preset, data: str | None, *, synthetic: bool) -> str:

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from foltr_audit.cli.options import Json
+from foltr_audit.cli.options import Json, argument, option
 from foltr_audit.cli.output import show
 
 
 def significance(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Folders of --out, each with one or several Runs."),
-    ],
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Metric: the last value of a recorded one, e.g. offline_ndcg@10 (short: final), or "
-            "online_sum or online_mean. May be repeated. Default: final and online_sum, or online_mean if "
-            "rounds differ.",
-        ),
-    ] = None,
-    paired_only: Annotated[
-        bool,
-        typer.Option("--paired-only", help="Leave out Runs without a partner instead of refusing them."),
-    ] = False,
+    runs: list[Path] = argument("Folders of --out, each with one or several Runs.", "RUN"),
+    metric: list[str] | None = option(
+        "Metric: the last value of a recorded one, e.g. offline_ndcg@10 (short: final), or online_sum or "
+        "online_mean. May be repeated. Default: final and online_sum, or online_mean if rounds differ."
+    ),
+    paired_only: bool = option(
+        "Leave out Runs without a partner instead of refusing them.", default=False, name="--paired-only"
+    ),
     json: Json = False,
 ) -> None:
     """Test each pair of systems for a difference: paired t-test, Bonferroni's correction, effect size.

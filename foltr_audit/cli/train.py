@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from foltr_audit.cli.common import CommonOptions, use_threads
-from foltr_audit.cli.options import Plot, takes_options
+from foltr_audit.cli.common import SHARED, CommonOptions, use_threads
+from foltr_audit.cli.lazy import takes
+from foltr_audit.cli.options import Plot, option
 from foltr_audit.cli.output import note, print_line, save_config, warn
 from foltr_audit.cli.preset_plan import PresetSelection, print_published, published_table
 
@@ -18,23 +17,19 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
 
 
-@takes_options
+@takes(*SHARED)
 def train(
     common: CommonOptions,
-    click_model: Annotated[str | None, typer.Option(help="How users click. Default: perfect.")] = None,
+    click_model: str | None = option("How users click. Default: perfect."),
     plot: Plot = None,
-    twins: Annotated[
-        bool,
-        typer.Option(
-            "--twins",
-            help="Also train the twins of each scenario (one intent alone, evenly dealt, ...) and compare "
-            "with them.",
-        ),
-    ] = False,
+    twins: bool = option(
+        "Also train the twins of each scenario (one intent alone, evenly dealt, ...) and compare with them.",
+        default=False,
+        name="--twins",
+    ),
 ) -> None:
     """Train a ranker and show the metrics of every round."""
-    point = {} if click_model is None else {"train.click_model": click_model}
-    run_training(common.plan(point), common, plot or (), twins=twins)
+    run_training(common.setting(train__click_model=click_model).plan(), common, plot or (), twins=twins)
 
 
 def run_training(

@@ -10,15 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.core.plugins.answers import law_of
-from foltr_audit.privacy.accounting.norms import Norms
 from foltr_audit.privacy.accounting.walk import walk
 from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, NormBound
-from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Skellam
+from foltr_audit.privacy.loss.norms import Norms
 
 _ROUNDING = 1e-9  # relative tolerance of comparisons of claims with bounds
 
@@ -70,7 +67,7 @@ def _of_bounds(
     sensitivity = getattr(defense, "sensitivity", None)
     if not isinstance(sensitivity, float | int):
         return []
-    hidden = "l1" if _is_pure(noise) else "l2"
+    hidden = "l1" if noise.law.order == 1 else "l2"
     if getattr(apart, hidden) / sensitivity <= 1.0 + _ROUNDING:
         return []
     return [f"{defense.name}: {_too_little(apart, hidden, sensitivity, parameters)}"]
@@ -114,12 +111,6 @@ def _too_little(apart: Norms, hidden: str, sensitivity: float, parameters: int) 
     return f"{'; '.join(parts)}: for a client the noise is {times} times too small for the claim"
 
 
-def _is_pure(event: NoiseAddition) -> bool:
-    """Whether the noise gives pure differential privacy, so that it must cover an L1 distance."""
-    law = event.law
-    return isinstance(law, GammaShare) or bool(np.isfinite(law.worst_loss(law.scale)))
-
-
 def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundContext) -> list[str]:
     """Warnings about noise shares: no sum in `later`, a sum of too few messages, or rounded shares."""
     n = context.shares
@@ -141,10 +132,10 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
             f"{max(sums) / n:.0%} of the noise"
         )
     rounded = any(isinstance(event, GridRounding) for event in later)
-    if rounded and not isinstance(share, DiscreteGaussian | Skellam):
+    if rounded and share.grid == 0:
         found.append(
             f"{defense.name}: each share is rounded before the sum, so there is no proof for the sum: "
-            "use discrete-gaussian or skellam, whose shares are whole multiples of the grid step"
+            "use noise whose shares are whole multiples of the grid step"
         )
     return found
 

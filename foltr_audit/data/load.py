@@ -10,8 +10,7 @@ from pathlib import Path
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.spec.data import DataSpec, are_synthetic
-from foltr_audit.data.cache.key import SourceKey
-from foltr_audit.data.cache.store import cached
+from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import intent_files, with_intents
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number

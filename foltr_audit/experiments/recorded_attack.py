@@ -21,11 +21,10 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, TraceError, UsageError, shorten_value, suggest_name
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
-from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import TaskEvidence, attacks_for_task, not_for_clicks
+from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks
 from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -47,14 +46,12 @@ class TraceJudgment:
     Attributes:
         click_model: of its clients.
         header: the trace's header.
-        clicks: attacked lists with their truth; None where no attack infers clicks.
-        inquiries: results of attacks that infer something else.
+        found: what the attacks found.
     """
 
     click_model: str
     header: TraceHeader
-    clicks: ClickEvidence | None
-    inquiries: TaskEvidence
+    found: TaskEvidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +197,7 @@ class TraceAttack:
         """
         if self.spec is None or self.collection is None:
             return EVERYBODY
-        return Setup(self.spec, self.collection).population
+        return Setup(self.spec, self.collection).clients.population
 
     @property
     def used_seed(self) -> int:
@@ -233,12 +230,10 @@ class TraceAttack:
         """
         groups = ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
-            clicks, inquiries = judge_attacks(
+            found = judge_attacks(
                 trace, self.collection, self.protocol, self._streams, progress, click_model, groups
             )
-            yield TraceJudgment(
-                click_model=click_model, header=trace.header, clicks=clicks, inquiries=inquiries
-            )
+            yield TraceJudgment(click_model=click_model, header=trace.header, found=found)
 
     def training(self) -> tuple[TraceHeader, list[dict[str, Any]]] | None:
         """The header and the metrics of a Run's training rounds; None where none are recorded."""
@@ -276,7 +271,8 @@ class TraceAttack:
         import polars as pl
 
         chosen, pieces = make_attacks(self.methods), []
-        attacks, others = attacks_for_task(chosen, "clicks"), not_for_clicks(chosen)
+        others = not_for_clicks(chosen)
+        attacks = [attack for attack in chosen if attack.label not in others]
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide))
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in trace.rounds():

@@ -30,7 +30,6 @@ from foltr_audit.experiments.runs.folder import (
 )
 from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.experiments.stages import (
-    AttackResult,
     TrainResult,
     attack_fresh,
     first_model,
@@ -155,11 +154,11 @@ class WorldDescription:
     def of(cls, setup: Setup) -> WorldDescription:
         """The clients of a setup."""
         return cls(
-            population=setup.population,
-            described=PopulationFacts.of(setup),
-            environment=setup.environment,
-            per_round=setup.interactions * setup.spec.population.cohort_size,
-            twins=setup.twins(),
+            population=setup.clients.population,
+            described=PopulationFacts.of(setup.clients, setup.collection.train, setup.spec.train.click_model),
+            environment=setup.clients.environment,
+            per_round=setup.clients.interactions * setup.spec.population.cohort_size,
+            twins=setup.twins,
         )
 
 
@@ -168,23 +167,17 @@ class AttackFindings:
     """What attacks found, by the click model of the attacked clients.
 
     Attributes:
-        evidence: judged attacks on single messages that infer clicks.
-        inquiries: results of attacks that infer something else than clicks.
+        found: the evidence of every task.
         too_short: attacked queries that were left out for having too few documents.
     """
 
-    evidence: Mapping[str, ClickEvidence] = field(default_factory=dict)
-    inquiries: Mapping[str, TaskEvidence] = field(default_factory=dict)
+    found: Mapping[str, TaskEvidence] = field(default_factory=dict)
     too_short: int = 0
 
-    @classmethod
-    def of(cls, found: Mapping[str, AttackResult], too_short: int) -> AttackFindings:
-        """The results of the attacks by click model."""
-        return cls(
-            evidence={name: one.clicks for name, one in found.items() if one.clicks is not None},
-            inquiries={name: one.inquiries for name, one in found.items()},
-            too_short=too_short,
-        )
+    @property
+    def evidence(self) -> dict[str, ClickEvidence]:
+        """The evidence of attacks on single messages that infer clicks."""
+        return {name: one.clicks for name, one in self.found.items() if one.clicks is not None}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -258,7 +251,7 @@ class Runner:
         Raises:
             UsageError: a scenario that does not fit the data, or no Spec that has a twin.
         """
-        specs = [one for spec in plan.specs for one in (spec, *self.setup(spec).twins().values())]
+        specs = [one for spec in plan.specs for one in (spec, *self.setup(spec).twins.values())]
         found = Plan(tuple(dict.fromkeys(specs)))
         if len(found.specs) == len(plan.specs):
             names = ", ".join(dict.fromkeys(spec.population.scenario for spec in plan.specs))
@@ -298,13 +291,13 @@ class Runner:
         refuse_unknown_queries(protocol.queries, setup.collection)
         if protocol.target == "training":
             trained = train(setup, folder, keep=True, progress=self.progress)
-            name = setup.population.click_model(setup.spec.train.click_model) or SEVERAL
-            return trained, AttackFindings.of({name: self._attack_training(setup, protocol, trained)}, 0)
+            name = setup.clients.population.click_model(setup.spec.train.click_model) or SEVERAL
+            return trained, AttackFindings(found={name: self._attack_training(setup, protocol, trained)})
         clients = FreshClients(setup, protocol)
         _ = clients.queries  # refuses data without a query to attack, before the training
         trained = train(setup, folder, progress=self.progress)
         found = attack_fresh(setup, clients, trained.parameters, folder, self.progress)
-        return trained, AttackFindings.of(found, clients.too_short)
+        return trained, AttackFindings(found=found, too_short=clients.too_short)
 
     def _audit(self, setup: Setup, protocol: AuditSpec) -> Audit:
         """The audit of a protocol; refuses what it cannot run before the training."""
@@ -312,7 +305,7 @@ class Runner:
 
         return Audit(setup, protocol, self.progress)
 
-    def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: TrainResult) -> AttackResult:
+    def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: TrainResult) -> TaskEvidence:
         if trained.recording is None:
             raise UsageError("attack: the training rounds were not recorded; expected messages to attack")
         return judge_attacks(
@@ -321,7 +314,7 @@ class Runner:
             protocol,
             setup.streams,
             self.progress,
-            groups=ClientGroups.of(setup.population),
+            groups=ClientGroups.of(setup.clients.population),
         )
 
     def _twin(self, spec: Spec, trained: TrainResult) -> float:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,10 +18,8 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
-from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.clicks import judge
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import TaskEvidence, attacks_for_task, judge_tasks
+from foltr_audit.judge.protocol import TaskEvidence, judge
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -148,9 +145,9 @@ def train(
     federation, start = Federation(setup), first_model(setup)
     spec = setup.spec
     header = trace_header(
-        setup, setup.population.click_model(spec.train.click_model), spec.population.cohort_size
+        setup, setup.clients.population.click_model(spec.train.click_model), spec.population.cohort_size
     )
-    each, watch = spec.population.cohort_size * setup.interactions, Stopwatch()
+    each, watch = spec.population.cohort_size * setup.clients.interactions, Stopwatch()
     path = ModelTrajectory(spec.train.rounds, along)
     with progress.task("train", spec.train.rounds, each) as tick:
         recording = record_rounds(
@@ -187,18 +184,6 @@ def train(
     )
 
 
-class AttackResult(NamedTuple):
-    """Results of the attacks of a protocol on one recording.
-
-    Attributes:
-        clicks: judged lists; None in a view without single messages.
-        inquiries: results of attacks that infer something else than clicks.
-    """
-
-    clicks: ClickEvidence | None
-    inquiries: TaskEvidence
-
-
 def make_attacks(methods: Sequence[str]) -> list[Attack]:
     """Attacks of a Spec, with every registered baseline that can be loaded in front."""
     baselines = [name for name in loadable(Attack) if plugin_class(Attack, name).baseline]
@@ -212,7 +197,7 @@ def attack_fresh(
     parameters: Floats,
     folder: RunFolder | None = None,
     progress: Progress = SILENT,
-) -> dict[str, AttackResult]:
+) -> dict[str, TaskEvidence]:
     """Judge attacks on the messages of fresh clients, who train a given model; results by click model."""
     protocol, found = clients.protocol, {}
     for click_model in protocol.click_models:
@@ -234,7 +219,7 @@ def attack_fresh(
             setup.streams,
             progress,
             click_model,
-            ClientGroups.of(setup.population, fresh=True),
+            ClientGroups.of(setup.clients.population, fresh=True),
         )
     return found
 
@@ -247,8 +232,8 @@ def judge_attacks(
     progress: Progress = SILENT,
     name: str = "",
     groups: ClientGroups = ONE_GROUP,
-) -> AttackResult:
-    """Judge every attack of a protocol on recorded rounds that hold their truth.
+) -> TaskEvidence:
+    """Judge every attack of a protocol, and every baseline, on recorded rounds that hold their truth.
 
     Clicks are also judged for each of the `groups` of clients.
 
@@ -256,34 +241,18 @@ def judge_attacks(
         UsageError: no attack of the protocol can run on what its observer sees, or numbers near overflow
             make equations that cannot be solved.
     """
+    observer = Observer(recording.header, collection, frozenset(protocol.hide))
+    methods = protocol.methods_on(recording.header.content)
     try:
-        return _findings(recording, collection, protocol, streams, progress, name, groups)
+        with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
+            found = judge(recording, observer, make_attacks(methods), streams, protocol, groups, tick)
     except np.linalg.LinAlgError as error:
         raise UsageError(
             f"attack {name}: equations of messages and features cannot be solved ({error}); "
             "expected numbers farther from overflow"
         ) from error
-
-
-def _findings(
-    recording: RoundStore,
-    collection: Collection | None,
-    protocol: AttackSpec,
-    streams: Streams,
-    progress: Progress,
-    name: str,
-    groups: ClientGroups,
-) -> AttackResult:
-    observer = Observer(recording.header, collection, frozenset(protocol.hide))
-    methods = protocol.methods_on(recording.header.content)
-    attacks, clicks = make_attacks(methods), None
-    if protocol.view == "individual":
-        with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
-            clicks = judge(recording, observer, attacks_for_task(attacks, "clicks"), streams, tick, groups)
-    inquiries = judge_tasks(recording, observer, attacks, protocol, streams, progress, name)
-    refused = {} if clicks is None else clicks.refused
-    refuse_if_none_runs(methods, {**refused, **inquiries.refused})
-    return AttackResult(clicks, inquiries)
+    refuse_if_none_runs(methods, found.refused)
+    return found
 
 
 def refuse_if_none_runs(methods: Sequence[str], refused: Mapping[str, str]) -> None:

@@ -1,50 +1,22 @@
-"""What all judges share: rounds with their truth, and attacks that answer one view after another."""
+"""Attacks that answer one view after another, and why some of them cannot."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 import numpy as np
 
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.answers import one_of
-from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
-from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.errors import PluginError
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.progress import NO_TICK, Tick
-
-AnyAttack = TypeVar("AnyAttack", bound=Attack)
-
-NO_MESSAGE = "trace: it holds no message yet"
-
-
-def rounds_with_truth(
-    recording: RoundStore, tick: Tick = NO_TICK, instead: str = ""
-) -> Iterator[tuple[RoundRecord, RoundTruth]]:
-    """Every recorded round with its truth.
-
-    Args:
-        recording: the rounds.
-        tick: called after every round.
-        instead: what to do about a recording without truth, for the error message.
-
-    Raises:
-        UsageError: the recording holds no truth.
-    """
-    if not recording.has_truth:
-        raise UsageError(f"trace: it holds no truth, so nothing can be scored{instead}")
-    for record, truth in zip(recording.rounds(), recording.truths(), strict=True):
-        yield record, truth
-        tick()
 
 
 @dataclass(eq=False)
-class AttackSession(Generic[AnyAttack]):
+class AttackSession:
     """Attacks that answer views, and why some of them cannot.
 
     Attributes:
@@ -53,12 +25,12 @@ class AttackSession(Generic[AnyAttack]):
         refused: why an attack could not run on some view, by label.
     """
 
-    attacks: Sequence[AnyAttack]
+    attacks: Sequence[Attack]
     streams: Streams
     refused: dict[str, str] = field(default_factory=dict)
     _rows: dict[str, list[Floats]] = field(default_factory=dict)
 
-    def answers(self, view: View, round_: int, place: str) -> Iterator[tuple[AnyAttack, Inference]]:
+    def answers(self, view: View, round_: int, place: str) -> Iterator[tuple[Attack, Inference]]:
         """The answer of each attack that can run on a view; the reasons of the others go to `refused`.
 
         Each attack draws from a random stream of its own at this place. BLAS is limited to one thread, so
@@ -81,15 +53,18 @@ class AttackSession(Generic[AnyAttack]):
                     continue
                 yield attack, answer
 
-    def keep(self, attack: AnyAttack, rows: Floats) -> None:
+    def refuse_all(self, reason: str) -> None:
+        """No attack can run, for the same reason."""
+        self.refused |= {attack.label: reason for attack in self.attacks}
+
+    def keep(self, attack: Attack, rows: Floats) -> None:
         """Store what an attack says about the messages of one view, a row for each."""
         self._rows.setdefault(attack.label, []).append(rows)
 
     def collect(self) -> dict[str, Floats]:
-        """What each attack said about all messages, by label, without the refused ones."""
-        return {
-            label: np.concatenate(rows) for label, rows in self._rows.items() if label not in self.refused
-        }
+        """Take what each attack said since the last call, by label, without the refused ones."""
+        rows, self._rows = self._rows, {}
+        return {label: np.concatenate(said) for label, said in rows.items() if label not in self.refused}
 
 
 def checked_answer(attack: Attack, view: View, rng: np.random.Generator) -> Inference:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError
 from foltr_audit.judge.pieces import SUMMED, find_refusals, join_pieces, take_rows
+from foltr_audit.judge.task import Evidence
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 FOLLOWED = ("followed by other lists", "last of its message")
@@ -47,7 +48,7 @@ PER_LIST = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ClickEvidence:
+class ClickEvidence(Evidence):
     """Attacked lists, in the order of their messages.
 
     Attributes:
@@ -69,7 +70,6 @@ class ClickEvidence:
         same_message: whether all and none clicked send the same message, as gradients of pairs do.
         group: which of `groups` each list's client belongs to, int64 (L,).
         groups: names of the groups of clients, one where they do not differ.
-        refused: why an attack could not run, by label.
         steps, clipped: local steps behind all lists, and how many of them were clipped.
     """
 
@@ -89,7 +89,6 @@ class ClickEvidence:
     same_message: bool = True
     group: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     groups: tuple[str, ...] = ("everybody",)
-    refused: dict[str, str]
     steps: int = field(metadata=SUMMED)
     clipped: int = field(metadata=SUMMED)
 
@@ -140,30 +139,32 @@ class ClickEvidence:
         guessed = {label: guessed.at(rows) for label, guessed in self.guessed.items()}
         return replace(self, **take_rows(self, PER_LIST, rows), guessed=guessed)
 
+    @classmethod
+    def combined(cls, pieces: Sequence[Self]) -> Self:
+        """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused.
 
-def combined(pieces: Sequence[ClickEvidence]) -> ClickEvidence:
-    """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused.
+        Messages are numbered on from piece to piece, and groups are those of any piece.
 
-    Messages are numbered on from piece to piece, and groups are those of any piece.
-
-    Raises:
-        TraceError: pieces that cannot be of one system, as cells of unknown origin may be: their lists have
-            room for other numbers of documents, or other attacks answered.
-    """
-    refused = find_refusals(pieces)
-    groups = tuple(dict.fromkeys(name for piece in pieces for name in piece.groups))
-    rooms = {piece.shown.shape[1] for piece in pieces}
-    if len(rooms) > 1:
-        raise TraceError(f"judged lists with room for {sorted(rooms)} documents; expected one number")
-    # A round without lists has no answers, which does not mean that an attack failed.
-    with_lists = [piece for piece in pieces if piece.query.size] or pieces[:1]
-    numbered, first = [], 0
-    for piece in with_lists:
-        missing = [label for label in with_lists[0].guessed if label not in {*refused, *piece.guessed}]
-        if missing:
-            raise TraceError(f"judged lists without the answers of {missing[0]}; expected them of every cell")
-        places = np.array([groups.index(name) for name in piece.groups])
-        numbered.append(replace(piece, message=piece.message + first, group=places[piece.group]))
-        first = int(numbered[-1].message.max(initial=first - 1)) + 1
-    exact = frozenset.intersection(*(piece.exact for piece in with_lists))
-    return replace(join_pieces(numbered, refused), groups=groups, exact=exact)
+        Raises:
+            TraceError: pieces that cannot be of one system, as cells of unknown origin may be: their lists
+                have room for other numbers of documents, or other attacks answered.
+        """
+        refused = find_refusals(pieces)
+        groups = tuple(dict.fromkeys(name for piece in pieces for name in piece.groups))
+        rooms = {piece.shown.shape[1] for piece in pieces}
+        if len(rooms) > 1:
+            raise TraceError(f"judged lists with room for {sorted(rooms)} documents; expected one number")
+        # A round without lists has no answers, which does not mean that an attack failed.
+        with_lists = [piece for piece in pieces if piece.query.size] or pieces[:1]
+        numbered, first = [], 0
+        for piece in with_lists:
+            missing = [label for label in with_lists[0].guessed if label not in {*refused, *piece.guessed}]
+            if missing:
+                raise TraceError(
+                    f"judged lists without the answers of {missing[0]}; expected them of every cell"
+                )
+            places = np.array([groups.index(name) for name in piece.groups])
+            numbered.append(replace(piece, message=piece.message + first, group=places[piece.group]))
+            first = int(numbered[-1].message.max(initial=first - 1)) + 1
+        exact = frozenset.intersection(*(piece.exact for piece in with_lists))
+        return replace(join_pieces(numbered, refused), groups=groups, exact=exact)

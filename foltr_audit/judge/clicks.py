@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference, Knowledge, View
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import PatternDecoder
-from foltr_audit.judge.attack_session import AttackSession, rounds_with_truth
-from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses, combined
+from foltr_audit.judge.attack_session import AttackSession
+from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses
 from foltr_audit.judge.identifiability import Identifiability, identifiability, nothing_identifiable
 from foltr_audit.judge.observer import Observer, RoundView
 from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.task import AttackTask
 from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.progress import NO_TICK, Tick
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,7 +44,7 @@ def infer_round(
     record: RoundRecord, observer: Observer, attacks: Sequence[Attack], streams: Streams
 ) -> RoundAnswers:
     """Each attack's answer for every interaction of a round."""
-    answers = _RoundInference(record, attacks, streams)
+    answers = _RoundInference(record, AttackSession(attacks, streams))
     for seen in observer.views(record):
         answers.add(seen)
     return answers.result()
@@ -61,13 +60,12 @@ class _RoundInference:
     def __init__(
         self,
         record: RoundRecord,
-        attacks: Sequence[Attack],
-        streams: Streams,
+        session: AttackSession,
         surprisals: _ClickSurprisals | None = None,
     ) -> None:
         self._round = record.round
         self._at = InteractionPlacement.of(record).rows
-        self._session = AttackSession(attacks, streams)
+        self._session = session
         self._surprisals = surprisals
         self._pieces: dict[str, list[ClickGuesses]] = {}
         self._inexact: set[str] = set()
@@ -83,7 +81,7 @@ class _RoundInference:
 
     def result(self) -> RoundAnswers:
         """The answers for all interactions of the round."""
-        refused, guessed = self._session.refused, {}
+        refused, guessed = dict(self._session.refused), {}
         for label, pieces in self._pieces.items():
             if label not in refused:
                 whole = join_pieces(pieces).at(self._at)
@@ -157,73 +155,73 @@ def _knows_clips(header: TraceHeader, truth: RoundTruth) -> bool:
     return bool(header.spec_hash) or "clip_norm" in header.knowledge or bool(truth.clipped.any())
 
 
-def judge(
-    recording: RoundStore,
-    observer: Observer,
-    attacks: Sequence[Attack],
-    streams: Streams,
-    tick: Tick = NO_TICK,
-    groups: ClientGroups = ONE_GROUP,
-) -> ClickEvidence:
-    """Run attacks on every recorded message and join the truth to their answers.
+class ClickTask(AttackTask[ClickEvidence]):
+    """Which shown documents were clicked, with what any attack could find out about them."""
 
-    Args:
-        recording: observed rounds with their truth.
-        observer: who sees them.
-        attacks: the attacks, with different labels.
-        streams: named random streams for attacks that draw.
-        tick: called after every round.
-        groups: the groups that the clients behind the messages are in.
+    name: ClassVar[str] = "clicks"
 
-    Raises:
-        UsageError: the recording holds no truth.
-    """
-    pieces = []
-    for record, truth in rounds_with_truth(recording, tick, "; write guesses with --guesses FILE"):
-        judged = _judge_round(record, truth, observer, attacks, streams)
-        group = groups.of_clients(truth.clients)[record.slot]
-        pieces.append(replace(judged, group=group, groups=groups.names))
-    if not pieces:
-        raise UsageError("trace: it holds no round yet")
-    return combined(pieces)
+    _surprisals: _ClickSurprisals
+    _inference: _RoundInference
+    _facts: list[Identifiability]
+    _before: list[Floats]
 
+    def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
+        """See `AttackTask`."""
+        wanted = super().begin(record, truth)
+        self._surprisals = _ClickSurprisals(record, truth, self.observer.header)
+        self._inference = _RoundInference(record, self.session, self._surprisals)
+        self._facts, self._before = [], []
+        return wanted
 
-def _judge_round(
-    record: RoundRecord, truth: RoundTruth, observer: Observer, attacks: Sequence[Attack], streams: Streams
-) -> ClickEvidence:
-    header, at = observer.header, InteractionPlacement.of(record).rows
-    surprisals = _ClickSurprisals(record, truth, header)
-    inference = _RoundInference(record, attacks, streams, surprisals)
-    facts, before = [], []
-    for seen, full in observer.paired_views(record):
-        inference.add(seen)
-        facts.append(identifiability(full))
-        before.append(surprisals.before(seen.rows, full))
-    found = nothing_identifiable(0, 0, record.shown.shape[1])
-    if facts:
-        found = Identifiability(*(np.concatenate(arrays) for arrays in zip(*facts, strict=True)))
-    found = found.at(at)
-    observed = record.shown >= 0
-    if header.holds_models:
-        pairs = header.knowledge.get("pairs")
-        observed = observed_documents(truth.clicks, observed, only_observed=pairs == "last-click+1")
-    answers = inference.result()
-    return ClickEvidence(
-        query=query_names(record, header, observer.collection),
-        message=record.slot,
-        shown=record.shown,
-        clicks=truth.clicks,
-        observed=observed,
-        told=found.told(truth.clicks, observed),
-        rank=found.rank,
-        unknowns=found.unknowns,
-        guessed=answers.guessed,
-        baselines=frozenset(attack.label for attack in attacks if attack.baseline),
-        probabilities=frozenset(attack.label for attack in attacks if attack.probabilities),
-        surprisal=np.concatenate(before)[at] if before else np.empty(0),
-        exact=inference.exact,
-        same_message=header.holds_models,
-        refused=answers.refused,
-        steps=int(truth.clipped.size) if _knows_clips(header, truth) else 0,
-        clipped=int(truth.clipped.sum()),
-    )
+    def see(self, seen: RoundView) -> None:
+        """Ask the attacks, and note what the messages can reveal to any attack."""
+        self._facts.append(identifiability(seen.full))
+        self._before.append(self._surprisals.before(seen.rows, seen.full))
+        self._inference.add(seen)
+
+    def end(self) -> None:
+        """Put the truth next to the answers on the round, also on one without messages."""
+        record, truth, header = self.record, self.truth, self.observer.header
+        at = InteractionPlacement.of(record).rows
+        found = nothing_identifiable(0, 0, record.shown.shape[1])
+        if self._facts:
+            found = Identifiability(*(np.concatenate(arrays) for arrays in zip(*self._facts, strict=True)))
+        found = found.at(at)
+        observed = record.shown >= 0
+        if header.holds_models:
+            pairs = header.knowledge.get("pairs")
+            observed = observed_documents(truth.clicks, observed, only_observed=pairs == "last-click+1")
+        answers, groups = self._inference.result(), self.setting.groups
+        self.pieces.append(
+            ClickEvidence(
+                query=query_names(record, header, self.observer.collection),
+                message=record.slot,
+                shown=record.shown,
+                clicks=truth.clicks,
+                observed=observed,
+                told=found.told(truth.clicks, observed),
+                rank=found.rank,
+                unknowns=found.unknowns,
+                guessed=answers.guessed,
+                baselines=frozenset(attack.label for attack in self.session.attacks if attack.baseline),
+                probabilities=frozenset(one.label for one in self.session.attacks if one.probabilities),
+                surprisal=np.concatenate(self._before)[at] if self._before else np.empty(0),
+                exact=self._inference.exact,
+                same_message=header.holds_models,
+                group=groups.of_clients(truth.clients)[record.slot],
+                groups=groups.names,
+                refused=answers.refused,
+                steps=int(truth.clipped.size) if _knows_clips(header, truth) else 0,
+                clipped=int(truth.clipped.sum()),
+            )
+        )
+
+    def evidence(self) -> ClickEvidence:
+        """Evidence on all rounds.
+
+        Raises:
+            UsageError: there is no round.
+        """
+        if not self.pieces:
+            raise UsageError("trace: it holds no round yet")
+        return super().evidence()

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Attack, View
-from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.view import Inference
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.click_rates import cascade_rates, median_rates, weighted_median
-from foltr_audit.judge.attack_session import NO_MESSAGE, AttackSession, rounds_with_truth
-from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
-from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.hypothetical_views import RoundViews, why_not_one_list, with_lists
+from foltr_audit.judge.observer import RoundView
+from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore
 from foltr_audit.judge.view_builder import query_names
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.progress import NO_TICK, Tick
+from foltr_audit.utils.rows import Estimate
+
+_DIGITS = 2  # estimates that agree in these are tied; more digits would rank rounding errors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CountEvidence:
+class CountEvidence(Evidence):
     """L lists, each shown to several clients whose updates were summed.
 
     Attributes:
@@ -34,7 +37,6 @@ class CountEvidence:
         counts: clients that clicked each document, the truth, int64 (L, k).
         estimates: each attack's estimate of it, float64 (L, k), by label.
         baselines: estimates without a message, float64 (L, k), by name.
-        refused: why an attack could not run, by label.
     """
 
     query: NDArray[np.str_]
@@ -43,99 +45,97 @@ class CountEvidence:
     counts: Ints
     estimates: dict[str, Floats] = field(default_factory=dict)
     baselines: dict[str, Floats] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_document(self) -> Bools:
         """False at the padding, bool (L, k)."""
         return self.shown >= 0
 
+    def scores(self, streams: Streams) -> Iterator[TaskScore]:
+        """How far estimates are off, those made without a message first.
 
-def judge_counts(
-    recording: RoundStore,
-    observer: Observer,
-    attacks: Sequence[Attack],
-    streams: Streams,
-    tick: Tick = NO_TICK,
-) -> CountEvidence:
-    """Sum the updates of all clients who saw the same list, and have attacks count their clicks.
+        `error` is the mean absolute error of a document's click-through rate, `rmse` the root of the mean
+        squared one, `spearman` the mean over lists of the rank correlation within a list where it is defined,
+        `exact` the share of documents whose rounded count is right. `constant` is the one rate that errs
+        least in hindsight; `position-prior` what is expected of the grades that positions usually show,
+        `position-prior:median` what errs least in absolute value of that, `relevance-prior` what is expected
+        where grades are known.
+        """
+        resamples = QueryBootstrap(self.query, streams)
+        facts = {
+            "lists": int(self.query.size),
+            "queries": int(resamples.names.size),
+            "documents": int(self.is_document.sum()),
+            "clients_min": int(self.clients.min()),
+            "clients_max": int(self.clients.max()),
+        }
+        for label, estimates in (*self.baselines.items(), *self.estimates.items()):
+            metrics = self._metrics(estimates, resamples)
+            yield TaskScore(method=label, baseline=label in self.baselines, facts=facts, metrics=metrics)
 
-    Attacks that read single messages are refused.
+    def _metrics(self, estimates: Floats, resamples: QueryBootstrap) -> dict[str, Estimate]:
+        here = self.is_document
+        documents = here.sum(axis=1).astype(np.float64)
+        errors = np.where(here, (estimates - self.counts) / self.clients[:, np.newaxis], 0.0)
+        right = here & (np.rint(estimates) == self.counts)
+        return {
+            "error": resamples.ratio(np.abs(errors).sum(axis=1), documents),
+            "rmse": resamples.ratio((errors**2).sum(axis=1), documents, np.sqrt),
+            "spearman": resamples.mean(rank_correlations(estimates, self.counts, here)),
+            "exact": resamples.ratio(right.sum(axis=1).astype(np.float64), documents, share=True),
+        }
+
+
+def rank_correlations(estimates: Floats, counts: Ints, here: Bools) -> Floats:
+    """Spearman's rank correlation within each list (L,); NaN where either side is constant.
 
     Args:
-        recording: observed rounds with their truth.
-        observer: who sees the sums.
-        attacks: the attacks, with different labels.
-        streams: named random streams for attacks that draw.
-        tick: called after every round.
-
-    Raises:
-        UsageError: the recording holds no truth, no message, or lists that are not deterministic.
+        estimates: of each document, (L, k); they are rounded to hundredths, which makes ties.
+        counts: what is right, (L, k).
+        here: False at the padding, (L, k).
     """
-    totals = ListTotals.of(recording, observer)
-    pieces = []
-    for record in recording.rounds():
-        rows = totals.beginning_in(record)
-        if rows.size:
-            pieces.append(_judge_round(record, rows, totals, observer, AttackSession(attacks, streams)))
-        tick()
-    return join_pieces(pieces)
+    from scipy.stats import rankdata
+
+    out = np.full(len(counts), np.nan)
+    for i in range(len(counts)):
+        ranks = [rankdata(np.round(side[i, here[i]], _DIGITS)) for side in (estimates, counts)]
+        a, b = (side - side.mean() if side.size else side for side in ranks)
+        scale = float(np.sqrt((a @ a) * (b @ b)))
+        if scale > 0:
+            out[i] = float(a @ b) / scale
+    return out
 
 
-@dataclass(frozen=True, eq=False)
-class ListTotals:
+class _ListTotals:
     """Sums over all clients who started from the same model and saw the same list.
 
     Attributes:
-        first: round and number of the first message of each sum, int64 (L, 2).
-        updates: sums of updates that arrived, float64 (L, P).
-        clients: how many those are, int64 (L,).
-        counts: how many of them clicked each document, int64 (L, k).
+        updates: sums of updates that arrived, L of shape (P,).
+        clients: how many those are, L numbers.
+        counts: how many of them clicked each document, L of shape (k,).
     """
 
-    first: Ints
-    updates: Floats
-    clients: Ints
-    counts: Ints
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self.updates: list[Floats] = []
+        self.clients: list[int] = []
+        self.counts: list[Ints] = []
 
-    @classmethod
-    def of(cls, recording: RoundStore, observer: Observer) -> ListTotals:
-        """The sums of recorded rounds.
-
-        Raises:
-            UsageError: as `judge_counts`.
-        """
-        if observer.header.kind == "masked":
-            raise UsageError(
-                "view aggregate: the messages are masked one by one; expected a chain without "
-                "secure-aggregation, whose sums this view stands for"
-            )
-        numbers: dict[bytes, int] = {}
-        first: list[tuple[int, int]] = []
-        updates, clients, counts = [], [], []
-        for record, truth in rounds_with_truth(recording):
-            reason = why_not_one_list(record, observer.header) if record.n_messages else None
-            if reason is not None:
-                raise UsageError(f"view aggregate: {reason}")
-            model = record.parameters if observer.header.kind == "model" else 0.0
-            for row in np.flatnonzero(record.survivors).tolist():
-                number = numbers.setdefault(_key(record, row), len(numbers))
-                if number == len(first):
-                    first.append((record.round, row))
-                    updates.append(np.zeros(record.parameters.size))
-                    clients.append(0)
-                    counts.append(np.zeros(record.shown.shape[1], dtype=np.int64))
-                # In float64: a sum of many float32 messages would lose digits that clicks are read from.
-                updates[number] += record.messages[row].astype(np.float64) - model
-                clients[number] += 1
-                counts[number] += truth.clicks[row]
-        if not first:
-            raise UsageError(NO_MESSAGE)
-        return cls(np.array(first), np.array(updates), np.array(clients), np.array(counts))
-
-    def beginning_in(self, record: RoundRecord) -> Ints:
-        """Numbers of the sums that begin in a round."""
-        return np.flatnonzero(self.first[:, 0] == record.round)
+    def add(self, record: RoundRecord, truth: RoundTruth, model: Floats | float) -> Ints:
+        """Add the updates of a round's messages; the messages with which a sum begins."""
+        begins = []
+        for row in np.flatnonzero(record.survivors).tolist():
+            number = self._numbers.setdefault(_key(record, row), len(self._numbers))
+            if number == len(self.updates):
+                begins.append(row)
+                self.updates.append(np.zeros(record.parameters.size))
+                self.clients.append(0)
+                self.counts.append(np.zeros(record.shown.shape[1], dtype=np.int64))
+            # In float64: a sum of many float32 messages would lose digits that clicks are read from.
+            self.updates[number] += record.messages[row].astype(np.float64) - model
+            self.clients[number] += 1
+            self.counts[number] += truth.clicks[row]
+        return np.array(begins, dtype=np.int64)
 
 
 def _key(record: RoundRecord, row: int) -> bytes:
@@ -144,34 +144,111 @@ def _key(record: RoundRecord, row: int) -> bytes:
     return bytes(asked + record.shown[row].tobytes() + record.parameters.tobytes())
 
 
-def _judge_round(
-    record: RoundRecord, rows: Ints, totals: ListTotals, observer: Observer, session: AttackSession[Attack]
-) -> CountEvidence:
-    """Evidence on the sums that begin in a round."""
-    messages = totals.first[rows, 1]
-    shown, counts = record.shown[messages], totals.counts[rows]
-    view = full = _seen(observer, record, messages, totals, rows)
-    if observer.knowing is not observer:
-        full = _seen(observer.knowing, record, messages, totals, rows)
-    for attack, answer in session.answers(view, record.round, f"sums/{record.round}"):
-        session.keep(attack, _in_order(answer.scores[:, 0], view.shown[:, 0], shown))
-    return CountEvidence(
-        query=query_names(record, observer.header, observer.collection)[messages],
-        clients=totals.clients[rows],
-        shown=shown,
-        counts=counts,
-        estimates=session.collect(),
-        baselines=dict(_baselines(full, counts)),
-        refused=session.refused,
-    )
+class _BeginningSums(NamedTuple):
+    """Sums that begin in one round.
+
+    Attributes:
+        round: number of the round.
+        numbers: which of all sums, int64 (n,).
+        shown: their lists in the recorded order, int64 (n, k).
+        query: name of each list's query, (n,).
+        view: the lists as the observer sees them, with the first message of each sum.
+        full: the same with nothing hidden.
+    """
+
+    round: int
+    numbers: Ints
+    shown: Ints
+    query: NDArray[np.str_]
+    view: View
+    full: View
 
 
-def _seen(observer: Observer, record: RoundRecord, messages: Ints, totals: ListTotals, rows: Ints) -> View:
-    """Some sums as an observer sees them, whose lists are those of messages of a round."""
-    view = with_lists(whole_round(observer, record), messages, messages[:, np.newaxis])
-    return replace(
-        view, observer="aggregate", kind="update", messages=totals.updates[rows], clients=totals.clients[rows]
-    )
+class CountTask(MessageTask[CountEvidence]):
+    """How many of the clients who saw the same list clicked each document, from the sum of their updates.
+
+    The score of a document is the estimate. Attacks on single messages are refused.
+    """
+
+    name: ClassVar[str] = "counts"
+
+    def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
+        """See `AttackTask`.
+
+        Raises:
+            UsageError: messages are masked one by one.
+        """
+        super().__init__(attacks, setting)
+        if self.observer.header.kind == "masked":
+            raise UsageError(
+                "view aggregate: the messages are masked one by one; expected a chain without "
+                "secure-aggregation, whose sums this view stands for"
+            )
+        self._totals, self._begun = _ListTotals(), list[_BeginningSums]()
+
+    def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
+        """Add the round's updates to their sums.
+
+        Raises:
+            UsageError: lists that are not deterministic, or several in a message.
+        """
+        if not super().begin(record, truth):
+            return False
+        reason = why_not_one_list(record, self.observer.header)
+        if reason is not None:
+            raise UsageError(f"view aggregate: {reason}")
+        model = record.parameters if self.observer.header.kind == "model" else 0.0
+        self._rows = self._totals.add(record, truth, model)
+        self._views, self._full = RoundViews(), RoundViews()
+        return self._rows.size > 0
+
+    def see(self, seen: RoundView) -> None:
+        """Keep the lists."""
+        self._views.add(seen.view)
+        self._full.add(seen.full)
+
+    def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:
+        """The estimate for each document, (n, k)."""
+        return answer.scores[:, 0]
+
+    def judged(self, answers: Mapping[str, Floats]) -> None:
+        """Keep the sums that begin in the round: later rounds may add to them."""
+        rows, record = self._rows, self.record
+        if rows.size:
+            before = sum(begun.numbers.size for begun in self._begun)
+            names = query_names(record, self.observer.header, self.observer.collection)
+            view, full = (
+                with_lists(views.whole(), rows, rows[:, np.newaxis]) for views in (self._views, self._full)
+            )
+            numbers = before + np.arange(rows.size)
+            self._begun.append(
+                _BeginningSums(record.round, numbers, record.shown[rows], names[rows], view, full)
+            )
+
+    def evidence(self) -> CountEvidence:
+        """Evidence on all sums."""
+        self.pieces = [self._judged(begun) for begun in self._begun]
+        return super().evidence()
+
+    def _judged(self, begun: _BeginningSums) -> CountEvidence:
+        totals, numbers = self._totals, begun.numbers.tolist()
+        clients, counts = (np.array([of[i] for i in numbers]) for of in (totals.clients, totals.counts))
+        updates = np.array([totals.updates[i] for i in numbers])
+        view, full = (
+            replace(seen, observer="aggregate", kind="update", messages=updates, clients=clients)
+            for seen in (begun.view, begun.full)
+        )
+        self.ask(view, begun.round, f"sums/{begun.round}")
+        said = self.session.collect()
+        return CountEvidence(
+            query=begun.query,
+            clients=clients,
+            shown=begun.shown,
+            counts=counts,
+            estimates={label: _in_order(rows, view.shown[:, 0], begun.shown) for label, rows in said.items()},
+            baselines=dict(_baselines(full, counts)),
+            refused=dict(self.session.refused),
+        )
 
 
 def _in_order(values: Floats, seen: Ints, recorded: Ints) -> Floats:

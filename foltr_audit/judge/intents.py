@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.plugins import IntentAttack, View
+from foltr_audit.core.plugins import Attack, IntentAttack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
-from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.inference.intent_likelihood import posteriors
-from foltr_audit.judge.attack_session import NO_MESSAGE, AttackSession, rounds_with_truth
-from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.observer import RoundView
 from foltr_audit.judge.pieces import SUMMED
-from foltr_audit.judge.shuffle import shuffled
+from foltr_audit.judge.queries import TruthRanks
+from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore, answer_of, refuse_values
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.arrays import Floats, Ints
-from foltr_audit.utils.progress import NO_TICK, Tick
 
 _MIXED = -1  # several intents are behind a message
 _NO_TRUTH = "the recording does not hold the intents; expected data with several, see --intents"
@@ -50,99 +48,120 @@ class IntentDecisions:
     mixed: int = field(metadata=SUMMED)
     left_over: int = field(metadata=SUMMED)
 
+    @property
+    def bits(self) -> Floats:
+        """What decisions reveal beyond even odds: log2 of the truth's probability times I, (D,)."""
+        own = np.take_along_axis(self.probability, self.intent[:, np.newaxis], axis=1)[:, 0]
+        return np.asarray(np.log2(np.maximum(own, np.finfo(np.float64).tiny) * self.probability.shape[1]))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class IntentEvidence:
+class IntentEvidence(Evidence):
     """What attacks inferred about intents.
 
     Attributes:
         told: each attack's decisions, by label.
-        refused: why an attack could not run, by label.
     """
 
     told: dict[str, IntentDecisions] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+
+    def scores(self, streams: Streams) -> Iterator[TaskScore]:
+        """How often the intent is named; intervals are over clients.
+
+        `accuracy` is the share of decisions that are right, ties broken at random, `balanced_accuracy` the
+        mean over intents of the share among those of that intent, `probability` what the truth is given on
+        average. With them go `chance`, `most_frequent`, the share of the most frequent intent, and `shown`,
+        with `shown_balanced`, what naming the intent gives whose relevant documents were shown most.
+        """
+        for label, told in self.told.items():
+            resamples, intents = QueryBootstrap(told.client, streams), told.probability.shape[1]
+            counts = np.bincount(told.intent, minlength=intents)
+            named, shown = (TruthRanks.of(said, told.intent) for said in (told.probability, told.shown))
+            weights = 1.0 / counts[told.intent]
+            facts = {
+                "intents": intents,
+                "messages_together": told.messages,
+                "decisions": int(told.intent.size),
+                "clients": int(resamples.names.size),
+                "mixed": told.mixed,
+                "left_over": told.left_over,
+                "chance": 1.0 / intents,
+                "most_frequent": float(counts.max() / told.intent.size),
+            }
+            metrics = {
+                "shown": resamples.share(shown.first),
+                "shown_balanced": resamples.ratio(shown.first * weights, weights, share=True),
+                "accuracy": resamples.share(named.first),
+                "balanced_accuracy": resamples.ratio(named.first * weights, weights, share=True),
+                "probability": resamples.share(named.probability),
+                "bits": resamples.mean(told.bits),
+            }
+            yield TaskScore(method=label, facts=facts, metrics=metrics)
 
 
-def judge_intents(
-    recording: RoundStore,
-    observer: Observer,
-    attacks: Sequence[IntentAttack],
-    streams: Streams,
-    tick: Tick = NO_TICK,
-) -> IntentEvidence:
-    """Have attacks infer the intent behind recorded messages, one or several of a client at a time.
+class IntentTask(MessageTask[IntentEvidence]):
+    """With which intent a client searched, from one or several of its messages at a time."""
 
-    Args:
-        recording: observed rounds with their truth.
-        observer: who sees them.
-        attacks: attacks that infer intents, with different labels.
-        streams: named random streams of attacks that draw.
-        tick: called after every round.
+    name: ClassVar[str] = "intent"
+    asks_of: ClassVar[type[Attack]] = IntentAttack
+    shuffled: ClassVar[bool] = True
 
-    Raises:
-        UsageError: the recording holds no truth, or no message.
-    """
-    session, messages = AttackSession(attacks, streams), _IntentMessages([], [], [])
-    for recorded, known in rounds_with_truth(recording, tick):
-        record, truth = shuffled(recorded, known, streams)
-        if record.n_messages:
-            _read_round(record, truth, observer, session, messages)
-    if not messages.clients:
-        raise UsageError(NO_MESSAGE)
-    told, refused, likely = {}, session.refused, session.collect()
-    for attack in attacks:
-        if attack.label not in refused:
-            found = messages.decisions(attack, likely[attack.label])
-            if found.client.size:
-                told[attack.label] = found
-            else:
-                refused[attack.label] = _why_none(found)
-    return IntentEvidence(told=told, refused=refused)
+    def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
+        """See `AttackTask`."""
+        super().__init__(attacks, setting)
+        self._clients: list[Ints] = []
+        self._intents: list[Ints] = []
+        self._shown: list[Floats] = []
+        self._likely: dict[str, list[Floats]] = {}
 
+    def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
+        """Refuse all attacks on a recording that does not hold the intents."""
+        if not super().begin(record, truth):
+            return False
+        if truth.intents is None:
+            self.session.refuse_all(_NO_TRUTH)
+        return truth.intents is not None
 
-def _why_none(found: IntentDecisions) -> str:
-    if found.mixed:
-        return f"several intents are behind each of {found.mixed} decisions; expected clients with one each"
-    return f"no client sent {found.messages} messages; expected fewer in messages="
+    def see(self, seen: RoundView) -> None:
+        """Ask, and note what the lists alone reveal."""
+        super().see(seen)
+        self._shown.append(relevant_shown(seen.full))
 
+    def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:
+        """The log likelihood of each message under each intent, (n, I)."""
+        what = "a log likelihood for each intent"
+        intents = 0 if view.intent_labels is None else view.intent_labels.shape[3]
+        found = answer_of(attack, answer, (len(view), intents), what)
+        refuse_values(attack, np.all(found < np.inf), what)
+        return found
 
-def _read_round(
-    record: RoundRecord,
-    truth: RoundTruth,
-    observer: Observer,
-    session: AttackSession[IntentAttack],
-    messages: _IntentMessages,
-) -> None:
-    messages.clients.append(truth.clients)
-    if truth.intents is None:
-        session.refused |= {attack.label: _NO_TRUTH for attack in session.attacks}
-        return
-    messages.intents.append(message_intents(record.slot, record.n_messages, truth.intents))
-    for seen, full in observer.paired_views(record):
-        place = f"{record.round}/{seen.rows.start}"
-        for attack, answer in session.answers(seen.view, record.round, place):
-            session.keep(attack, _likelihoods(attack, seen.view, answer))
-        messages.shown.append(relevant_shown(full))
+    def judged(self, answers: Mapping[str, Floats]) -> None:
+        """Keep the round: decisions are on messages of several rounds."""
+        self._clients.append(self.truth.clients)
+        if self.truth.intents is not None:
+            slot, messages = self.record.slot, self.record.n_messages
+            self._intents.append(message_intents(slot, messages, self.truth.intents))
+        for label, rows in answers.items():
+            self._likely.setdefault(label, []).append(rows)
 
+    def evidence(self) -> IntentEvidence:
+        """The decisions of each attack."""
+        if not self._clients:
+            return super().evidence()
+        told, refused = {}, dict(self.session.refused)
+        for attack in self.session.attacks:
+            if attack.label not in refused and isinstance(attack, IntentAttack):
+                found = self._decisions(attack, np.concatenate(self._likely[attack.label]))
+                if found.client.size:
+                    told[attack.label] = found
+                else:
+                    refused[attack.label] = _why_none(found)
+        return IntentEvidence(told=told, refused=refused)
 
-class _IntentMessages(NamedTuple):
-    """All messages of a recording, each list round after round.
-
-    Attributes:
-        clients: the client of each message, (M,).
-        intents: its intent, see `message_intents`, (M,).
-        shown: see `relevant_shown`, (M, I).
-    """
-
-    clients: list[Ints]
-    intents: list[Ints]
-    shown: list[Floats]
-
-    def decisions(self, attack: IntentAttack, likely: Floats) -> IntentDecisions:
+    def _decisions(self, attack: IntentAttack, likely: Floats) -> IntentDecisions:
         """The decisions of an attack with these log likelihoods (M, I): T messages of a client at a time."""
-        clients, intents = np.concatenate(self.clients), np.concatenate(self.intents)
-        shown = np.concatenate(self.shown)
+        clients, intents = np.concatenate(self._clients), np.concatenate(self._intents)
+        shown = np.concatenate(self._shown)
         T, order = attack.messages, np.argsort(clients, kind="stable")
         _, first, sent = np.unique(clients[order], return_index=True, return_counts=True)
         turn = np.arange(clients.size) - np.repeat(first, sent)
@@ -161,6 +180,12 @@ class _IntentMessages(NamedTuple):
         )
 
 
+def _why_none(found: IntentDecisions) -> str:
+    if found.mixed:
+        return f"several intents are behind each of {found.mixed} decisions; expected clients with one each"
+    return f"no client sent {found.messages} messages; expected fewer in messages="
+
+
 def message_intents(slot: Ints, messages: int, intents: Ints) -> Ints:
     """The intent of each of M messages, from those of interactions (I,) in their slots; -1 if they differ."""
     lowest = np.full(messages, np.iinfo(np.int64).max)
@@ -175,16 +200,6 @@ def relevant_shown(view: View) -> Floats:
     if view.intent_labels is None:
         return np.zeros((len(view), 1))
     return np.asarray((view.intent_labels > 0).sum(axis=(1, 2)), dtype=np.float64)
-
-
-def _likelihoods(attack: IntentAttack, view: View, answer: Inference) -> Floats:
-    """An attack's log likelihood of each message under each intent, (n, I)."""
-    found, intents = answer.intents, 0 if view.intent_labels is None else view.intent_labels.shape[3]
-    if found is None or found.shape != (len(view), intents) or not np.all(found < np.inf):
-        raise PluginError(
-            f"attack {attack.name}: expected a log likelihood for each intent, shape {(len(view), intents)}"
-        )
-    return found
 
 
 def _shares(counts: Floats) -> Floats:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.plugins import LinkAttack
+from foltr_audit.core.plugins import Attack, LinkAttack, View
 from foltr_audit.core.plugins.answers import array_of
-from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.errors import PluginError
+from foltr_audit.core.records.view import Inference
 from foltr_audit.inference.intent_likelihood import posteriors
-from foltr_audit.judge.attack_session import AttackSession, rounds_with_truth
-from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import join_pieces
-from foltr_audit.judge.queries import TruthRanks, draw_choices
-from foltr_audit.judge.shuffle import shuffled
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.queries import TruthRanks, chances, choice_sizes, draw_choices
+from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore, answer_of, refuse_values
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.arrays import Floats, Ints
-from foltr_audit.utils.progress import NO_TICK, Tick
 
 _NOBODY = (
     "no client sends in two recorded rounds one after the other, together with another client; expected "
@@ -31,7 +26,7 @@ _NOBODY = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinkEvidence:
+class LinkEvidence(Evidence):
     """L messages whose client's message of the next recorded round attacks had to find.
 
     Attributes:
@@ -40,7 +35,6 @@ class LinkEvidence:
         asked: how many choices the protocol asks for.
         placed: how each attack ranked the truth, by label.
         baselines: the same for `count`, the counts in clear alone, and `same-queries`, by name.
-        refused: why an attack could not run, by label.
     """
 
     client: NDArray[np.str_]
@@ -48,90 +42,107 @@ class LinkEvidence:
     asked: int
     placed: dict[str, TruthRanks] = field(default_factory=dict)
     baselines: dict[str, TruthRanks] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
 
+    def scores(self, streams: Streams) -> Iterator[TaskScore]:
+        """How often a client's next message is named, by simple ways first; intervals are over clients.
 
-def judge_links(
-    recording: RoundStore,
-    observer: Observer,
-    attacks: Sequence[LinkAttack],
-    choices: int,
-    streams: Streams,
-    tick: Tick = NO_TICK,
-) -> LinkEvidence:
-    """Have attacks find each client's next message among those of other clients.
-
-    Args:
-        recording: observed rounds with their truth; rounds without messages are skipped.
-        observer: who sees them.
-        attacks: attacks that link clients, with different labels.
-        choices: how many messages there are to choose from; all of a round where it has fewer.
-        streams: named random streams of the decoys and of attacks that draw.
-        tick: called after every round.
-
-    Raises:
-        UsageError: the recording holds no truth.
-    """
-    session = AttackSession(attacks, streams)
-    pieces: list[LinkEvidence] = []
-    before = None
-    for recorded, known in rounds_with_truth(recording, tick):
-        record, truth = shuffled(recorded, known, streams)
-        if not record.n_messages:
-            continue
-        now = _read_round(record, truth, observer, session)
-        if before is not None:
-            offer = offered(before.clients, now.clients, choices, streams, now.round)
-            if offer is not None:
-                pieces.append(_judge_pair(before, now, offer, observer, session, choices))
-        before = now
-    if not pieces:
-        none = {attack.label: session.refused.get(attack.label, _NOBODY) for attack in attacks}
-        return LinkEvidence(
-            client=np.empty(0, np.str_), choices=np.empty(0, np.int64), asked=choices, refused=none
-        )
-    return join_pieces(pieces)
+        `accuracy` is the share of messages whose client's next one is named, ties broken at random, `mrr` the
+        mean reciprocal rank of it, `probability` what it is given on average; `chance` and `chance_mrr` are
+        those of guessing. `choices` are the messages to choose from, fewer than the `choices_asked` where a
+        round has no more. `count` names by the nearest count in clear, `same-queries` by most queries in
+        common.
+        """
+        if not self.client.size:
+            return
+        resamples = QueryBootstrap(self.client, streams)
+        facts = {
+            **choice_sizes(self.choices, self.asked),
+            "clients": int(resamples.names.size),
+            **chances(self.choices),
+        }
+        for label, placed in (*self.baselines.items(), *self.placed.items()):
+            metrics = {
+                name: (resamples.mean if name == "rank" else resamples.share)(values)
+                for name, values in placed.metrics().items()
+            }
+            yield TaskScore(method=label, baseline=label in self.baselines, facts=facts, metrics=metrics)
 
 
 class _RoundMessages(NamedTuple):
     """One round's M messages.
 
     Attributes:
-        round: its number.
         clients: who sent them, int64 (M,).
         counts: interactions behind each, which travel in clear, int64 (M,).
         queries: which queries each asked, as part and number.
         traits: each attack's description of them, (M, F), by label.
     """
 
-    round: int
     clients: Ints
     counts: Ints
     queries: list[set[tuple[int, int]]]
-    traits: dict[str, Floats]
+    traits: Mapping[str, Floats]
 
 
-def _read_round(
-    record: RoundRecord, truth: RoundTruth, observer: Observer, session: AttackSession[LinkAttack]
-) -> _RoundMessages:
-    pieces: dict[str, list[Floats]] = {}
-    for seen in observer.views(record):
-        place = f"{record.round}/{seen.rows.start}"
-        for attack, answer in session.answers(seen.view, record.round, place):
-            traits = answer.traits
-            if traits is None or traits.ndim != 2 or len(traits) != len(seen.view):
-                raise PluginError(f"attack {attack.name}: expected traits, a row for each message")
-            pieces.setdefault(attack.label, []).append(traits)
-    asked: list[set[tuple[int, int]]] = [set() for _ in range(record.n_messages)]
-    for slot, part, query in zip(record.slot, record.part, record.query, strict=True):
-        asked[int(slot)].add((int(part), int(query)))
-    return _RoundMessages(
-        round=record.round,
-        clients=truth.clients,
-        counts=record.counts,
-        queries=asked,
-        traits={label: np.concatenate(mine) for label, mine in pieces.items()},
-    )
+class LinkTask(MessageTask[LinkEvidence]):
+    """Which message of the next round comes from the same client, among those of other clients.
+
+    Decoys are drawn from the streams; a round with fewer messages offers all of them.
+    """
+
+    name: ClassVar[str] = "client"
+    asks_of: ClassVar[type[Attack]] = LinkAttack
+    shuffled: ClassVar[bool] = True
+
+    def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
+        """See `AttackTask`."""
+        super().__init__(attacks, setting)
+        self._before: _RoundMessages | None = None
+
+    def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:
+        """Traits of each message, (n, F)."""
+        return answer_of(attack, answer, (len(view), None), "traits, a row for each message")
+
+    def judged(self, answers: Mapping[str, Floats]) -> LinkEvidence | None:
+        """Evidence on the messages of the last round whose clients send in this one again."""
+        before, now = self._before, self._messages(answers)
+        self._before = now
+        if before is None:
+            return None
+        asked, round_ = self.setting.protocol.choices, self.record.round
+        offer = offered(before.clients, now.clients, asked, self.setting.streams, round_)
+        if offer is None:
+            return None
+        likely = {
+            attack.label: _chances(attack, before, now, offer)
+            for attack in self.session.attacks
+            if attack.label not in self.session.refused and isinstance(attack, LinkAttack)
+        }
+        simple = dict(_baselines(before, now, offer, "query" not in self.observer.hidden))
+        return LinkEvidence(
+            client=before.clients[offer.message].astype(np.str_),
+            choices=np.full(offer.message.size, offer.choices.shape[1]),
+            asked=asked,
+            placed={label: TruthRanks.of(given, offer.right) for label, given in likely.items()},
+            baselines={name: TruthRanks.of(given, offer.right) for name, given in simple.items()},
+        )
+
+    def evidence(self) -> LinkEvidence:
+        """Evidence on all pairs of rounds, one after the other; without any, every attack is refused."""
+        if self.pieces:
+            return super().evidence()
+        refused = {attack.label: _NOBODY for attack in self.session.attacks} | self.session.refused
+        asked = self.setting.protocol.choices
+        return LinkEvidence(
+            client=np.empty(0, np.str_), choices=np.empty(0, np.int64), asked=asked, refused=refused
+        )
+
+    def _messages(self, traits: Mapping[str, Floats]) -> _RoundMessages:
+        record = self.record
+        asked: list[set[tuple[int, int]]] = [set() for _ in range(record.n_messages)]
+        for slot, part, query in zip(record.slot, record.part, record.query, strict=True):
+            asked[int(slot)].add((int(part), int(query)))
+        return _RoundMessages(self.truth.clients, record.counts, asked, traits)
 
 
 class LinkChoices(NamedTuple):
@@ -170,49 +181,23 @@ def offered(before: Ints, now: Ints, choices: int, streams: Streams, round_: int
     return LinkChoices(message, order[offer], right)
 
 
-def _judge_pair(
-    before: _RoundMessages,
-    now: _RoundMessages,
-    offer: LinkChoices,
-    observer: Observer,
-    session: AttackSession[LinkAttack],
-    choices: int,
-) -> LinkEvidence:
-    """Evidence on the messages of two rounds, one after the other."""
-    chances = {
-        attack.label: _chances(attack, before, now, offer)
-        for attack in session.attacks
-        if attack.label not in session.refused
-    }
-    baselines = _baselines(before, now, offer, observer)
-    return LinkEvidence(
-        client=before.clients[offer.message].astype(np.str_),
-        choices=np.full(offer.message.size, offer.choices.shape[1]),
-        asked=choices,
-        placed={label: TruthRanks.of(given, offer.right) for label, given in chances.items()},
-        baselines={name: TruthRanks.of(given, offer.right) for name, given in baselines},
-        refused=dict(session.refused),
-    )
-
-
 def _chances(attack: LinkAttack, before: _RoundMessages, now: _RoundMessages, offer: LinkChoices) -> Floats:
     """An attack's probabilities of the choices, (L, m)."""
     first, second = before.traits[attack.label][offer.message], now.traits[attack.label]
     with np.errstate(all="ignore"):
         likeness = attack.likeness(first, second, offer.choices)
     likeness = array_of(f"attack {attack.name}: likeness", likeness, offer.choices.shape)
-    if not np.all(likeness < np.inf):
-        raise PluginError(f"attack {attack.name}: expected how like each pair is, shape {likeness.shape}")
+    refuse_values(attack, np.all(likeness < np.inf), f"how like each pair is, shape {likeness.shape}")
     return posteriors(likeness)
 
 
 def _baselines(
-    before: _RoundMessages, now: _RoundMessages, offer: LinkChoices, observer: Observer
+    before: _RoundMessages, now: _RoundMessages, offer: LinkChoices, knows_queries: bool
 ) -> Iterator[tuple[str, Floats]]:
     """Probabilities (L, m) by the nearest count in clear, and by how many queries messages have in common."""
     counts = before.counts[offer.message]
     yield "count", posteriors(-np.abs(now.counts[offer.choices] - counts[:, np.newaxis]).astype(np.float64))
-    if "query" in observer.hidden:
+    if not knows_queries:
         return
     common = [
         [len(before.queries[message] & now.queries[choice]) for choice in choices]

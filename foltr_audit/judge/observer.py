@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +27,57 @@ T = TypeVar("T", bound=np.generic)
 _CHUNK = 2048
 _CHUNK_NUMBERS = 1 << 25
 
+_SHARED = ("ranker", "updates", "models", "jacobian", "columns", "score_changes", "scores_before")
+"""Cached properties of a view that hold whatever its observer knows of the lists."""
 
-class RoundView(NamedTuple):
+
+@dataclass(frozen=True, eq=False)
+class RoundView:
     """A part of a round, as an observer sees it.
 
     Attributes:
         rows: which messages of the round.
-        view: what the observer sees of them.
-        order: position of each document of the view in the recorded list, int64 (n, B, k), if the observer
-            does not know the order; else None.
+        full: what an observer would see of them from whom nothing is hidden.
+        knowledge: what this observer knows.
     """
 
     rows: slice
-    view: View
-    order: Ints | None
+    full: View
+    knowledge: Knowledge
+
+    @cached_property
+    def order(self) -> Ints | None:
+        """Position of each document of `view` in the recorded list, int64 (n, B, k); None if the same."""
+        if self.knowledge.order:
+            return None
+        shown = self.full.shown
+        return np.argsort(np.where(shown < 0, shown.max(initial=0) + 1, shown))
+
+    @cached_property
+    def view(self) -> View:
+        """What this observer sees of the messages; arrays that `full` has computed are not computed again."""
+        if self.knowledge is self.full.knowledge:
+            return self.full
+        full, known, order = self.full, self.knowledge, self.order
+        labels, grades = full.labels, full.intent_labels
+
+        def moved(values: NDArray[T]) -> NDArray[T]:
+            if order is None:
+                return values
+            return np.take_along_axis(values, order.reshape(order.shape + (1,) * (values.ndim - 3)), axis=2)
+
+        view = replace(
+            full,
+            shown=moved(full.shown),
+            features=cast(Features, moved(full.features)),
+            candidates=full.candidates if known.candidates else None,
+            labels=moved(labels) if labels is not None and known.relevance else None,
+            intent_labels=moved(grades) if grades is not None and known.intents else None,
+            knowledge=known,
+        )
+        if order is None:
+            vars(view).update({name: vars(full)[name] for name in _SHARED if name in vars(full)})
+        return view
 
     def restored(self, answers: NDArray[T]) -> NDArray[T]:
         """Answers (n, B, k) about the view's documents, in the recorded order."""
@@ -65,19 +102,6 @@ class Observer:
     collection: Collection | None
     hidden: frozenset[str] = field(default_factory=frozenset)
 
-    @cached_property
-    def knowing(self) -> Observer:
-        """The same observer with nothing hidden from it."""
-        return Observer(self.header, self.collection) if self.hidden else self
-
-    def paired_views(self, record: RoundRecord) -> Iterator[tuple[RoundView, View]]:
-        """The views of a round, each with what the observer would see of it with nothing hidden."""
-        if self.knowing is self:
-            yield from ((seen, seen.view) for seen in self.views(record))
-        else:
-            for seen, full in zip(self.views(record), self.knowing.views(record), strict=True):
-                yield seen, full.view
-
     def views(self, record: RoundRecord) -> Iterator[RoundView]:
         """The views of a round's messages, in chunks of messages.
 
@@ -90,15 +114,21 @@ class Observer:
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")
         placement = InteractionPlacement.of(record)
         features = features_of(record, self.header, self.collection)
-        knowledge, messages = self.knowledge(record), readable(record, self.header)
+        messages, everything = readable(record, self.header), self._everything(record)
+        knowledge = everything.without(self.hidden)
         each = max(1, placement.shape[1] * record.shown.shape[1] * record.parameters.size)
         most = max(1, min(_CHUNK, _CHUNK_NUMBERS // each))
         for first in range(0, record.n_messages, most):
             rows = slice(first, min(first + most, record.n_messages))
-            yield self._seen(record, messages[rows], placement, features, knowledge, rows)
+            full = self._full(record, messages[rows], placement, features, everything, rows)
+            yield RoundView(rows, full, knowledge)
 
     def knowledge(self, record: RoundRecord) -> Knowledge:
-        """What is known in a round."""
+        """What this observer knows in a round."""
+        return self._everything(record).without(self.hidden)
+
+    def _everything(self, record: RoundRecord) -> Knowledge:
+        """What is known in a round if nothing is hidden."""
         given = knowledge_of(self.header)
         if self.collection is not None:
             belief = click_belief(
@@ -106,9 +136,9 @@ class Observer:
             )
             several = self.collection.n_intents > 1
             given = given.having(candidates=True, relevance=True, intents=several, belief=belief)
-        return given.without(self.hidden)
+        return given
 
-    def _seen(
+    def _full(
         self,
         record: RoundRecord,
         messages: Floats,
@@ -116,27 +146,21 @@ class Observer:
         features: Features,
         knowledge: Knowledge,
         rows: slice,
-    ) -> RoundView:
+    ) -> View:
         here = (placement.slot >= rows.start) & (placement.slot < rows.stop)
         size = rows.stop - rows.start, placement.shape[1]
         part = InteractionPlacement(placement.slot[here] - rows.start, placement.place[here], size)
         shown, rows_of = part.spread(record.shown[here], -1), part.spread(features[here], 0)
-        order = None if knowledge.order else np.argsort(np.where(shown < 0, shown.max(initial=0) + 1, shown))
-        if order is not None:
-            shown = np.take_along_axis(shown, order, axis=2)
-            rows_of = np.take_along_axis(rows_of, order[..., np.newaxis], axis=2)
         candidates, labels, intent_labels = None, None, None
         if self.collection is not None:
             data, numbers = self._queries(self.collection, record)
             query = part.spread(numbers[here], -1)
-            if knowledge.candidates:
-                candidates = Candidates(features=data.features, offsets=data.offsets, query=query)
-            if knowledge.relevance:
-                labels = _labels(data, query, shown)
+            candidates = Candidates(features=data.features, offsets=data.offsets, query=query)
+            labels = _labels(data, query, shown)
             if knowledge.intents:
                 each = [_labels(data.under(intent), query, shown) for intent in range(data.n_intents)]
                 intent_labels = np.stack(each, axis=-1)
-        view = View(
+        return View(
             observer="individual",
             kind=self.header.content,
             parameters=np.tile(record.parameters, (part.shape[0], 1)),
@@ -149,7 +173,6 @@ class Observer:
             intent_labels=intent_labels,
             knowledge=knowledge,
         )
-        return RoundView(rows, view, order)
 
     def _queries(self, collection: Collection, record: RoundRecord) -> tuple[Dataset, Ints]:
         """The parts of the data set that a round's lists come from, joined, and each list's query in them."""

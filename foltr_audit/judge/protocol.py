@@ -1,123 +1,182 @@
-"""Attacks with other tasks than finding clicks: queries, intents, clients, and counts from sums."""
+"""One walk over recorded rounds, which judges the attacks of a protocol with all their tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from foltr_audit.core.plugins import Attack, IntentAttack, LinkAttack
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.judge.counts import CountEvidence, judge_counts
-from foltr_audit.judge.intents import IntentEvidence, judge_intents
-from foltr_audit.judge.linkage import LinkEvidence, judge_links
+from foltr_audit.errors import PluginError, UsageError, suggest_name
+from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.clicks import ClickTask
+from foltr_audit.judge.counts import CountTask
+from foltr_audit.judge.intents import IntentTask
+from foltr_audit.judge.linkage import LinkTask
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import find_refusals, join_pieces
-from foltr_audit.judge.queries import QueryEvidence, judge_queries
+from foltr_audit.judge.pieces import find_refusals
+from foltr_audit.judge.queries import QueryTask
+from foltr_audit.judge.shuffle import shuffled
+from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
-from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.progress import NO_TICK, Tick
 
-TASKS = ("queries", "counts", "intents", "links")
-"""Fields of `TaskEvidence` that hold evidence."""
+TaskClass = type[AttackTask[Evidence]]
+
+TASKS: dict[str, TaskClass] = {
+    task.name: task for task in (ClickTask, QueryTask, IntentTask, LinkTask, CountTask)
+}
+"""The tasks that attacks name in `asks`, in the order of reports."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TaskEvidence:
-    """What attacks with other tasks than clicks found.
+def task_of(attack: Attack) -> TaskClass:
+    """The task of an attack: a name of `TASKS`, or a class of its own package.
 
-    Attributes:
-        queries: of attacks that identify queries; None where there was none.
-        counts: of a view of sums; None for another view.
-        intents: of attacks that infer intents; None where there was none.
-        links: of attacks that link clients; None where there was none.
-        not_here: why an attack does not fit the view, by label.
-        view: the view, as in `AttackSpec.view`.
+    Raises:
+        PluginError: neither.
     """
-
-    queries: QueryEvidence | None = None
-    counts: CountEvidence | None = None
-    intents: IntentEvidence | None = None
-    links: LinkEvidence | None = None
-    not_here: dict[str, str] = field(default_factory=dict)
-    view: str = "individual"
-
-    @property
-    def refused(self) -> dict[str, str]:
-        """Why an attack could not run, by label."""
-        found = [getattr(self, name) for name in TASKS]
-        return {**self.not_here, **find_refusals(evidence for evidence in found if evidence is not None)}
-
-
-def combine_tasks(pieces: Sequence[TaskEvidence]) -> TaskEvidence:
-    """What several repetitions found, as one."""
-    found: dict[str, Any] = {}
-    for name in TASKS:
-        given = [getattr(piece, name) for piece in pieces]
-        found[name] = [evidence for evidence in given if evidence is not None]
-    return TaskEvidence(
-        **{name: join_pieces(evidence) for name, evidence in found.items() if evidence},
-        not_here={label: why for piece in pieces for label, why in piece.not_here.items()},
-        view=pieces[0].view,
-    )
-
-
-def attacks_for_task(attacks: Sequence[Attack], what: str) -> list[Attack]:
-    """The attacks whose task is `clicks`, `query`, `counts`, `intent` or `client`."""
-    return [attack for attack in attacks if attack.asks == what]
+    asks = attack.asks
+    if isinstance(asks, type) and issubclass(asks, AttackTask):
+        return asks
+    if not isinstance(asks, str) or asks not in TASKS:
+        hint = suggest_name(str(asks), TASKS)
+        raise PluginError(
+            f"attack {attack.name}: asks={asks!r} is no subclass of AttackTask and no name; {hint}"
+        )
+    return TASKS[asks]
 
 
 def not_for_clicks(attacks: Sequence[Attack]) -> dict[str, str]:
     """Why attacks cannot write guesses of clicks, by label."""
     return {
-        attack.label: f"guesses are of clicks, and it finds the {attack.asks}"
+        attack.label: f"guesses are of clicks, and it finds the {task_of(attack).name}"
         for attack in attacks
-        if attack.asks != "clicks"
+        if task_of(attack) is not ClickTask
     }
 
 
-def judge_tasks(
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaskEvidence:
+    """What attacks found about recorded rounds, by task.
+
+    Attributes:
+        found: the evidence of each task that an attack has, by its name.
+        not_here: why an attack does not fit the view, by label.
+        view: the view, as in `AttackSpec.view`.
+    """
+
+    found: Mapping[str, Evidence] = field(default_factory=dict)
+    not_here: dict[str, str] = field(default_factory=dict)
+    view: str = "individual"
+
+    @property
+    def clicks(self) -> ClickEvidence | None:
+        """What was found about clicks behind single messages; None in a view without these."""
+        found = self.found.get(ClickTask.name)
+        return found if isinstance(found, ClickEvidence) else None
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Why an attack could not run, by label; attacks on clicks first."""
+        first = {} if self.clicks is None else self.clicks.refused
+        return first | self.not_here | find_refusals(self.found.values())
+
+    @classmethod
+    def combined(cls, pieces: Sequence[TaskEvidence]) -> TaskEvidence:
+        """What several repetitions found, as one."""
+        by_task: dict[str, list[Evidence]] = {}
+        for piece in pieces:
+            for name, evidence in piece.found.items():
+                by_task.setdefault(name, []).append(evidence)
+        return cls(
+            found={name: type(several[0]).combined(several) for name, several in by_task.items()},
+            not_here={label: why for piece in pieces for label, why in piece.not_here.items()},
+            view=pieces[0].view,
+        )
+
+
+def judge(
     recording: RoundStore,
     observer: Observer,
     attacks: Sequence[Attack],
-    protocol: AttackSpec,
     streams: Streams,
-    progress: Progress = SILENT,
-    name: str = "",
+    protocol: AttackSpec | None = None,
+    groups: ClientGroups = ONE_GROUP,
+    tick: Tick = NO_TICK,
 ) -> TaskEvidence:
-    """Judge the attacks of a protocol that do not ask for the clicks behind single messages.
+    """Run attacks on recorded rounds, and join the truth to their answers.
 
-    Attacks that count clicks read a view of sums; it refuses all others but baselines.
+    The rounds are walked over once: tasks share the views of a round, which are made once.
 
     Args:
         recording: observed rounds with their truth.
         observer: who sees them.
-        attacks: every attack of the protocol, with different labels.
-        protocol: the view, and the number of choices.
-        streams: named random streams.
-        progress: receives every round.
-        name: of the recording, for the progress display.
+        attacks: the attacks, with different labels.
+        streams: named random streams, for decoys and for attacks that draw.
+        protocol: the view and the number of choices; the default protocol if None.
+        groups: the groups that the clients behind the messages are in.
+        tick: called after every round.
 
     Raises:
-        UsageError: sums without truth, of no message, or of lists that are not deterministic.
+        UsageError: the recording holds no truth or no message, or does not fit the view.
+        PluginError: an answer that is none.
+    """
+    protocol = protocol or AttackSpec()
+    setting = JudgeSetting(observer, protocol, streams, groups)
+    asked, not_here = _by_task(attacks, protocol)
+    tasks = [task(asking, setting) for task, asking in asked.items()]
+    if not recording.has_truth:
+        raise UsageError(
+            "trace: it holds no truth, so nothing can be scored; write guesses with --guesses FILE"
+        )
+    for record, truth in zip(recording.rounds(), recording.truths(), strict=True):
+        for each, messages, its_truth in _sights(tasks, record, truth, streams):
+            _judge_round(each, messages, its_truth)
+        tick()
+    return TaskEvidence(
+        found={task.name: task.evidence() for task in tasks}, not_here=not_here, view=protocol.view
+    )
+
+
+def _by_task(
+    attacks: Sequence[Attack], protocol: AttackSpec
+) -> tuple[dict[TaskClass, list[Attack]], dict[str, str]]:
+    """The attacks of each task, in the order of `TASKS`, and why some do not fit the view.
+
+    Attacks that count clicks read a view of sums; it refuses all others but baselines.
     """
     if protocol.sums:
-        readers = [attack for attack in attacks if not attack.baseline]
-        with progress.task(f"count {name}".strip(), recording.n_rounds) as tick:
-            counts = judge_counts(recording, observer, readers, streams, tick)
-            return TaskEvidence(counts=counts, view=protocol.view)
+        return {CountTask: [attack for attack in attacks if not attack.baseline]}, {}
+    asked: dict[TaskClass, list[Attack]] = {task: [] for task in TASKS.values()}
+    for attack in attacks:
+        asked.setdefault(task_of(attack), []).append(attack)
     not_here = {
         attack.label: "it counts the clicks in sums of messages; expected --view aggregate or pooled"
-        for attack in attacks_for_task(attacks, "counts")
+        for attack in asked.pop(CountTask)
     }
-    queries, intents, links = None, None, None
-    if askers := attacks_for_task(attacks, "query"):
-        with progress.task(f"identify queries {name}".strip(), recording.n_rounds) as tick:
-            queries = judge_queries(recording, observer, askers, protocol.choices, streams, tick)
-    if tellers := [attack for attack in attacks if isinstance(attack, IntentAttack)]:
-        with progress.task(f"infer intents {name}".strip(), recording.n_rounds) as tick:
-            intents = judge_intents(recording, observer, tellers, streams, tick)
-    if linkers := [attack for attack in attacks if isinstance(attack, LinkAttack)]:
-        with progress.task(f"link clients {name}".strip(), recording.n_rounds) as tick:
-            links = judge_links(recording, observer, linkers, protocol.choices, streams, tick)
-    return TaskEvidence(queries=queries, intents=intents, links=links, not_here=not_here)
+    return {task: asking for task, asking in asked.items() if asking}, not_here
+
+
+def _sights(
+    tasks: Sequence[AttackTask[Evidence]], record: RoundRecord, truth: RoundTruth, streams: Streams
+) -> Iterator[tuple[list[AttackTask[Evidence]], RoundRecord, RoundTruth]]:
+    """Tasks that see the same of a round, with the round in the order in which they see it."""
+    together: dict[tuple[bool, frozenset[str]], list[AttackTask[Evidence]]] = {}
+    for task in tasks:
+        together.setdefault((task.shuffled, task.observer.hidden), []).append(task)
+    other = shuffled(record, truth, streams) if any(turned for turned, _ in together) else (record, truth)
+    for (turned, _), same in together.items():
+        yield same, *(other if turned else (record, truth))
+
+
+def _judge_round(tasks: Sequence[AttackTask[Evidence]], record: RoundRecord, truth: RoundTruth) -> None:
+    looking = [task for task in tasks if task.begin(record, truth)]
+    if looking:
+        for seen in looking[0].observer.views(record):
+            for task in looking:
+                task.see(seen)
+    for task in tasks:
+        task.end()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +12,22 @@ from numpy.typing import NDArray
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
-from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.judge.attack_session import NO_MESSAGE, AttackSession, rounds_with_truth
-from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
-from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.hypothetical_views import RoundViews, why_not_one_list, with_lists
+from foltr_audit.judge.observer import RoundView
+from foltr_audit.judge.task import (
+    Evidence,
+    JudgeSetting,
+    MessageTask,
+    TaskScore,
+    answer_of,
+    refuse_values,
+)
 from foltr_audit.judge.view_builder import query_names
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.progress import NO_TICK, Tick
 
 _CHUNK_NUMBERS = 1 << 22  # feature values in one view: bounds its memory
-_LISTS_ARE_MADE = frozenset({"query", "shown"})  # whoever makes the list of every query needs neither
 _TIE = 1e-9  # relative difference of probabilities that rounding may cause
 
 
@@ -58,6 +62,15 @@ class TruthRanks:
         harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, 1 + most))])
         return np.asarray((harmonic[self.ahead + self.tied] - harmonic[self.ahead]) / self.tied)
 
+    def metrics(self) -> dict[str, Floats]:
+        """What is reported of each message, by name."""
+        return {
+            "accuracy": self.first,
+            "mrr": self.reciprocal_rank,
+            "rank": self.rank,
+            "probability": self.probability,
+        }
+
     @classmethod
     def of(cls, lists: Floats, truth: Ints) -> TruthRanks:
         """The ranks of the truth (L,) among probabilities (L, m)."""
@@ -67,7 +80,7 @@ class TruthRanks:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class QueryEvidence:
+class QueryEvidence(Evidence):
     """Messages whose query attacks had to identify.
 
     Attributes:
@@ -76,7 +89,6 @@ class QueryEvidence:
         choices: queries to choose from for each message, its own included, int64 (L,).
         asked: how many choices the protocol asks for.
         placed: how each attack ranked the truth, by label.
-        refused: why an attack could not run, by label.
     """
 
     query: NDArray[np.str_]
@@ -84,85 +96,110 @@ class QueryEvidence:
     choices: Ints
     asked: int
     placed: dict[str, TruthRanks] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+
+    def scores(self, streams: Streams) -> Iterator[TaskScore]:
+        """How often the truth is named, over all messages and, `_with_pairs`, over those with pairs.
+
+        `accuracy` is the share of messages whose query is named, ties broken at random, `mrr` the mean
+        reciprocal rank of it, `probability` what it is given on average; `chance` and `chance_mrr` are those
+        of guessing. `choices` are the queries to choose from, fewer than the `choices_asked` where a round
+        has no more.
+        """
+        resamples = QueryBootstrap(self.query, streams)
+        facts = {
+            **choice_sizes(self.choices, self.asked),
+            "messages_with_pairs": int(self.has_pairs.sum()),
+            "queries": int(resamples.names.size),
+        }
+        for label, placed in self.placed.items():
+            metrics = {}
+            for name, values in placed.metrics().items():
+                average = resamples.mean if name == "rank" else resamples.share
+                metrics[name] = average(values)
+                metrics[f"{name}_with_pairs"] = average(np.where(self.has_pairs, values, np.nan))
+            yield TaskScore(method=label, facts=facts | chances(self.choices), metrics=metrics)
 
 
-def judge_queries(
-    recording: RoundStore,
-    observer: Observer,
-    attacks: Sequence[Attack],
-    choices: int,
-    streams: Streams,
-    tick: Tick = NO_TICK,
-) -> QueryEvidence:
-    """Have attacks identify the query of each recorded message among others of its round.
+def choice_sizes(choices: Ints, asked: int) -> dict[str, float]:
+    """How many choices (L,) there were for the L messages that were judged."""
+    return {"choices": int(choices.min()), "choices_asked": asked, "messages": int(choices.size)}
 
-    Args:
-        recording: observed rounds with their truth.
-        observer: who sees them.
-        attacks: attacks that answer with a query, with different labels.
-        choices: how many queries there are to choose from; all of a round where it has fewer.
-        streams: named random streams of the decoys and of attacks that draw.
-        tick: called after every round.
 
-    Raises:
-        UsageError: the recording holds no truth, or no message.
+def chances(choices: Ints) -> dict[str, float]:
+    """Accuracy and mean reciprocal rank of a guess that gives each of (L,) choices the same probability."""
+    chance_mrr = [float(np.mean(1.0 / np.arange(1, size + 1))) for size in choices.tolist()]
+    return {"chance": float(np.mean(1.0 / choices)), "chance_mrr": float(np.mean(chance_mrr))}
+
+
+class QueryTask(MessageTask[QueryEvidence]):
+    """Which query is behind each message: its own among others of its round.
+
+    An attack sees each message with the lists of the queries to choose from, and answers with the probability
+    of each list. Decoys are drawn from the streams; a round with fewer queries offers all of its own.
     """
-    pieces = []
-    for record, truth in rounds_with_truth(recording, tick):
-        if record.n_messages:
-            session = AttackSession(attacks, streams)
-            pieces.append(_judge_round(record, truth, observer, session, choices))
-    if not pieces:
-        raise UsageError(NO_MESSAGE)
-    return join_pieces(pieces)
 
+    name: ClassVar[str] = "query"
+    makes: ClassVar[frozenset[str]] = frozenset({"query", "shown"})
 
-def _judge_round(
-    record: RoundRecord, truth: RoundTruth, observer: Observer, session: AttackSession[Attack], choices: int
-) -> QueryEvidence:
-    names = query_names(record, observer.header, observer.collection)
-    queries = RoundQueries.of(record, names)
-    reason = why_not_one_list(record, observer.header) or queries.why_not(choices)
-    if reason is not None:
+    def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
+        """See `AttackTask`."""
+        super().__init__(attacks, setting)
+        self._views = RoundViews()
+
+    def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
+        """Draw the queries that the attacks choose from."""
+        if not super().begin(record, truth):
+            return False
+        self._views = RoundViews()
+        choices, header = self.setting.protocol.choices, self.observer.header
+        self._names = query_names(record, header, self.observer.collection)
+        queries = RoundQueries.of(record, self._names)
+        self._reason = why_not_one_list(record, header) or queries.why_not(choices)
+        if self._reason is None:
+            offered, self._right = queries.offered(choices, self.session.streams, record.round)
+            self._lists = queries.first[offered]
+        return self._reason is None
+
+    def see(self, seen: RoundView) -> None:
+        """Keep the view: the lists of a message may be in another one."""
+        self._views.add(seen.view)
+
+    def end(self) -> None:
+        """Ask about all messages of the round, some at a time."""
+        if self.record.n_messages and self._reason is None:
+            view, lists, round_ = self._views.whole(), self._lists, self.record.round
+            size = max(1, _CHUNK_NUMBERS // max(1, lists.shape[1] * view.features[0].size))
+            for first in range(0, len(lists), size):
+                rows = np.arange(first, min(first + size, len(lists)))
+                self.ask(with_lists(view, rows, lists[rows]), round_, f"{round_}/{first}")
+        super().end()
+
+    def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:
+        """The probability of each list, (n, m)."""
+        what = "a probability for each list"
+        found = answer_of(attack, answer, view.shown.shape[:2], what)
+        refuse_values(attack, np.all(found >= 0), what)
+        return found
+
+    def judged(self, answers: Mapping[str, Floats]) -> QueryEvidence:
+        """How the truth is ranked among the choices."""
+        asked, clicks = self.setting.protocol.choices, self.truth.clicks
+        if self._reason is not None:
+            return QueryEvidence(
+                query=self._names[:0],
+                has_pairs=np.zeros(0, np.bool_),
+                choices=np.zeros(0, np.int64),
+                asked=asked,
+                refused={attack.label: self._reason for attack in self.session.attacks},
+            )
+        there = self.record.shown >= 0
         return QueryEvidence(
-            query=names[:0],
-            has_pairs=np.zeros(0, np.bool_),
-            choices=np.zeros(0, np.int64),
-            asked=choices,
-            refused={attack.label: reason for attack in session.attacks},
+            query=self._names,
+            has_pairs=clicks.any(axis=1) & (clicks != there).any(axis=1),
+            choices=np.full(self._names.size, self._lists.shape[1]),
+            asked=asked,
+            placed={label: TruthRanks.of(lists, self._right) for label, lists in answers.items()},
         )
-    observer = replace(observer, hidden=observer.hidden - _LISTS_ARE_MADE)
-    offered, right = queries.offered(choices, session.streams, record.round)
-    for first, view in _views(record, observer, queries.first[offered]):
-        for attack, answer in session.answers(view, record.round, f"{record.round}/{first}"):
-            session.keep(attack, _lists(attack, view, answer))
-    there = record.shown >= 0
-    return QueryEvidence(
-        query=names,
-        has_pairs=truth.clicks.any(axis=1) & (truth.clicks != there).any(axis=1),
-        choices=np.full(names.size, offered.shape[1]),
-        asked=choices,
-        placed={label: TruthRanks.of(lists, right) for label, lists in session.collect().items()},
-        refused=session.refused,
-    )
-
-
-def _views(record: RoundRecord, observer: Observer, lists: Ints) -> Iterator[tuple[int, View]]:
-    """A round's messages with their choices (M, m), some at a time, and the number of the first."""
-    view = whole_round(observer, record)
-    size = max(1, _CHUNK_NUMBERS // max(1, lists.shape[1] * view.features[0].size))
-    for first in range(0, len(lists), size):
-        rows = np.arange(first, min(first + size, len(lists)))
-        yield first, with_lists(view, rows, lists[rows])
-
-
-def _lists(attack: Attack, view: View, answer: Inference) -> Floats:
-    """An attack's probabilities of the lists of a view, (n, m)."""
-    expected = view.shown.shape[:2]
-    if answer.lists is None or answer.lists.shape != expected or not np.all(answer.lists >= 0):
-        raise PluginError(f"attack {attack.name}: expected a probability for each list, shape {expected}")
-    return answer.lists
 
 
 @dataclass(frozen=True, eq=False)

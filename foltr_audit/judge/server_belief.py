@@ -21,28 +21,17 @@ from foltr_audit.errors import FoltrAuditError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
 
-_Key = tuple[str, bytes, str | None, str | None]
-
 _UNSEEN = 0.5  # counts of every grade before the first list, so that no grade is impossible
 
-_last: WeakKeyDictionary[Collection, tuple[_Key, ClickBelief | None]] = WeakKeyDictionary()
-"""The last belief learnt from each data set. Learning ranks the whole training part; the observers of a round
-and the repetitions of fresh clients share it. Weak keys do not keep a data set alive."""
+_last: WeakKeyDictionary[Collection, tuple[tuple[str, bytes, bool, int], Floats]] = WeakKeyDictionary()
+"""The last grades by position counted in each data set. Counting ranks the whole training part; click models,
+observers, and repetitions of fresh clients share it. Weak keys do not keep a data set alive."""
 
 
 def click_belief(
     collection: Collection, ranker: str, parameters: Floats, click_model: str | None, lists: str | None
 ) -> ClickBelief | None:
     """The belief of a server with this global model (P,); None where the click model is no cascade."""
-    key = (ranker, parameters.tobytes(), click_model, lists)
-    if collection not in _last or _last[collection][0] != key:
-        _last[collection] = key, _learn(collection, ranker, parameters, click_model, lists)
-    return _last[collection][1]
-
-
-def _learn(
-    collection: Collection, ranker: str, parameters: Floats, click_model: str | None, lists: str | None
-) -> ClickBelief | None:
     if click_model is None:
         return None
     try:
@@ -52,16 +41,21 @@ def _learn(
         click, stop = model.setting(collection.largest_label)
     except FoltrAuditError:  # a click model of another system, or no published setting
         return None
-    train = collection.train
-    shown = _shown(train, ranker, parameters, sampled=lists not in ("deterministic", "interleaved"))
-    labels = train.shown_labels(np.arange(train.n_queries), shown)
-    counts = np.stack([(labels == grade).sum(axis=0) for grade in range(len(click))], axis=1) + _UNSEEN
-    return ClickBelief(
-        click=np.array(click), stop=np.array(stop), grades=counts / counts.sum(axis=1, keepdims=True)
-    )
+    sampled = lists not in ("deterministic", "interleaved")
+    key = (ranker, parameters.tobytes(), sampled, len(click))
+    if collection not in _last or _last[collection][0] != key:
+        _last[collection] = key, _count_grades(collection.train, ranker, parameters, len(click), sampled)
+    return ClickBelief(click=np.array(click), stop=np.array(stop), grades=_last[collection][1])
 
 
-def _shown(train: Dataset, ranker: str, parameters: Floats, *, sampled: bool) -> Ints:
+def _count_grades(train: Dataset, ranker: str, parameters: Floats, grades: int, sampled: bool) -> Floats:
+    """P(grade | position) for G grades, float64 (k, G)."""
+    labels = train.shown_labels(np.arange(train.n_queries), _shown(train, ranker, parameters, sampled))
+    counts = np.stack([(labels == grade).sum(axis=0) for grade in range(grades)], axis=1) + _UNSEEN
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+
+def _shown(train: Dataset, ranker: str, parameters: Floats, sampled: bool) -> Ints:
     """The list of every training query under the model, int64 (queries, k)."""
     from foltr_audit.kernels.plackett_luce import sampled_lists
     from foltr_audit.kernels.ranking import top_lists

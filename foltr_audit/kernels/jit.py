@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,6 +43,8 @@ def _compiled(function: F, **options: Any) -> F:
 
     With NumPy's error model a division by zero gives inf or NaN instead of a branch that raises.
     """
+    import numba  # slow to import, and modules without a kernel need only the types
+
     try:
         return cast(F, numba.njit(function, cache=True, error_model="numpy", **options))
     except RuntimeError:  # numba finds no folder that it may write to

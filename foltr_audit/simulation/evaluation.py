@@ -13,7 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from foltr_audit.core.click_models import declared_tables
-from foltr_audit.core.plugins import Population
+from foltr_audit.core.plugins import ClickModel, Population
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.ranking_metrics import (
     LIST_LENGTH,
     OFFLINE,
@@ -29,12 +31,13 @@ from foltr_audit.core.ranking_metrics import (
     reciprocal_rank,
     relevant_documents,
 )
-from foltr_audit.core.records import Dataset
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.spec.train import TrainSpec
 from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.simulation.intent_metrics import of_intent
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
@@ -78,23 +81,39 @@ class OfflineMetrics:
     """Offline metrics of a global model, lists in score order.
 
     Example:
-        `OfflineMetrics(setup).metrics(parameters)["offline_map@10"]`
+        `Federation(setup).evaluation.metrics(parameters)["offline_map@10"]`
     """
 
-    def __init__(self, setup: Setup, part: str = "test") -> None:
-        """Compute the ideal lists of the evaluated part; with several intents always the training part."""
-        self.setup = setup
-        self.part = part if setup.intents == 1 else "train"
-        self.data = setup.collection.part(self.part)
+    def __init__(
+        self,
+        collection: Collection,
+        ranker: Ranker,
+        clients: ClientPopulation,
+        train: TrainSpec,
+        part: str = "test",
+    ) -> None:
+        """Compute the ideal lists of the evaluated part; with several intents always the training part.
+
+        Args:
+            collection: the data.
+            ranker: what ranks.
+            clients: who clicks, and under which intents.
+            train: the click model, and how a query without relevant documents counts.
+            part: the evaluated part.
+        """
+        intents = clients.intents
+        self.collection, self.ranker, self.clients, self.train = collection, ranker, clients, train
+        self.part = part if intents == 1 else "train"
+        self.data = collection.part(self.part)
         self.queries = np.arange(self.data.n_queries)
-        every = [self.data] if setup.intents == 1 else [self.data.under(i) for i in range(setup.intents)]
-        self._judged = [_IntentEvaluator(data, setup.spec.train.no_relevant) for data in every]
+        every = [self.data] if intents == 1 else [self.data.under(i) for i in range(intents)]
+        self._judged = [_IntentEvaluator(data, train.no_relevant) for data in every]
 
     def lists(self, parameters: Floats) -> Ints:
         """The list of each query under a model (P,), ties by position; (queries, k), padded with -1."""
         from foltr_audit.kernels.ranking import top_lists
 
-        scores, starts = self.setup.ranker.scores(parameters[np.newaxis], self.data, self.queries)
+        scores, starts = self.ranker.scores(parameters[np.newaxis], self.data, self.queries)
         return top_lists(scores, starts, LIST_LENGTH)
 
     def ndcg(self, parameters: Floats, weights: Floats | None = None) -> float:
@@ -134,7 +153,7 @@ class OfflineMetrics:
     @property
     def ceiling(self) -> float:
         """The mean nDCG@10 of a ranker that is perfect under every intent."""
-        if self.setup.spec.train.no_relevant == "skip":
+        if self.train.no_relevant == "skip":
             return 1.0
         return self._over_intents([float((judged.ideal > 0).mean()) for judged in self._judged], None)
 
@@ -154,10 +173,10 @@ class OfflineMetrics:
     @cached_property
     def _click(self) -> Floats | None:
         """P(click | grade) of the click model that the Spec trains with; None where that is no cascade."""
-        if any(value.click_model is not None for value in self.setup.population.values):
+        if any(value.click_model is not None for value in self.clients.population.values):
             return None
-        model = self.setup.click_model(self.setup.spec.train.click_model)
-        tables = declared_tables(model, self.setup.collection.largest_label)
+        model = make(ClickModel, self.train.click_model)
+        tables = declared_tables(model, self.collection.largest_label)
         return None if tables is None else tables[0]
 
 

@@ -31,14 +31,16 @@ class Federation:
         """Prepare the clients and the server; rounds run as `rounds` is iterated."""
         self.setup = setup
         train = setup.collection.train
-        self.clientele = setup.clientele(
+        self.clientele = setup.clients.traffic(
             train, QueryOrigin.of_part(TRAIN, train), setup.spec.train.click_model, own_clicks=True
         )
         self.training = make_server(setup, self.clientele.world)
         self.online = OnlineMetrics(
-            world=self.clientele.world, population=setup.population, no_relevant=setup.spec.train.no_relevant
+            world=self.clientele.world,
+            population=setup.clients.population,
+            no_relevant=setup.spec.train.no_relevant,
         )
-        self.evaluation = OfflineMetrics(setup)
+        self.evaluation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train)
 
     def cohort(self, round_: int) -> Ints:
         """Ids of the clients that play a round, rising; a uniform sample without replacement.
@@ -79,7 +81,7 @@ class Federation:
         metrics = self.online.compute(sent.interactions, asked, cohort)
         metrics |= self._offline(round_, after.parameters)
         metrics |= sent.wired.costs
-        if not setup.alike_in_number:
+        if not setup.clients.alike_in_number:
             metrics[PLAYED] = float(asked.counts.sum())
         return RoundResult(
             context=context,

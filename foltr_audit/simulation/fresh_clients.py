@@ -99,7 +99,7 @@ class FreshClients:
 
         `last`, the server's state of a recorded run, is not needed: every repeat starts at the trained model.
         """
-        clientele = self.setup.clientele(self.data, self.origin, click_model, own_clicks=False)
+        clientele = self.setup.clients.traffic(self.data, self.origin, click_model, own_clicks=False)
         world, population = clientele.world, clientele.population
         attacked = make_senders(self.setup, world, sampled=self.protocol.lists == "sampled")
         after = self._after(parameters)

@@ -11,7 +11,7 @@ import numpy as np
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import TraitValue
-from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.utils.arrays import Ints
 from foltr_audit.utils.rows import ResultRow
 
@@ -46,28 +46,17 @@ class GroupFacts(ResultRow):
     relevant_per_query: float
 
     @classmethod
-    def of(
-        cls, setup: Setup, name: str, clients: tuple[int, int], values: Sequence[TraitValue]
-    ) -> GroupFacts:
-        """The facts of a group with so many of all clients, and with the values of its traits."""
-        own = TraitValue(name=name)
-        for value in values:
-            own = TraitValue(
-                name=name,
-                intent=_last_set(own.intent, value.intent),
-                grades=_last_set(own.grades, value.grades),
-                click_model=_last_set(own.click_model, value.click_model),
-                interactions=_last_set(own.interactions, value.interactions),
-            )
-        queries, relevant = _held(setup.collection.train, own.grades, _judged(setup, own.intent))
+    def of(cls, own: TraitValue, clients: int, share: float, data: Dataset, intents: int) -> GroupFacts:
+        """The facts of clients with some values, who distinguish so many intents of the data."""
+        queries, relevant = _held(data, own.grades, _judged(data, own.intent, intents))
         return cls(
-            group=name,
-            clients=clients[0],
-            share=clients[0] / clients[1],
+            group=own.name,
+            clients=clients,
+            share=share,
             intent=None if own.intent is None else own.intent + 1,
             grades=own.grades,
-            click_model=own.click_model or setup.spec.train.click_model,
-            interactions=own.interactions or setup.learner.interactions,
+            click_model=own.click_model or "",
+            interactions=own.interactions or 0,
             queries=queries,
             relevant_per_query=relevant,
         )
@@ -90,34 +79,52 @@ class PopulationFacts(ResultRow):
     groups: tuple[GroupFacts, ...]
 
     @classmethod
-    def of(cls, setup: Setup) -> PopulationFacts | None:
-        """The clients of a setup; None if all are alike, or every strength is 0: groups are names then."""
-        population, clients = setup.population, setup.spec.population.clients
+    def of(cls, clients: ClientPopulation, data: Dataset, click_model: str) -> PopulationFacts | None:
+        """The clients on some data; None if all are alike, or every strength is 0: groups are names then.
+
+        The click model is that of clients who have none of their own.
+        """
+        population, count = clients.population, clients.spec.clients
         if population.n_groups == 1 or all(trait.strength == 0 for trait in population.traits):
             return None
+        usual = TraitValue(name="", click_model=click_model, interactions=clients.learner.interactions)
         values = list(product(*(trait.values for trait in population.traits)))
-        each, more = divmod(clients, len(values))
+        each, more = divmod(count, len(values))
+        groups = []
+        for number, (name, own) in enumerate(zip(population.groups, values, strict=True)):
+            size, joined = each + (number < more), _joined(name, (usual, *own))
+            groups.append(GroupFacts.of(joined, size, size / count, data, clients.intents))
         return cls(
-            scenario=setup.spec.population.scenario,
-            clients=clients,
+            scenario=clients.spec.scenario,
+            clients=count,
             strengths={trait.name: trait.strength for trait in population.traits},
-            groups=tuple(
-                GroupFacts.of(setup, name, (each + (group < more), clients), own)
-                for group, (name, own) in enumerate(zip(population.groups, values, strict=True))
-            ),
+            groups=tuple(groups),
         )
+
+
+def _joined(name: str, values: Sequence[TraitValue]) -> TraitValue:
+    """All values as one; of those that set a field the last one counts."""
+    found = TraitValue(name=name)
+    for value in values:
+        found = TraitValue(
+            name=name,
+            intent=_last_set(found.intent, value.intent),
+            grades=_last_set(found.grades, value.grades),
+            click_model=_last_set(found.click_model, value.click_model),
+            interactions=_last_set(found.interactions, value.interactions),
+        )
+    return found
 
 
 def _last_set(before: T | None, now: T | None) -> T | None:
     return before if now is None else now
 
 
-def _judged(setup: Setup, intent: int | None) -> Ints:
+def _judged(data: Dataset, intent: int | None, intents: int) -> Ints:
     """Grades under the intents that a client may have, int64 (intents, documents)."""
-    data = setup.collection.train
     if intent is not None:
         return data.grades[intent : intent + 1]
-    return data.grades if setup.intents > 1 else data.labels[np.newaxis]
+    return data.grades if intents > 1 else data.labels[np.newaxis]
 
 
 def _held(data: Dataset, grades: Sequence[int] | None, judged: Ints) -> tuple[int, float]:

@@ -200,7 +200,7 @@ def trace_header(
     """
     spec, collection, learner = setup.spec, setup.collection, setup.learner
     training = interactions is None
-    behind = setup.interactions if interactions is None else interactions
+    behind = setup.clients.interactions if interactions is None else interactions
     knowledge: dict[str, Fact] = {
         "learner": learner.label,
         **facts_of(learner),
@@ -210,12 +210,12 @@ def trace_header(
         "eps_claimed": setup.privacy.claim(),
         **_format(setup, behind),
     }
-    if not training or setup.alike_in_number:
+    if not training or setup.clients.alike_in_number:
         knowledge["interactions"] = behind
     if click_model is not None:
         knowledge["click_model"] = click_model
-    if setup.intents > 1:
-        knowledge["intents"] = setup.intents
+    if setup.clients.intents > 1:
+        knowledge["intents"] = setup.clients.intents
     if collection.n_intents > 1 and spec.data.balance is not False:
         knowledge["intents_numbered"] = [str(spec.seed), str(spec.repetition)]
     ball, noise = setup.chain.ball, setup.privacy.noise()
@@ -231,7 +231,7 @@ def trace_header(
         knowledge["messages_every"] = spec.trace.every
     encoded = setup.chain.encoding is not None
     return TraceHeader(
-        kind="masked" if encoded else setup.message_kind,
+        kind="masked" if encoded else setup.spec.message_kind,
         dtype=ENCODED if encoded else spec.trace.dtype,
         parameters=setup.ranker.n_parameters,
         k=LIST_LENGTH,
@@ -272,7 +272,7 @@ def _rounds_per_part(setup: Setup, messages: int, *, training: bool) -> int:
     narrow = trace.dtype == "float32" and setup.chain.encoding is None
     width, every = (4 if narrow else 8), 1
     if training:
-        every, interactions = trace.every, messages * setup.interactions
+        every, interactions = trace.every, messages * setup.clients.interactions
     slowness = setup.learner.slowness * max(1, setup.ranker.n_parameters // _FEW_PARAMETERS)
     most = max(1, _PART_INTERACTIONS // (slowness * max(1, interactions)))
     per_message_round = max(1, messages * setup.ranker.n_parameters * width)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from foltr_audit.core.plugins.registry import first_problem
-from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, LIKE
 from foltr_audit.errors import UsageError, suggest_name
@@ -30,18 +30,17 @@ def _sorted(values: tuple[Split, ...]) -> tuple[Split, ...]:
 
 
 class MergeData(SpecTable):
-    """The data, and the column with the category of a document.
+    """The data, and the column with the category of a document, from 1 as in LETOR files."""
 
-    Attributes:
-        source: a path, or `synthetic:istella-s[:QUERIES]`.
-        fold: number of the fold, from 1; 0 for data without folds.
-        category_feature: the column with the category of a document, from 1 as in LETOR files; None for the
-            embedded data.
-    """
-
-    source: str = Field(_EMBEDDED, min_length=1)
-    fold: int = Field(0, ge=0)
-    category_feature: int | None = Field(None, ge=1)
+    source: Annotated[str, Flag("data")] = Field(
+        _EMBEDDED,
+        min_length=1,
+        description="Folder or file with LETOR data, or synthetic:istella-s[:QUERIES].",
+    )
+    fold: Annotated[int, Flag(default=None)] = Field(0, ge=0, description="Number K of a FoldK folder.")
+    category_feature: Annotated[int | None, Flag(default=f"that of {_EMBEDDED}")] = Field(
+        None, ge=1, description="Feature with the category of a document, from 1."
+    )
 
     @property
     def spec(self) -> DataSpec:
@@ -68,24 +67,29 @@ class MergeData(SpecTable):
 class MergeSpec(SpecTable):
     """A study of model merging.
 
-    Attributes:
-        data: the data.
-        categories: the first and the second category; the most frequent query topics of the training part
-            replace missing ones.
-        splits: the splits to run; 1: exclusive on the first category, 2: without tie-breaking on the first,
-            3: without tie-breaking on the second.
-        initial: whether to train the models of the initial split too, where ties between topics are broken.
-        trials: number of settings of hyper-parameters that are tried for each model.
-        trees: maximum number of trees of a model.
-        seed: seed of every draw.
+    Ties between topics are broken in the initial split alone. The most frequent query topics of the training
+    part replace missing categories.
     """
 
     data: MergeData = MergeData()
-    categories: Annotated[tuple[int, ...], Field(max_length=2), AfterValidator(_distinct)] = ()
-    splits: Annotated[tuple[Split, ...], Field(min_length=1), AfterValidator(_sorted)] = (1, 2, 3)
-    initial: bool = False
-    trials: int = Field(6, ge=1, le=10_000)
-    trees: int = Field(150, ge=1, le=MOST_TREES)
+    categories: Annotated[
+        tuple[int, ...],
+        Field(max_length=2),
+        AfterValidator(_distinct),
+        Flag("category", "the most frequent query topics"),
+    ] = Field((), description="First category, then the second one.")
+    splits: Annotated[
+        tuple[Split, ...], Field(min_length=1), AfterValidator(_sorted), Flag("split", "all")
+    ] = Field(
+        (1, 2, 3),
+        description="1: exclusive on the first category; 2: no tie-breaking on the first; 3: no tie-breaking "
+        "on the second.",
+    )
+    initial: bool = Field(default=False, description="Train the models of the initial split too.")
+    trials: int = Field(6, ge=1, le=10_000, description="Number of settings that are tried for each model.")
+    trees: int = Field(
+        150, ge=1, le=MOST_TREES, description=f"Maximum number of trees of a model, up to {MOST_TREES}."
+    )
     seed: int = Field(1, ge=0)
 
     @classmethod

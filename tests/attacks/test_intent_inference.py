@@ -22,11 +22,11 @@ from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.judge.intents import (
     IntentDecisions,
     IntentEvidence,
-    judge_intents,
     message_intents,
 )
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.protocol import judge
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
@@ -54,15 +54,17 @@ def answer(seen: View, attack: IntentInference = ATTACK) -> tuple[Inference, Flo
     """What the attack says, and its log likelihoods of the intents."""
     assert attack.why_not(seen) is None
     said = checked_answer(attack, seen, np.random.default_rng(0))
-    assert said.intents is not None
-    return said, said.intents
+    assert said.answer is not None
+    return said, said.answer
 
 
 def judged(
     recording: MemoryRoundStore, *attacks: IntentAttack, hidden: tuple[str, ...] = ()
 ) -> IntentEvidence:
     observer = Observer(recording.header, DATA, frozenset(hidden))
-    return judge_intents(recording, observer, attacks or [ATTACK], Streams(1))
+    found = judge(recording, observer, attacks or [ATTACK], Streams(1)).found["intent"]
+    assert isinstance(found, IntentEvidence)
+    return found
 
 
 # --- exact ----------------------------------------------------------------------------------------

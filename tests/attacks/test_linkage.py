@@ -23,11 +23,13 @@ from foltr_audit.attacks.linkage import (
 )
 from foltr_audit.core.plugins import Attack, Inference, LinkAttack, View
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.inference.intent_likelihood import posteriors
-from foltr_audit.judge.linkage import LinkEvidence, judge_links, offered
+from foltr_audit.judge.linkage import LinkEvidence, offered
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.protocol import judge
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
@@ -50,7 +52,10 @@ def judged(
     seed: int = 1,
 ) -> LinkEvidence:
     observer = Observer(recording.header, DATA, frozenset(hidden))
-    return judge_links(recording, observer, attacks or [ATTACK], choices, Streams(seed))
+    protocol = AttackSpec(choices=choices)
+    found = judge(recording, observer, attacks or [ATTACK], Streams(seed), protocol).found["client"]
+    assert isinstance(found, LinkEvidence)
+    return found
 
 
 def p_value(placed: TruthRanks, chance: float) -> float:
@@ -309,7 +314,7 @@ class Blind(LinkAttack):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         nothing = np.zeros(view.shown.shape)
         traits = None if self.says == "nothing" else np.zeros((len(view), 1))
-        return Inference(scores=nothing, guess=nothing > 0, traits=traits)
+        return Inference(scores=nothing, guess=nothing > 0, answer=traits)
 
     def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
         return np.full(offered.shape, np.nan if self.says == "nonsense" else 0.0)

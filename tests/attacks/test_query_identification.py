@@ -65,8 +65,8 @@ def answer(seen: View, attack: QueryIdentification | None = None) -> tuple[Infer
     attack = attack or QueryIdentification()
     assert attack.why_not(seen) is None
     said = checked_answer(attack, seen, np.random.default_rng(0))
-    assert said.lists is not None
-    return said, said.lists
+    assert said.answer is not None
+    return said, said.answer
 
 
 def by_position(k: int) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from foltr_audit.core.plugins import Defense, ModelLearner, RoundContext
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
 from tests.fixtures.audits import ToyClip, ToyLaplace
@@ -49,7 +49,7 @@ def every_message(search: CanarySearch) -> dict[Key, np.ndarray[Any, Any]]:
         shown[0, : order.size] = order
         for number in range(2**order.size):
             clicks = np.array([[number >> place & 1 == 1 for place in range(10)]])
-            learner = setup.learner_as(ModelLearner)
+            learner = learner_as(setup.learner, ModelLearner)
             after, _ = learner.local_step(
                 MODEL[np.newaxis], data, asked, scores, starts, shown, clicks, setup.ranker
             )
@@ -140,7 +140,7 @@ def test_what_makes_no_message_is_refused(setup_of: SetupOf, name: str, unit: st
 def test_extreme_models_are_brought_in_by_the_clip(setup_of: SetupOf) -> None:
     setup = setup_of(chain=(ToyClip(norm=2.0), ToyLaplace()))
     clients = GameClients(setup, setup.collection.test, MODEL)
-    canaries = list(message_canaries(setup, MODEL, extreme_directions(FEATURES)))
+    canaries = list(message_canaries(setup.privacy.events(), MODEL, extreme_directions(FEATURES)))
     assert len(canaries) == 2
     for canary in canaries:
         local = canary.play(clients, np.array([0, 1, 1]), clients.context(0, np.arange(3))).models
@@ -152,4 +152,4 @@ def test_extreme_models_are_brought_in_by_the_clip(setup_of: SetupOf) -> None:
     far = canaries[0].play(others, np.array([0, 1]), clients.context(0, np.arange(2))).models
     assert np.abs(far).sum(axis=1).min() > 100
     with pytest.raises(UsageError, match="the chain does not clip"):
-        list(message_canaries(setup_of(chain=(ToyLaplace(),)), MODEL, extreme_directions(FEATURES)))
+        list(message_canaries((), MODEL, extreme_directions(FEATURES)))

@@ -24,6 +24,7 @@ from foltr_audit.privacy.events import (
     OpaqueChange,
 )
 from foltr_audit.privacy.noise import GammaShare, Gaussian
+from foltr_audit.simulation.setup import learner_as
 from tests.conftest import SetupOf
 from tests.fixtures.audits import ToyClip, ToyLaplace, session
 
@@ -97,7 +98,7 @@ def test_randomised_clicks_by_every_report(setup_of: SetupOf, learner: str, unit
     for report in product([False, True], repeat=width):
         clicks = np.zeros((1, 10), dtype=bool)
         clicks[0, :width] = report
-        after, _ = setup.learner_as(ModelLearner).local_step(
+        after, _ = learner_as(setup.learner, ModelLearner).local_step(
             model[np.newaxis], data, np.array([query]), scores, starts, shown, clicks, setup.ranker
         )
         message = (after + 0.0).tobytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,15 @@ def test_several_defenses_are_several_systems() -> None:
         assert [row["defense"].partition(",")[0].count("+") for row in rows] == [0, 1]
 
 
+def defaults_of(command: Callable[..., None]) -> dict[str, object]:
+    options = {name: one.default for name, one in inspect.signature(command).parameters.items()}
+    return {name: getattr(option, "default", option) for name, option in options.items()}
+
+
 def test_one_default_in_all_commands() -> None:
-    given = {name: one.default for name, one in inspect.signature(calibrate).parameters.items()}
+    given = defaults_of(calibrate)
     assert (given["unit"], given["view"], given["delta"]) == (defaults.UNIT, defaults.VIEW, defaults.DELTA)
-    searched = {name: one.default for name, one in inspect.signature(recommend).parameters.items()}
+    searched = defaults_of(vars(recommend)["with_options"]())
     assert (searched["view"], searched["delta"]) == (defaults.VIEW, defaults.DELTA)
     audit, grid = AuditSpec(), ComparisonGrid.parse({})
     assert audit.units == (defaults.UNIT,)

@@ -9,6 +9,8 @@ from foltr_audit.cli.preset_plan import PresetSelection, attack_preset
 from tests.experiments.test_presets import QUICK, SMALL
 from tests.fixtures.command import run
 
+TWIN = {"data.source": "synthetic:mq2007:60"}
+
 
 def test_what_was_overridden_is_in_the_title_and_in_json() -> None:
     report = run(*SMALL, "--json").json()
@@ -25,9 +27,9 @@ def test_what_was_overridden_is_in_the_title_and_in_json() -> None:
 
 def test_a_preset_as_it_is_overrides_nothing() -> None:
     preset = attack_preset("pham-2022")
-    chosen = PresetSelection.of(preset, CommonOptions(data="synthetic:mq2007:60", seed=7), scale=0.1)
+    chosen = PresetSelection.of(preset, CommonOptions(fields=TWIN | {"seed": 7}), scale=0.1)
     assert list(chosen._overridden()) == []
-    fewer = PresetSelection.of(preset, CommonOptions(data="synthetic:mq2007:60", eps=[4.5]))
+    fewer = PresetSelection.of(preset, CommonOptions(fields=TWIN, eps=[4.5]))
     assert [(one.option, one.published) for one in fewer._overridden()] == [
         ("--defense", "clip:norm=3,gamma-laplace:eps=1.2,sensitivity=3")
     ]

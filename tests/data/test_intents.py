@@ -233,7 +233,7 @@ def test_an_intent_can_be_learnt_and_helps_others_less() -> None:
 def test_pdgd_learns_the_intent_that_it_is_shown() -> None:
     from foltr_audit.core.spec.experiment import Spec
     from foltr_audit.experiments.stages import train
-    from foltr_audit.simulation.evaluation import OfflineMetrics
+    from foltr_audit.simulation.federation import Federation
     from foltr_audit.simulation.setup import Setup
 
     whole = balance_collection(normalise(synthesise("clueweb-intents"), "zscore"), Streams(1))
@@ -247,7 +247,7 @@ def test_pdgd_learns_the_intent_that_it_is_shown() -> None:
     found = np.empty((4, 4))
     for intent, collection in enumerate(shown):
         parameters = train(Setup(spec, collection)).parameters
-        found[intent] = [OfflineMetrics(Setup(spec, other)).ndcg(parameters) for other in shown]
+        found[intent] = [Federation(Setup(spec, other)).evaluation.ndcg(parameters) for other in shown]
     own = np.diag(found).mean()
     assert own > 0.35
     assert (found.sum() - 4 * own) / 12 < 0.95 * own

@@ -144,8 +144,8 @@ def skewed(scenario: str = "quantity-skew") -> Setup:
 def test_a_proof_of_sums_knows_what_clients_weigh(text: str, where: str) -> None:
     """Rows were called proven for 1.2 where accounting itself said 10.8, or that weights spoil a grid."""
     here = skewed()
-    assert here.largest_weight == max(here.sizes) / min(here.sizes) == 9.0
-    assert setup().largest_weight == 1.0
+    assert here.clients.largest_weight == max(here.clients.sizes) / min(here.clients.sizes) == 9.0
+    assert setup().clients.largest_weight == 1.0
     found = DefenseAlternative(text).chain(here, 1.2, 3.0, 1e-5)
     events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(found)})).privacy.events()
     bounds = [
@@ -160,7 +160,7 @@ def test_a_proof_of_sums_knows_what_clients_weigh(text: str, where: str) -> None
                 largest_weight=weight,
             ),
         )
-        for weight in (here.largest_weight, 1.0)
+        for weight in (here.clients.largest_weight, 1.0)
     ]
     assert bounds[0].epsilon == pytest.approx(1.2, rel=0.01)
     assert where in bounds[0].how
@@ -191,7 +191,7 @@ def test_what_is_promised_to_those_who_see_lists(text: str, learner: str, hides:
         parameters=here.ranker.n_parameters,
         shares=20,
         delta=1e-5,
-        interactions=here.interactions,
+        interactions=here.clients.interactions,
         ranked_with=here.learner.ranked_with,
     )
     assert (upper_bound(events, there).epsilon < 1.3) == hides

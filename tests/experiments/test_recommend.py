@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from foltr_audit.auditing.noise_for_target import list_mechanisms
+from foltr_audit.core.spec.defaults import SECURE_AGGREGATION
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -20,11 +21,11 @@ from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import SearchBudget, recommend
 from foltr_audit.experiments.recommend.search import best, search
 from foltr_audit.experiments.recommend.space import (
-    SECURE,
     CandidateAccountant,
     CandidatePoint,
     CandidateProof,
     CandidateRejection,
+    SearchedNumbers,
     SearchSpace,
 )
 from foltr_audit.experiments.runner import Runner
@@ -60,10 +61,12 @@ def test_a_server_that_sees_messages_needs_whole_noise_or_a_secure_sum() -> None
     space = SearchSpace.of(accountant(PrivacyLimits(max_eps=4.0)))
     alone = ("laplace", "gaussian", "click-rr")
     summed = (*alone, "discrete-gaussian", "skellam")
-    expected = {f"proven-{name}" for name in alone} | {f"proven-{name}+{SECURE}" for name in summed}
+    expected = {f"proven-{name}" for name in alone} | {
+        f"proven-{name}+{SECURE_AGGREGATION}" for name in summed
+    }
     assert set(space.defenses) == expected
     refused = {one.alternative: one.eps_proven for one in space.refused}
-    assert refused["none"] == refused[SECURE] == refused["proven-gamma-laplace"] == math.inf
+    assert refused["none"] == refused[SECURE_AGGREGATION] == refused["proven-gamma-laplace"] == math.inf
     assert len(expected) + len(refused) == 2 + 2 * len(list_mechanisms())
 
 
@@ -71,7 +74,7 @@ def test_shares_are_enough_for_who_gets_sums_only() -> None:
     space = SearchSpace.of(accountant(PrivacyLimits(max_eps=4.0, view="aggregate")))
     for name in list_mechanisms():
         assert f"proven-{name}" in space.defenses
-    assert SECURE not in space.defenses  # a sum without noise has no epsilon
+    assert SECURE_AGGREGATION not in space.defenses  # a sum without noise has no epsilon
 
 
 @pytest.mark.parametrize(("learner", "others"), [("fpdgd", False), ("fpdgd:rank_with=global", True)])
@@ -80,16 +83,16 @@ def test_only_randomised_clicks_hide_what_lists_tell(learner: str, others: bool)
     train = BASE.train.model_copy(update={"learner": learner})
     here = STUDY.setup(BASE.model_copy(update={"train": train}))
     space = SearchSpace.of(CandidateAccountant(here, PrivacyLimits(max_eps=4.0, view="individual+lists")))
-    assert {"proven-click-rr", f"proven-click-rr+{SECURE}"} <= set(space.defenses)
+    assert {"proven-click-rr", f"proven-click-rr+{SECURE_AGGREGATION}"} <= set(space.defenses)
     assert ("proven-laplace" in space.defenses) == others
-    assert (f"proven-skellam+{SECURE}" in space.defenses) == others
+    assert (f"proven-skellam+{SECURE_AGGREGATION}" in space.defenses) == others
     refused = {one.alternative: one.why for one in space.refused}
     assert others or "--rank-with global" in refused["proven-laplace"]
 
 
 def test_without_a_limit_on_epsilon_a_secure_sum_alone_is_a_candidate() -> None:
     space = SearchSpace.of(accountant(PrivacyLimits(max_eps=math.inf)))
-    assert {"none", SECURE} <= set(space.defenses)
+    assert {"none", SECURE_AGGREGATION} <= set(space.defenses)
     assert space.eps[1] == 100.0
     assert "proven-gamma-laplace" not in space.defenses  # nothing is proven for what it is made for
 
@@ -110,7 +113,10 @@ def test_noise_in_closed_form(eps: float, norm: float) -> None:
 
 def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
     runner = candidates(PrivacyLimits(max_eps=1.0), tmp_path)
-    assert runner([CandidatePoint("proven-laplace", 1.5, 1.5), CandidatePoint(SECURE)]) == [None, None]
+    assert runner([CandidatePoint("proven-laplace", 1.5, 1.5), CandidatePoint(SECURE_AGGREGATION)]) == [
+        None,
+        None,
+    ]
     assert not list(tmp_path.glob("cells/*"))
     refused = [one.refused for one in runner.judged]
     assert [one and one.eps_proven for one in refused] == [pytest.approx(1.5, rel=1e-4), math.inf]
@@ -170,7 +176,10 @@ def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
     limits = PrivacyLimits(max_eps=4.0, max_auc=0.75)
     space = SearchSpace(
         eps=(4.0 / 30.0, 4.0),
-        defenses={"proven-click-rr": (True, False), "proven-laplace": (True, True)},
+        defenses={
+            "proven-click-rr": SearchedNumbers(True, None),
+            "proven-laplace": SearchedNumbers(True, (0.1, 10.0)),
+        },
     )
     runner = candidates(limits, tmp_path)
     found = search(space, runner, 12, Streams(BASE.seed))
@@ -214,7 +223,8 @@ def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "point", [CandidatePoint("proven-click-rr", 4.0), CandidatePoint(SECURE), CandidatePoint("none")]
+    "point",
+    [CandidatePoint("proven-click-rr", 4.0), CandidatePoint(SECURE_AGGREGATION), CandidatePoint("none")],
 )
 def test_what_has_no_clip_is_audited_too(
     point: CandidatePoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,14 +8,20 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from foltr_audit.core.plugins import Calibration
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.search import BATCH, CandidateScore, best, search
-from foltr_audit.experiments.recommend.space import CLIP_NORMS, FAIR_SHARE, CandidatePoint, SearchSpace
+from foltr_audit.experiments.recommend.space import FAIR_SHARE, CandidatePoint, SearchedNumbers, SearchSpace
 from foltr_audit.rng import Streams
 
+NORMS = Calibration().norms
 SPACE = SearchSpace(
     eps=(0.1, 4.0),
-    defenses={"none": (False, False), "click-rr": (True, False), "laplace": (True, True)},
+    defenses={
+        "none": SearchedNumbers(False, None),
+        "click-rr": SearchedNumbers(True, None),
+        "laplace": SearchedNumbers(True, NORMS),
+    },
 )
 Found = list[tuple[CandidatePoint, CandidateScore | None]]
 
@@ -38,7 +44,7 @@ def scored(point: CandidatePoint) -> CandidateScore:
 
 def optimum() -> float:
     """The best utility within the limit, on the edge `eps = 2 - norm / 4`."""
-    norm = np.linspace(CLIP_NORMS[0], 7.5, 100_001)
+    norm = np.linspace(NORMS[0], 7.5, 100_001)
     return float((0.2 + 0.12 * np.log(2.0 - norm / 4.0) - 0.05 * np.log(norm) ** 2).max())
 
 
@@ -97,10 +103,11 @@ def test_the_same_seed_asks_for_the_same_candidates_in_batches_of_one_size() -> 
 
 def test_candidates_stay_inside_the_space() -> None:
     for point, _ in played(1, 30):
-        has_eps, clips = SPACE.defenses[point.alternative]
-        assert (point.eps is not None, point.norm is not None) == (has_eps, clips)
+        searched = SPACE.defenses[point.alternative]
+        assert (point.eps is not None) == searched.has_eps
+        assert (point.norm is not None) == (searched.norms is not None)
         assert point.eps is None or SPACE.eps[0] * 0.99 <= point.eps <= SPACE.eps[1]
-        assert point.norm is None or CLIP_NORMS[0] * 0.99 <= point.norm <= CLIP_NORMS[1] * 1.01
+        assert point.norm is None or NORMS[0] * 0.99 <= point.norm <= NORMS[1] * 1.01
 
 
 def test_what_could_not_be_scored_never_wins() -> None:

@@ -20,15 +20,15 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import attack_fresh, judge_attacks, make_attacks, train
 from foltr_audit.judge import observer as observer_room
-from foltr_audit.judge.click_evidence import ClickEvidence, combined
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import infer_round
-from foltr_audit.judge.clicks import judge as judge_by
 from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, RoundStore, record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
+from tests.fixtures.judging import judge_clicks
 from tests.fixtures.tiny import FEATURES, Drawing, view
 
 SetupOf = Callable[..., Setup]
@@ -48,7 +48,7 @@ def recording_of(setup: Setup, rounds: int = 2) -> MemoryRoundStore:
 
 def judge(recording: RoundStore, data: Collection, attacks: list[Attack], streams: Streams) -> ClickEvidence:
     """What an observer that has the data finds."""
-    return judge_by(recording, Observer(recording.header, data), attacks, streams)
+    return judge_clicks(recording, Observer(recording.header, data), attacks, streams)
 
 
 def equal(a: ClickEvidence, b: ClickEvidence) -> bool:
@@ -222,9 +222,9 @@ def test_pieces_add_up(setup_of: SetupOf, collection: Collection) -> None:
         judge(replace(recording, records=[record], truth=[truth]), collection, ATTACKS, Streams(1))
         for record, truth in zip(recording.records, recording.truth, strict=True)
     ]
-    assert equal(combined(pieces), at_once)
-    assert equal(combined([at_once]), at_once)
-    assert not equal(combined(pieces[::-1]), at_once)
+    assert equal(ClickEvidence.combined(pieces), at_once)
+    assert equal(ClickEvidence.combined([at_once]), at_once)
+    assert not equal(ClickEvidence.combined(pieces[::-1]), at_once)
 
 
 def test_chunks_change_no_evidence(setup_of: SetupOf, collection: Collection, monkeypatch: Any) -> None:

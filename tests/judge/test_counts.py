@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,11 +14,13 @@ from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.attacks.query_identification import QueryIdentification
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.click_rates import cascade_rates, median_rates
-from foltr_audit.judge.counts import CountEvidence, ListTotals, judge_counts
+from foltr_audit.judge.counts import CountEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.protocol import judge
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.simulation.setup import Setup
@@ -27,13 +29,14 @@ from tests.judge.test_queries import fresh
 SetupOf = Callable[..., Setup]
 
 REPEATS = 5
+SUMS = AttackSpec(view="aggregate", repeats=REPEATS)
 
 
 class Peeking(Attack):
     """Says what it sees: the sum's clients and positions; notes the views that it got."""
 
     name: ClassVar[str] = "toy-peeking"
-    asks: ClassVar[Literal["clicks", "query", "counts"]] = "counts"
+    asks: ClassVar[str | type] = "counts"
     observers: ClassVar[frozenset[str]] = frozenset({"aggregate"})
     seen: ClassVar[list[View]] = []
 
@@ -49,7 +52,11 @@ def judged(
     attacks: Sequence[Attack] = (Peeking(),),
     hidden: frozenset[str] = frozenset(),
 ) -> CountEvidence:
-    return judge_counts(recording, Observer(recording.header, data, hidden), attacks, Streams(1))
+    found = judge(recording, Observer(recording.header, data, hidden), attacks, Streams(1), SUMS).found[
+        "counts"
+    ]
+    assert isinstance(found, CountEvidence)
+    return found
 
 
 def lost(recording: MemoryRoundStore, rounds: int, row: int) -> MemoryRoundStore:
@@ -178,11 +185,10 @@ def test_recordings_that_do_not_fit_are_refused(change: dict[str, Any], word: st
 
 def test_without_truth_or_messages_nothing_is_summed(setup_of: SetupOf) -> None:
     recording, data = fresh(setup_of, clients=100)
-    observer = Observer(recording.header, data)
     with pytest.raises(UsageError, match="holds no truth"):
-        ListTotals.of(replace(recording, has_truth=False), observer)
+        judged(replace(recording, has_truth=False), data)
     with pytest.raises(UsageError, match="no message"):
-        ListTotals.of(replace(recording, records=[], truth=[]), observer)
+        judged(replace(recording, records=[], truth=[]), data)
 
 
 @pytest.mark.slow

@@ -19,8 +19,7 @@ from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.population import Population, Trait, TraitValue
 from foltr_audit.experiments.stages import make_attacks
-from foltr_audit.judge.click_evidence import ClickEvidence, combined
-from foltr_audit.judge.clicks import judge
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.scoring import AttackScorer
@@ -31,6 +30,7 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import TraceDataset, TraceHeader
 from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
+from tests.fixtures.judging import judge_clicks
 
 SETTING = {
     "trained_on": "perfect",
@@ -108,7 +108,7 @@ def recording(messages: int, steps: int, clients: NDArray[np.int64], rounds: int
 
 def judged_by(made: MemoryRoundStore, groups: ClientGroups) -> ClickEvidence:
     observer = Observer(made.header, None)
-    return judge(made, observer, make_attacks(["first-position"]), Streams(1), groups=groups)
+    return judge_clicks(made, observer, make_attacks(["first-position"]), Streams(1), groups=groups)
 
 
 def test_every_list_knows_the_group_of_its_client() -> None:
@@ -149,7 +149,7 @@ def test_some_lists_keep_their_groups_and_pooled_evidence_goes_by_their_names() 
         groups=("group 2", "group 9"),
     )
     assert one.at(np.arange(20) % 2 == 0).group.tolist() == one.group[::2].tolist()
-    both = combined([one, other])
+    both = ClickEvidence.combined([one, other])
     names = [piece.groups[number] for piece in (one, other) for number in piece.group]
     assert [both.groups[number] for number in both.group] == names
     assert both.groups == ("group 0", "group 1", "group 2", "group 9")
@@ -352,7 +352,7 @@ def test_json_tells_of_groups_only_where_there_are_several() -> None:
     told = json.loads(report_of(leaking(1.0, seed=1)).json())
     assert len(told["groups"]) == 4
     one = json.loads(report_of(random_evidence(1)).json())
-    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS, *INQUIRIES}
+    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS, *INQUIRIES} - {"tasks"}
     assert set(one) == fields - {"groups", "places"}
 
 

@@ -13,13 +13,13 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.clicks import judge
 from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.simulation.setup import Setup
+from tests.fixtures.judging import judge_clicks
 from tests.fixtures.tiny import FEATURES, collection_of, dataset
 
 SetupOf = Callable[..., Setup]
@@ -56,7 +56,7 @@ def fresh(setup: Setup) -> MemoryRoundStore:
 
 def found(recording: MemoryRoundStore, data: Collection) -> ClickEvidence:
     attacks = [make(Attack, name) for name in ATTACKS]
-    return judge(recording, Observer(recording.header, data, NO_PRIOR), attacks, Streams(1))
+    return judge_clicks(recording, Observer(recording.header, data, NO_PRIOR), attacks, Streams(1))
 
 
 def replaced(recording: MemoryRoundStore) -> MemoryRoundStore:

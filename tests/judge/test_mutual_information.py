@@ -23,8 +23,7 @@ from foltr_audit.core.plugins import Attack, Ball, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.click_evidence import ClickEvidence, combined
-from foltr_audit.judge.clicks import judge
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.mutual_information import MutualInformation, held, information
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
@@ -37,6 +36,7 @@ from foltr_audit.utils.arrays import Bools, Floats
 from tests.attacks.test_es_first_click import answer, patterns_of, sent
 from tests.attacks.test_maximum_posterior import simulated
 from tests.fixtures.evidence import evidence
+from tests.fixtures.judging import judge_clicks
 from tests.inference.test_pattern_decoder import known as known_steps
 from tests.judge.test_clicks import recording_of
 
@@ -251,7 +251,7 @@ def judged_rounds(setup: Setup, collection: Collection, *methods: Attack, hidden
     """What attacks find in two rounds of an experiment; the observer does without what is hidden."""
     recording = recording_of(setup)
     observer = Observer(recording.header, collection, frozenset({hidden} - {""}))
-    return judge(recording, observer, methods, Streams(1))
+    return judge_clicks(recording, observer, methods, Streams(1))
 
 
 def test_the_judge_keeps_the_surprisal_of_the_true_pattern(setup_of: SetupOf, collection: Collection) -> None:
@@ -324,15 +324,15 @@ def test_a_posterior_is_exact_only_if_the_view_tells_all_that_was_done(
 def test_pooled_evidence_keeps_its_bits() -> None:
     one = with_bits(np.array([1.0, 2.0]), np.array([0.5, 0.5]), exact=True)
     other = with_bits(np.array([3.0]), np.array([1.5]))
-    both = combined([one, other])
+    both = ClickEvidence.combined([one, other])
     assert both.surprisal.tolist() == [1.0, 2.0, 3.0]
     assert both.guessed["attack"].surprisal is not None
     assert both.guessed["attack"].surprisal.tolist() == [0.5, 0.5, 1.5]
     assert both.exact == frozenset()
-    assert combined([one, one]).exact == one.exact
+    assert ClickEvidence.combined([one, one]).exact == one.exact
     assert both.at(np.array([2])).surprisal.tolist() == [3.0]
     lost = {"attack": replace(other.guessed["attack"], surprisal=None)}
-    assert combined([one, replace(other, guessed=lost)]).guessed["attack"].surprisal is None
+    assert ClickEvidence.combined([one, replace(other, guessed=lost)]).guessed["attack"].surprisal is None
 
 
 WHERE = {"click_model": "perfect", "eps_claimed": 1.2, "defense": "none", "view": "individual"}

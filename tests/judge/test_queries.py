@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,10 +14,12 @@ from scipy.stats import binom
 from foltr_audit.attacks.query_identification import QueryIdentification
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces
-from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks, judge_queries
+from foltr_audit.judge.protocol import judge
+from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
@@ -58,7 +60,7 @@ class Blind(Attack):
     """Says what it is told to, and notes the views that it got."""
 
     name: ClassVar[str] = "toy-blind"
-    asks: ClassVar[Literal["clicks", "query", "counts"]] = "query"
+    asks: ClassVar[str | type] = "query"
     says: str = "all alike"
     seen: ClassVar[list[View]] = []
 
@@ -72,7 +74,7 @@ class Blind(Attack):
         if self.says == "nonsense":
             lists = np.full(view.shown.shape[:2], np.nan)
         nothing = np.zeros(view.shown.shape)
-        return Inference(scores=nothing, guess=nothing > 0, lists=lists)
+        return Inference(scores=nothing, guess=nothing > 0, answer=lists)
 
 
 def judged(
@@ -84,7 +86,10 @@ def judged(
     seed: int = 1,
 ) -> QueryEvidence:
     observer = Observer(recording.header, data, hidden)
-    return judge_queries(recording, observer, attacks, choices, Streams(seed))
+    protocol = AttackSpec(choices=choices)
+    found = judge(recording, observer, attacks, Streams(seed), protocol).found["query"]
+    assert isinstance(found, QueryEvidence)
+    return found
 
 
 # --- what noise hides -----------------------------------------------------------------------------

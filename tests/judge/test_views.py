@@ -44,7 +44,8 @@ def recorded(setup: Setup, lists: str = "sampled") -> tuple[RoundRecord, TraceHe
 
 def whole(record: RoundRecord, header: TraceHeader, data: Collection | None) -> View:
     """The view of all messages of a round at once."""
-    ((rows, view, order),) = Observer(header, data).views(record)
+    (seen,) = Observer(header, data).views(record)
+    rows, view, order = seen.rows, seen.view, seen.order
     assert rows == slice(0, record.n_messages)
     assert order is None
     return view

@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import NavigationalClickModel, PerfectClickModel
-from foltr_audit.core.plugins import Ball, Defense, RoundContext
+from foltr_audit.core.plugins import Ball, ClickModel, Defense, RoundContext
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.defenses.clip import Clip
@@ -41,7 +42,7 @@ def with_ranker(setup: Setup, text: str) -> Setup:
 
 def world_of(setup: Setup) -> ClientData:
     """The training part, clicked as the Spec says."""
-    click_model = setup.click_model(setup.spec.train.click_model)
+    click_model = make(ClickModel, setup.spec.train.click_model)
     return ClientData.alike(setup.collection.train, click_model, setup.collection.largest_label)
 
 

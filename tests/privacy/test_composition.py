@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import signal, special, stats
 
-from foltr_audit.privacy.accounting.composition import amplified, laplace_over, pure_over
-from foltr_audit.privacy.accounting.losses import GaussianLoss, LaplaceLoss, PureLoss
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
+from foltr_audit.privacy.loss.composition import amplified, laplace_over, pure_over
+from foltr_audit.privacy.loss.conversions import epsilon_of_renyi
+from foltr_audit.privacy.loss.losses import GaussianLoss, LaplaceLoss, PureLoss
 from foltr_audit.privacy.noise import DiscreteGaussian, Skellam
-from foltr_audit.privacy.noise.conversions import epsilon_of_renyi
 
 Masses = NDArray[np.float64]
 

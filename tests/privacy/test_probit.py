@@ -176,7 +176,7 @@ def test_what_a_sum_of_a_thousand_draws_is_worth() -> None:
 @pytest.mark.parametrize(("rounds", "spread"), list(product([1, 20], [4.0, 50.0])))
 def test_renyi_divergences_prove_less(rounds: int, spread: float) -> None:
     """The published bound of Skellam noise, converted, is up to a tenth above; and never below."""
-    from foltr_audit.privacy.noise.conversions import epsilon_of_renyi
+    from foltr_audit.privacy.loss.conversions import epsilon_of_renyi
 
     law = Skellam(sigma=spread, step=2.0**-10)
     published = epsilon_of_renyi(lambda order: rounds * law.renyi(order, 3.0 * math.sqrt(46), 3.0), 1e-5)

@@ -193,7 +193,7 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
 
     told = json.loads(report.json(), parse_constant=refuse)
     fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS, *INQUIRIES}
-    assert set(told) == fields - {"groups", "places"}, "clients do not differ, and a message has one list"
+    assert set(told) == fields - {"groups", "places", "tasks"}, "clients do not differ, one list a message"
     assert told["schema"] == "foltr-audit/attack/1"
     assert len(told["queries"]) == len(rows["queries"]) > 2
     assert "-inf" in [score for row in told["queries"] for score in row["scores"]]

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from foltr_audit.judge.counts import CountEvidence
-from foltr_audit.judge.protocol import TaskEvidence, combine_tasks
+from foltr_audit.judge.counts import CountEvidence, rank_correlations
+from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import QueryEvidence, TruthRanks
-from foltr_audit.report.results.inquiries import inquiry_rows, rank_correlations
+from foltr_audit.report.results.inquiries import inquiry_rows
 from foltr_audit.rng import Streams
 
 SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "pdgd": "pham-2022"}
@@ -57,7 +57,7 @@ def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_query_rows_by_hand() -> None:
-    found = rows(TaskEvidence(queries=queries()))
+    found = rows(TaskEvidence(found={"query": queries()}))
     assert found["counts"] == []
     (row,) = found["query_identification"]
     assert {name: row[name] for name in WHERE} == WHERE
@@ -82,7 +82,7 @@ def test_query_rows_by_hand() -> None:
 
 
 def test_count_rows_by_hand() -> None:
-    found = rows(TaskEvidence(counts=counts(), view="aggregate"))
+    found = rows(TaskEvidence(found={"counts": counts()}, view="aggregate"))
     constant, attack = found["counts"]
     assert [row["baseline"] for row in (constant, attack)] == [True, False]
     for row in (constant, attack):
@@ -112,7 +112,7 @@ def test_messages_that_all_say_nothing_have_no_figures_of_their_own() -> None:
         asked=2,
         placed={"x": TruthRanks(probability=np.array([0.5]), ahead=np.array([0]), tied=np.array([2]))},
     )
-    (row,) = rows(TaskEvidence(queries=silent))["query_identification"]
+    (row,) = rows(TaskEvidence(found={"query": silent}))["query_identification"]
     assert (row["accuracy"], row["accuracy_ci95"]) == (0.5, None), "one query has no interval"
     assert row["accuracy_with_pairs"] is row["mrr_with_pairs"] is None
 
@@ -138,16 +138,24 @@ def test_hundredths_of_a_click_make_no_order() -> None:
 
 
 def test_repetitions_are_pooled() -> None:
-    both = combine_tasks(
-        [TaskEvidence(queries=queries(), not_here={"x": "why"}), TaskEvidence(queries=queries())]
+    both = TaskEvidence.combined(
+        [
+            TaskEvidence(found={"query": queries()}, not_here={"x": "why"}),
+            TaskEvidence(found={"query": queries()}),
+        ]
     )
-    assert both.queries is not None
-    assert both.queries.query.size == 8
-    assert both.counts is None
+    assert set(both.found) == {"query"}
+    pooled = both.found["query"]
+    assert isinstance(pooled, QueryEvidence)
+    assert pooled.query.size == 8
     assert both.refused == {"x": "why", "other": "it needs more"}
-    sums = combine_tasks(
-        [TaskEvidence(counts=counts(), view="aggregate"), TaskEvidence(counts=counts(), view="aggregate")]
+    sums = TaskEvidence.combined(
+        [
+            TaskEvidence(found={"counts": counts()}, view="aggregate"),
+            TaskEvidence(found={"counts": counts()}, view="aggregate"),
+        ]
     )
-    assert sums.counts is not None
-    assert sums.counts.counts.shape == (4, 3)
-    assert combine_tasks([TaskEvidence()]).refused == {}
+    added = sums.found["counts"]
+    assert isinstance(added, CountEvidence)
+    assert added.counts.shape == (4, 3)
+    assert TaskEvidence.combined([TaskEvidence()]).refused == {}

@@ -16,7 +16,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
 from foltr_audit.judge.linkage import LinkEvidence
-from foltr_audit.judge.protocol import TaskEvidence, combine_tasks
+from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.inquiries import inquiry_rows
@@ -63,7 +63,9 @@ def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
 
 def test_intent_rows_by_hand() -> None:
     found = rows(
-        TaskEvidence(intents=IntentEvidence(told={"intent-inference": told()}, refused={"x": "why"}))
+        TaskEvidence(
+            found={"intent": IntentEvidence(told={"intent-inference": told()}, refused={"x": "why"})}
+        )
     )
     (row,) = found["intent_inference"]
     assert {name: row[name] for name in WHERE} == WHERE
@@ -87,7 +89,7 @@ def test_intent_rows_by_hand() -> None:
 
 
 def test_link_rows_by_hand() -> None:
-    count, attack = rows(TaskEvidence(links=links()))["linkage"]
+    count, attack = rows(TaskEvidence(found={"client": links()}))["linkage"]
     assert [row["baseline"] for row in (count, attack)] == [True, False]
     for row in (count, attack):
         assert (row["choices"], row["choices_asked"], row["messages"], row["clients"]) == (4, 10, 2, 2)
@@ -102,18 +104,19 @@ def test_no_link_makes_no_row() -> None:
     nobody = LinkEvidence(
         client=np.empty(0, np.str_), choices=np.empty(0, np.int64), asked=10, refused={"x": "y"}
     )
-    found = rows(TaskEvidence(links=nobody))
+    found = rows(TaskEvidence(found={"client": nobody}))
     assert (found["linkage"], found["refused"][0]["reason"]) == ([], "y")
 
 
 def test_repetitions_are_pooled() -> None:
-    one = TaskEvidence(intents=IntentEvidence(told={"intent-inference": told()}), links=links())
-    both = combine_tasks([one, one])
-    assert both.intents is not None
-    assert both.links is not None
-    assert both.intents.told["intent-inference"].client.size == 8
-    assert both.intents.told["intent-inference"].left_over == 6
-    assert both.links.client.size == 4
+    one = TaskEvidence(found={"intent": IntentEvidence(told={"intent-inference": told()}), "client": links()})
+    both = TaskEvidence.combined([one, one])
+    intents, pairs = both.found["intent"], both.found["client"]
+    assert isinstance(intents, IntentEvidence)
+    assert isinstance(pairs, LinkEvidence)
+    assert intents.told["intent-inference"].client.size == 8
+    assert intents.told["intent-inference"].left_over == 6
+    assert pairs.client.size == 4
 
 
 # --- from a Spec ----------------------------------------------------------------------------------

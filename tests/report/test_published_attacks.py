@@ -15,6 +15,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset
 from foltr_audit.experiments.runner import AttackFindings, RunResult
 from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.report.results.published_extent import StudyExtent
 from foltr_audit.report.tables.published_attacks import COMPARED, AttackComparison
 from tests.fixtures.evidence import random_evidence
@@ -26,7 +27,8 @@ HERE = StudyExtent(data="made", synthetic=True)
 def cell(spec: Spec, evidence: ClickEvidence, label: str = "olsr") -> RunResult:
     """A cell that was run, with one attack under navigational clicks."""
     evidence = replace(evidence, guessed={label: evidence.guessed["attack"]})
-    return run_of(spec, eps_claimed=1.2, attacks=AttackFindings(evidence={"navigational": evidence}))
+    found = {"navigational": TaskEvidence(found={"clicks": evidence})}
+    return run_of(spec, eps_claimed=1.2, attacks=AttackFindings(found=found))
 
 
 def spec_of(fold: int = 0, repetition: int = 0, **changes: Any) -> Spec:

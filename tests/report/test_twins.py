@@ -66,10 +66,10 @@ def test_each_twin_is_run_once_after_the_first_that_needs_it(data: Collection) -
 
 def test_twins_of_joined_scenarios_change_all_that_have_one(data: Collection) -> None:
     joined = spec("intent-skew:strength=0.5+quantity-skew:batches=1/3")
-    found = Runner(data=data).setup(joined).twins()
+    found = Runner(data=data).setup(joined).twins
     even = spec("intent-skew:strength=0+quantity-skew:batches=1/3,even=true")
     assert found == {"evenly dealt": even}
-    found = Runner(data=data).setup(spec("click-skew+abrupt")).twins()
+    found = Runner(data=data).setup(spec("click-skew+abrupt")).twins
     texts = {name: twin.population.scenario for name, twin in found.items()}
     clicks = spec("click-skew").population.scenario
     assert texts["intent 2 alone"] == f"{clicks}+fixed-intent:intent=2"
@@ -149,12 +149,12 @@ def groups_of(data: Collection, scenario: str, clients: int = 7) -> list[GroupFa
     )
     setup = Runner(data=data).setup(one)
 
-    found = PopulationFacts.of(setup)
+    found = PopulationFacts.of(setup.clients, setup.collection.train, setup.spec.train.click_model)
     assert found is not None
     assert sum(row.clients for row in found.groups) == clients
-    group = setup.population.group_of(np.arange(clients))
+    group = setup.clients.population.group_of(np.arange(clients))
     assert [row.clients for row in found.groups] == np.bincount(group, minlength=len(found.groups)).tolist()
-    assert [row.group for row in found.groups] == list(setup.population.groups)
+    assert [row.group for row in found.groups] == list(setup.clients.population.groups)
     assert sum(row.share for row in found.groups) == pytest.approx(1.0)
     return list(found.groups)
 

@@ -1,4 +1,4 @@
-"""Pages about the code: every path that they name exists, and the picture of the rooms is current."""
+"""Pages about the code: every path that they name exists, and what `make docs` writes is current."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from tests.commands_page import PAGE as COMMANDS
+from tests.commands_page import render as render_commands
 from tests.fixtures.import_graph import ROOMS, ROOT, edges
 from tests.rooms_picture import PICTURE, render
 
@@ -34,6 +36,18 @@ def test_a_path_that_is_no_more_is_seen() -> None:
 def test_the_picture_of_the_rooms_is_current() -> None:
     """`make docs` draws it anew."""
     assert PICTURE.read_text(encoding="utf-8") == render()
+
+
+def test_the_page_of_commands_is_current() -> None:
+    """`make docs` writes it anew."""
+    assert COMMANDS.read_text(encoding="utf-8") == render_commands()
+
+
+def test_the_page_of_commands_has_defaults_and_types() -> None:
+    page = render_commands()
+    assert "| `--clients` | whole number | 1000 | Number of clients. |" in page
+    assert "| `--target-eps` | number | required | Epsilon that has to be proven. |" in page
+    assert "| `--no-trace` | no value |  | Record no messages of training rounds." in page
 
 
 def test_the_picture_shows_every_import_between_rooms() -> None:

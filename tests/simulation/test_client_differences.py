@@ -16,7 +16,6 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.recorded_attack import TraceAttack
-from foltr_audit.judge.clicks import judge
 from foltr_audit.judge.observer import Observer
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
@@ -26,6 +25,7 @@ from foltr_audit.trace import Trace
 from tests.conftest import SetupOf
 from tests.fixtures.command import run
 from tests.fixtures.intent_data import intent_collection
+from tests.fixtures.judging import judge_clicks
 from tests.fixtures.tiny import FEATURES
 
 MODEL = np.linspace(-1.0, 1.0, FEATURES)
@@ -84,15 +84,15 @@ def test_mirrored_pairs_have_one_intent_where_others_are_left_out(setup_of: Setu
 def test_intents_of_clients_and_of_time_are_not_both(setup_of: SetupOf) -> None:
     setup = setup_of(scenario="intent-skew+abrupt", data=intent_collection())
     with pytest.raises(UsageError, match="abrupt: clients have intents of their own"):
-        _ = setup.environment
+        _ = setup.clients.environment
     with pytest.raises(UsageError, match="both define how intents change"):
-        _ = setup_of(scenario="leaking+abrupt", data=intent_collection()).environment
+        _ = setup_of(scenario="leaking+abrupt", data=intent_collection()).clients.environment
 
 
 def test_a_header_names_no_click_model_where_there_are_several(setup_of: SetupOf) -> None:
     def named(scenario: str) -> object:
         setup = setup_of(scenario=scenario, click_model="navigational")
-        click_model = setup.population.click_model(setup.spec.train.click_model)
+        click_model = setup.clients.population.click_model(setup.spec.train.click_model)
         return trace_header(setup, click_model, 8).knowledge.get("click_model")
 
     assert named("uniform") == "navigational"
@@ -110,7 +110,7 @@ def test_no_posterior_is_called_exact_where_users_have_several_intents(setup_of:
         recording = MemoryRoundStore(header)
         recording.write(*next(fresh.rounds(MODEL, "informational")).recorded())
         observer = Observer(header, setup.collection)
-        found = judge(recording, observer, [make(Attack, "map:prior=relevance")], setup.streams)
+        found = judge_clicks(recording, observer, [make(Attack, "map:prior=relevance")], setup.streams)
         assert bool(found.exact) == exact
         assert np.isnan(found.surprisal).all() != exact
 

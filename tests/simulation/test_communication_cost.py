@@ -11,6 +11,11 @@ from foltr_audit.simulation.communication_cost import bytes_per_client
 STUDY = Runner()
 
 
+def sent_by(spec: Spec, rounds: list[dict[str, float]]) -> float | None:
+    setup = STUDY.setup(spec)
+    return bytes_per_client(setup.learner, setup.chain, setup.ranker.n_parameters, spec.trace, rounds)
+
+
 @pytest.mark.parametrize(
     ("defense", "dtype", "expected"),
     [
@@ -33,13 +38,13 @@ def test_what_a_model_takes(defense: str, dtype: str, expected: int) -> None:
             "trace": {"dtype": dtype},
         }
     )
-    assert bytes_per_client(STUDY.setup(spec), []) == expected
+    assert sent_by(spec, []) == expected
 
 
 def test_other_messages() -> None:
     def sent(learner: str, rounds: list[dict[str, float]]) -> float | None:
         spec = Spec.parse({"data": {"source": "synthetic:mq2007:30"}, "train": {"learner": learner}})
-        return bytes_per_client(STUDY.setup(spec), rounds)
+        return sent_by(spec, rounds)
 
     assert sent("foltr-es", []) == 8 + 2 * 4
     assert sent("pdgd", []) is None

@@ -17,8 +17,7 @@ from foltr_audit.core.click_models import (
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.ranking_metrics import OFFLINE
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.simulation.evaluation import OfflineMetrics
-from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.federation import Federation
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, collection_of
 
@@ -94,7 +93,7 @@ def test_every_metric_by_hand(
     setup = setup_of(click_model=click_model.name, no_relevant=no_relevant)
     click = click_model.click_given_grade[1]
     assert not all(collection.test.has_relevant)
-    found = OfflineMetrics(setup).metrics(MODEL)
+    found = Federation(setup).evaluation.metrics(MODEL)
     expected = by_hand(collection.test, click, no_relevant == "skip")
     assert list(found) == list(OFFLINE)
     assert found == pytest.approx(expected, rel=1e-12)
@@ -105,7 +104,7 @@ def test_every_metric_by_hand(
 
 def test_the_short_way_to_ndcg_has_the_same_bytes(setup_of: SetupOf) -> None:
     for no_relevant in ("zero", "skip"):
-        evaluation = OfflineMetrics(setup_of(no_relevant=no_relevant))
+        evaluation = Federation(setup_of(no_relevant=no_relevant)).evaluation
         assert evaluation.ndcg(MODEL) == evaluation.metrics(MODEL)["offline_ndcg@10"]
 
 
@@ -125,7 +124,7 @@ def test_the_ceiling_is_what_a_ranker_by_label_reaches(setup_of: SetupOf, collec
     told = collection_of(parts["train"], parts["vali"], parts["test"])
     first = np.eye(FEATURES)[0]
     for no_relevant, ceiling in (("zero", float(collection.test.has_relevant.mean())), ("skip", 1.0)):
-        evaluation = OfflineMetrics(setup_of(no_relevant=no_relevant, data=told))
+        evaluation = Federation(setup_of(no_relevant=no_relevant, data=told)).evaluation
         assert evaluation.ceiling == pytest.approx(ceiling)
         found = evaluation.metrics(first)
         for name in ("offline_ndcg@10", "offline_mrr@10", "offline_map@10"):
@@ -141,14 +140,15 @@ def test_no_expected_maxrr_where_clicks_are_no_cascade(
         def click(self, labels, largest_label, streams, step):  # type: ignore[no-untyped-def]
             return labels >= 0
 
-    monkeypatch.setattr(Setup, "click_model", lambda setup, text: Every())
-    found = OfflineMetrics(setup_of()).metrics(MODEL)
+    evaluation = Federation(setup_of()).evaluation
+    monkeypatch.setattr("foltr_audit.simulation.evaluation.make", lambda kind, text: Every())
+    found = evaluation.metrics(MODEL)
     assert isnan(found.pop("offline_maxrr@10"))
     assert all(value > 0 for value in found.values())
 
 
 def test_a_round_that_was_not_evaluated_has_the_same_names(setup_of: SetupOf) -> None:
-    nothing = OfflineMetrics(setup_of()).missing()
+    nothing = Federation(setup_of()).evaluation.missing()
     assert list(nothing) == list(OFFLINE)
     assert all(isnan(value) for value in nothing.values())
 

@@ -17,7 +17,6 @@ from foltr_audit.core.ranking_metrics import ideal_dcg
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import DataError, UsageError
-from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
@@ -316,7 +315,7 @@ def mean_ndcg_by_hand(data: Dataset, model: Floats, skip: bool) -> float:
 @pytest.mark.parametrize("no_relevant", ["zero", "skip"])
 def test_offline_ndcg(no_relevant: str, setup_of: SetupOf, collection: Collection) -> None:
     setup = setup_of(no_relevant=no_relevant, rounds=2)
-    evaluation = OfflineMetrics(setup)
+    evaluation = Federation(setup).evaluation
     for record, truth in played(setup):
         expected = mean_ndcg_by_hand(collection.test, record.aggregate, no_relevant == "skip")
         assert truth.metrics["offline_ndcg@10"] == pytest.approx(expected, rel=1e-12)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.click_models import CascadeClickModel
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
@@ -61,7 +63,7 @@ def round_by_hand(setup: Setup, start: Floats, clients: Ints, norm: float | None
     """Every draw and every step of one round 0, one client after the other."""
     data, learner, spec = setup.collection.train, setup.learner, setup.spec
     assert isinstance(learner, FPDGD)
-    model = setup.click_model(spec.train.click_model)
+    model = make(ClickModel, spec.train.click_model)
     assert isinstance(model, CascadeClickModel)
     p_click, p_stop = model.setting(setup.collection.largest_label)
     found: dict[str, list[Any]] = {"query": [], "shown": [], "clicks": [], "models": []}

@@ -10,7 +10,6 @@ from foltr_audit.core.ranking_metrics import ideal_dcg, mean_ndcg
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.simulation.evaluation import OfflineMetrics
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
@@ -53,7 +52,7 @@ def test_clients_alike_ask_any_query(setup_of: SetupOf, collection: Collection) 
 )
 def test_intents_follow_their_law_over_time(scenario: str, setup_of: SetupOf) -> None:
     setup = setup_of(clients=2000, rounds=6, scenario=scenario, data=intent_collection())
-    environment = setup.environment
+    environment = setup.clients.environment
     assert environment is not None
     caught = False
     for number in range(6):
@@ -81,7 +80,7 @@ def test_intents_change_nothing_else(setup_of: SetupOf) -> None:
 def test_strength_is_how_often_a_client_is_itself(strength: float, setup_of: SetupOf) -> None:
     setup = setup_of(clients=3000, scenario=f"intent-skew:strength={strength}", data=intent_collection())
     found = asked(setup)
-    own = setup.population.group_of(np.arange(3000))
+    own = setup.clients.population.group_of(np.arange(3000))
     table = np.stack([np.bincount(found.intents[own == g].reshape(-1), minlength=3) for g in range(3)])
     for group in range(3):
         expected = np.full(3, (1 - strength) / 3)
@@ -109,9 +108,9 @@ def test_only_one_intent_is_played(setup_of: SetupOf) -> None:
 
 def test_sizes_by_kind(setup_of: SetupOf) -> None:
     setup = setup_of(clients=10, scenario="quantity-skew")
-    assert setup.interactions == 9
+    assert setup.clients.interactions == 9
     assert asked(setup).counts.tolist() == [1, 3, 5, 7, 9] * 2
-    assert not setup.alike_in_number
+    assert not setup.clients.alike_in_number
     even = setup_of(clients=10, scenario="quantity-skew:even=true")
     assert asked(even).counts.tolist() == [5] * 10
 
@@ -131,7 +130,7 @@ def test_weights_of_intents(setup_of: SetupOf) -> None:
 def test_evaluation_is_the_weighted_mean_over_intents(setup_of: SetupOf) -> None:
     data = intent_collection()
     setup = setup_of(scenario="smooth-abrupt", data=data)
-    evaluation = OfflineMetrics(setup)
+    evaluation = Federation(setup).evaluation
     shown, queries = evaluation.lists(MODEL), np.arange(data.train.n_queries)
     each = [
         mean_ndcg(judged, queries, shown, ideal_dcg(judged), "zero")

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.click_models import CascadeClickModel, InformationalClickModel
+from foltr_audit.core.plugins import ClickModel
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import DataError, TraceError, UsageError
@@ -46,7 +48,7 @@ def asked(setup: Setup, clients: int) -> Ints:
 
 def clicked(setup: Setup, labels: Ints, u: Floats) -> Bools:
     """Cascade clicks on a list of grades from its numbers."""
-    model = setup.click_model(setup.spec.train.click_model)
+    model = make(ClickModel, setup.spec.train.click_model)
     assert isinstance(model, CascadeClickModel)
     click, stop = model.setting(setup.collection.largest_label)
     clicks, reading = np.zeros(10, dtype=np.bool_), True

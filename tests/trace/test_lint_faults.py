@@ -51,8 +51,8 @@ class Noise(Defense):
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
         declared = self.law(context)
         name = "scale" if isinstance(declared, GammaShare) else "sigma"
-        law = replace(declared, **{name: getattr(declared, name) * self.factor})  # type: ignore[type-var]
-        step = getattr(law, "step", 0.0)
+        law = replace(declared, **{name: getattr(declared, name) * self.factor})
+        step = law.grid
         kept = step * np.rint(models / step) if step else models
         noise = law.sample(self.streamed(context.streams("noise")), models.shape[1])
         odd = {

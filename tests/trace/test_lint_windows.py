@@ -13,30 +13,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.privacy.noise import (
+    AdditiveNoise,
     DiscreteGaussian,
     GammaShare,
     Gaussian,
-    NoiseLaw,
-    ScaleFreeNoise,
     Skellam,
 )
 from foltr_audit.rng import Streams
-from foltr_audit.trace.lint import NoiseDeclaration, concentration, probability_within
-from foltr_audit.trace.lint.probabilities import half_widths, with_variance
+from foltr_audit.trace.lint import NoiseDeclaration
 from foltr_audit.trace.lint.windows import SURE, NoiseWindow, WindowCounter, enough_trials, inside, too_many
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import LAPLACE
 
 
-def _known(law: NoiseLaw, size: Any) -> Floats:
-    found = probability_within(law, size)
+def _known(law: AdditiveNoise, size: Any) -> Floats:
+    found = law.probability_within(size)
     assert found is not None
     return found
 
 
-def _most(law: NoiseLaw, half: Any) -> Floats:
-    found = concentration(law, half)
+def _most(law: AdditiveNoise, half: Any) -> Floats:
+    found = law.concentration(half)
     assert found is not None
     return found
 
@@ -131,7 +129,7 @@ def test_no_interval_on_a_grid_is_more_probable(
 @pytest.mark.parametrize(
     "law", [Gaussian(sigma=2.0), GammaShare(n=1, scale=2.5), GammaShare(n=200, scale=2.5)]
 )
-def test_no_interval_is_more_probable_than_the_one_around_zero(law: NoiseLaw) -> None:
+def test_no_interval_is_more_probable_than_the_one_around_zero(law: AdditiveNoise) -> None:
     for half in (0.01, 0.5, 3.0):
         assert float(_most(law, half)) == float(_known(law, half))
         for centre in (0.02, 0.4, 1.0, 5.0):
@@ -141,10 +139,9 @@ def test_no_interval_is_more_probable_than_the_one_around_zero(law: NoiseLaw) ->
 
 
 def test_unknown_laws_have_no_probability() -> None:
-    assert probability_within(ScaleFreeNoise(resolution=1.0), 1.0) is None
-    assert probability_within(GammaShare(n=1, scale=1.0, count=9), 1.0) is None
-    assert probability_within(DiscreteGaussian(sigma=1.0, step=1.0, count=2), 1.0) is None
-    assert probability_within(DiscreteGaussian(sigma=2.0, step=1.0, count=2), 1.0) is not None
+    assert GammaShare(n=1, scale=1.0, count=9).probability_within(1.0) is None
+    assert DiscreteGaussian(sigma=1.0, step=1.0, count=2).probability_within(1.0) is None
+    assert DiscreteGaussian(sigma=2.0, step=1.0, count=2).probability_within(1.0) is not None
     assert NoiseDeclaration(text="toy noise").within(1.0) is None
     assert NoiseDeclaration(text=f"toy+{LAPLACE}").laws == ()
 
@@ -152,9 +149,9 @@ def test_unknown_laws_have_no_probability() -> None:
 @pytest.mark.parametrize("text", [LAPLACE, "gaussian:sigma=2", "skellam:sigma=3,step=1"])
 def test_less_noise_has_that_share_of_the_variance(text: str) -> None:
     (law,) = NoiseDeclaration(text=text).laws
-    assert with_variance(law, 0.3).variance == pytest.approx(0.3 * law.variance)
+    assert law.with_variance(0.3).variance == pytest.approx(0.3 * law.variance)
     coarse = DiscreteGaussian(sigma=0.6, step=1.0)
-    assert with_variance(coarse, 0.1).scale == 0.5
+    assert coarse.with_variance(0.1).scale == 0.5
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -205,7 +202,7 @@ def test_the_windows_of_a_grid_hold_a_whole_number_of_its_points() -> None:
     halves = np.array([window.half for window in declared.windows]) / 0.25
     assert set((halves % 1).tolist()) == {0.5}
     assert halves[0] == 0.5
-    assert half_widths(declared.laws[0])[0] == 0.125
+    assert declared.laws[0].half_widths()[0] == 0.125
 
 
 def test_values_are_counted_where_rounding_cannot_have_moved_them_in() -> None:
@@ -257,7 +254,7 @@ def test_less_than_one_in_a_billion_are_too_many() -> None:
 def test_power_is_told_as_trials_show_it(text: str, rows: int, told: bool) -> None:
     """Noise of half the variance: found in all of 20 trials where sound noise says so, else in few."""
     declared, found = NoiseDeclaration(text=text), 0
-    weak = with_variance(declared.laws[0], 0.5)
+    weak = declared.laws[0].with_variance(0.5)
     assert isinstance(weak, GammaShare | Skellam)
     for seed in range(20):
         sound, less = WindowCounter(declared.windows), WindowCounter(declared.windows)

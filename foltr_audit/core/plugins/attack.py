@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -21,9 +21,9 @@ class Attack(Plugin):
     Attributes:
         reads: kinds of messages that it can read.
         observers: observers whose views it can read: `individual`, `aggregate`.
-        asks: what it infers: `clicks`; `query`, which of several lists a message comes from; `counts`, how
-            many of the clients in a sum clicked each document; `intent`, see `IntentAttack`; or `client`,
-            see `LinkAttack`.
+        asks: its task: `clicks`; `query`, which of several lists a message comes from; `counts`, how many of
+            the clients in a sum clicked each document; `intent`, see `IntentAttack`; `client`, see
+            `LinkAttack`; or a class, a subclass of `foltr_audit.judge.task.AttackTask` of its own package.
         needs: names of `Knowledge` that it requires.
         probabilities: whether its scores are probabilities; reports then show their calibration.
         baseline: whether it runs with every other attack, for comparison.
@@ -31,7 +31,7 @@ class Attack(Plugin):
 
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update"})
     observers: ClassVar[frozenset[str]] = frozenset({"individual"})
-    asks: ClassVar[Literal["clicks", "query", "counts", "intent", "client"]] = "clicks"
+    asks: ClassVar[str | type] = "clicks"
     needs: ClassVar[frozenset[str]] = frozenset({"features", "shown"})
     probabilities: ClassVar[bool] = False
     baseline: ClassVar[bool] = False
@@ -69,9 +69,13 @@ class Attack(Plugin):
 
 
 class IntentAttack(Attack):
-    """Infers the intent of a client from the likelihood of its messages under each intent."""
+    """Infers the intent of a client.
 
-    asks: ClassVar[Literal["clicks", "query", "counts", "intent", "client"]] = "intent"
+    Its `answer` is the log likelihood of each message under each intent, up to a constant for each message,
+    float64 (n, I).
+    """
+
+    asks: ClassVar[str | type] = "intent"
 
     messages: int = Field(
         1,
@@ -109,9 +113,13 @@ class IntentAttack(Attack):
 
 
 class LinkAttack(Attack):
-    """Infers which messages of two rounds come from the same client, from the `traits` of its `Inference`."""
+    """Infers which messages of two rounds come from the same client.
 
-    asks: ClassVar[Literal["clicks", "query", "counts", "intent", "client"]] = "client"
+    Its `answer` has properties of each message that may identify the sender, in an order that the attack
+    chooses, float64 (n, F); NaN where a property is unknown.
+    """
+
+    asks: ClassVar[str | type] = "client"
 
     def likeness(self, first: Floats, second: Floats, offered: Ints) -> Floats:
         """Score that each message and each of its candidates come from one client, (n, m).

@@ -104,7 +104,9 @@ class Knowledge:
         return replace(self, **more)  # type: ignore[arg-type]
 
     def without(self, hidden: frozenset[str]) -> Knowledge:
-        """The same observer without these items (names of `KNOWLEDGE`)."""
+        """The same observer without these items (names of `KNOWLEDGE`); itself without any."""
+        if not hidden:
+            return self
         lost: dict[str, object] = {
             name: False if isinstance(getattr(self, name), bool) else None for name in hidden
         }
@@ -273,11 +275,8 @@ class Inference:
         guess: the documents that the attack declares clicked, bool (n, B, k); False at the padding.
         any_click: a higher value means that a list more likely has a click, float64 (n, B); None for the
             largest score of each list.
-        lists: for `asks` = `query`, the probability of each list, float64 (n, B).
-        intents: for `asks` = `intent`, the log likelihood of each message under each intent, up to a
-            constant for each message, float64 (n, I).
-        traits: for `asks` = `client`, properties of each message that may identify its sender, in an order
-            that the attack chooses, float64 (n, F); NaN where a property is unknown.
+        answer: what a task other than `clicks` asks for, float64 with a row for each message: for `query` the
+            probability of each list, (n, B); for `intent` and `client` see `IntentAttack` and `LinkAttack`.
         patterns: probability of each click pattern of a list, float64 (n, B, 2^k'), k' <= k; bit i of a
             pattern is the click on place i, and rows sum to 1. None if an attack does not compute it.
     """
@@ -285,10 +284,15 @@ class Inference:
     scores: Floats
     guess: Bools
     any_click: Floats | None = None
-    lists: Floats | None = None
-    intents: Floats | None = None
-    traits: Floats | None = None
+    answer: Floats | None = None
     patterns: Floats | None = None
+
+    @classmethod
+    def about(cls, view: View, answer: Floats) -> Inference:
+        """An answer to another question than clicks: every document has the score 0."""
+        return cls(
+            scores=np.zeros(view.shown.shape), guess=np.zeros(view.shown.shape, np.bool_), answer=answer
+        )
 
     def widened(self, k: int) -> Inference:
         """The same answer for lists that are padded to k places."""
@@ -297,4 +301,4 @@ class Inference:
 
     def __post_init__(self) -> None:
         freeze(self, scores=np.float64, guess=np.bool_)
-        freeze(self, **dict.fromkeys(("any_click", "lists", "intents", "traits", "patterns"), np.float64))
+        freeze(self, any_click=np.float64, answer=np.float64, patterns=np.float64)

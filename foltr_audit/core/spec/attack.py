@@ -12,7 +12,7 @@ from foltr_audit.core.plugins import Attack, ClickModel
 from foltr_audit.core.plugins.registry import canonical, first_problem, make
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.view import KNOWLEDGE
-from foltr_audit.core.spec.base import PARTS, SpecTable, known_parts, not_deterministic, once
+from foltr_audit.core.spec.base import PARTS, Flag, SpecTable, known_parts, not_deterministic, once
 from foltr_audit.errors import UsageError, suggest_name
 
 _LEAST_SQUARES = ("olsr", "lad")
@@ -42,42 +42,62 @@ def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
 class AttackSpec(SpecTable):
     """The attack protocol.
 
-    Attributes:
-        methods: texts of attack plug-ins; None for the defaults, see `methods_on`. Baselines always run.
-        click_models: how the attacked clients click (target `fresh`).
-        target: `fresh` attacks one new client per query of the parts in `on`; `training` attacks the
-            messages of the training rounds.
-        on: parts whose queries are attacked.
-        repeats: how often clicks and noise are drawn for each query.
-        min_documents: queries with fewer documents are left out (target `fresh`).
-        interactions: interactions in each attacked message (target `fresh`): one with the client's query,
-            then others with random attacked queries.
-        view: `individual`, a server that sees each message; `aggregate`, a server that sees only the sum
-            over the `repeats` clients of each query; `pooled`, a server that adds the messages that one
-            client sends for the same query in `repeats` rounds (both: target `fresh`, one interaction).
-        lists: how the lists of fresh clients are made: `deterministic` (None) or `sampled`, as in training.
-        choices: number of candidate queries for `query-id`, and of candidate messages for `linkage`.
-        hide: knowledge withheld from the observer, names of `records.view.KNOWLEDGE`.
-        queries: names of queries whose attacked lists are reported individually.
+    Without methods the defaults run, see `methods_on`; baselines always do. Target `fresh` attacks one new
+    client per query, with one message of `interactions`: the first with that query, the others with random
+    attacked queries. `min_documents`, `interactions` and `lists` are of that target; views of sums need it.
     """
 
-    methods: (
+    methods: Annotated[
         Annotated[tuple[Annotated[str, canonical(Attack)], ...], Field(min_length=1), AfterValidator(once)]
-        | None
-    ) = None
+        | None,
+        Flag("method", "olsr, lad and map, or those that fit"),
+    ] = Field(None, description="Attack, e.g. olsr, or all.")
     click_models: Annotated[
-        tuple[Annotated[str, canonical(ClickModel)], ...], Field(min_length=1), AfterValidator(once)
-    ] = ("perfect", "navigational", "informational")
-    target: Literal["fresh", "training"] = "fresh"
-    on: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)] = ("vali", "test")
-    repeats: int = Field(1, ge=1, le=100_000)
-    min_documents: int = Field(10, ge=1)
-    interactions: int = Field(1, ge=1, le=100)
-    view: Literal["individual", "aggregate", "pooled"] = "individual"
-    lists: Annotated[Literal["deterministic", "sampled"] | None, AfterValidator(not_deterministic)] = None
-    choices: int = Field(10, ge=2, le=1000)
-    hide: Annotated[tuple[str, ...], AfterValidator(known_knowledge)] = ()
-    queries: Annotated[tuple[str, ...], AfterValidator(once)] = ()
+        tuple[Annotated[str, canonical(ClickModel)], ...],
+        Field(min_length=1),
+        AfterValidator(once),
+        Flag("click-model"),
+    ] = Field(("perfect", "navigational", "informational"), description="How the attacked users click.")
+    target: Literal["fresh", "training"] = Field(
+        "fresh",
+        description="Messages to attack: fresh, of one new client per query, or training, of the rounds.",
+    )
+    on: Annotated[
+        tuple[str, ...], Field(min_length=1), AfterValidator(known_parts), Flag("attack-on", form="text")
+    ] = Field(("vali", "test"), description="Parts whose queries are attacked.")
+    repeats: int = Field(
+        1, ge=1, le=100_000, description="Draws of clicks and noise for each attacked query."
+    )
+    min_documents: int = Field(10, ge=1, description="Leave out queries with fewer documents.")
+    interactions: Annotated[int, Flag("attack-interactions")] = Field(
+        1, ge=1, le=100, description="Interactions in each attacked message."
+    )
+    view: Literal["individual", "aggregate", "pooled"] = Field(
+        "individual",
+        description="What the server sees. individual: each message; aggregate: sums over --repeats clients "
+        "with the same query; pooled: sums over the messages of one client in --repeats rounds.",
+    )
+    lists: Annotated[
+        Literal["deterministic", "sampled"] | None,
+        AfterValidator(not_deterministic),
+        Flag(default="deterministic"),
+    ] = Field(None, description="How the lists of fresh clients are made: deterministic or sampled.")
+    choices: int = Field(
+        10,
+        ge=2,
+        le=1000,
+        description="Number of queries that query-id chooses from, and of messages that linkage chooses "
+        "from.",
+    )
+    hide: Annotated[tuple[str, ...], AfterValidator(known_knowledge)] = Field(
+        (),
+        description="Knowledge that is withheld from the server, e.g. order,noise. May be repeated. See list "
+        "knowledge.",
+    )
+    queries: Annotated[tuple[str, ...], AfterValidator(once), Flag(form="text")] = Field(
+        (),
+        description="Report the attacked lists of these queries one by one: ID,... or a file of ids.",
+    )
 
     @model_validator(mode="after")
     def _sums_are_of_fresh_clients(self) -> AttackSpec:

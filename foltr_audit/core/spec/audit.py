@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.core.spec.base import SpecTable, known_parts, not_deterministic, once
+from foltr_audit.core.spec.base import Flag, SpecTable, known_parts, not_deterministic, once
 from foltr_audit.core.spec.defaults import TRIALS
 from foltr_audit.privacy.observer_views import sees_lists
 
@@ -20,73 +20,97 @@ Canary = Literal["data:worst", "data:typical", "data:no-click", "data:lists", "m
 class AuditSpec(SpecTable):
     """The audit protocol.
 
-    Attributes:
-        views: the observers' views that are audited, of `privacy.observer_views.VIEWS`. Views with lists are
-            left out for unit `client`, since the lists alone identify its input.
-        units: units in which neighbouring inputs differ.
-        canaries: the neighbouring inputs of the games: `data:worst`, the pair of click logs with the
-            largest shift that a search over the data finds; `data:typical`, a random pair, which is
-            no evidence for a claim; `data:no-click`, a client without clicks against the log farthest from
-            it; `data:lists`, the pair that leads to the most different later lists; `message`, two models at
-            opposite ends of the ball that the chain keeps them in.
-        models: global models from which the client starts: the `first` one of the run and the `trained` one.
-            A canary is searched and played at each. With both models and several messages, each message
-            starts from another model along the run.
-        claim: epsilon that is checked; None for the claim of the chain.
-        claim_on: views to which `claim` applies; None for all. In other views the chain's claim is checked.
-        delta: delta of the claim; None for that of the chain's claim, or `DELTA` if the chain has none.
-        trials: evaluated trials under each hypothesis; a further quarter of that number chooses the
-            threshold.
-        confidence: confidence of each lower bound on its own.
-        estimator: name of an estimator, or `auto`: `gaussian-dp` where all noise is nearly normal, else
-            `clopper-pearson`.
-        score: `auto` chooses among the following on separate trials; `likelihood` (the exact likelihood
-            ratio), `projection` (least squares onto the shift), `discriminant` (the same, with the
-            observed noise), `equality` (coordinates that equal one of the two models bit for bit), `lists`
-            (later lists that agree with those of one input), `last-bits` (of float64 numbers with Gaussian
-            noise), or the text of an attack.
-        messages: number T of rounds in which the client sends a message of the same canary; all T are pooled.
-            For units `query` and `client` only, since a click or interaction is part of one message.
-        drop_out: share of the cohort whose messages do not arrive.
-        colluders: number of other clients that reveal their messages to the server, in the views `colluding`;
-            None for all of them.
-        interactions: interactions B in each message; None for the learner's number.
-        lists: how lists after the first one of a message are made, `deterministic` (None) or `sampled`. With
-            `sampled`, views without lists are left out, since their observer does not know the lists.
-        on: parts whose queries are searched.
-        min_documents: queries with fewer documents are left out.
+    Views with lists are left out for unit `client`, since the lists alone identify its input; with sampled
+    lists, views without lists are left out, since their observer does not know the lists. A canary is
+    searched and played at each of the `models`; with both and several messages, each message starts from
+    another model along the run. Besides the `trials`, a further quarter of that number chooses the threshold.
+    All `messages` of a client are pooled, for units `query` and `client` only: a click or interaction is part
+    of one message. The chain's claim is checked in views that `claim_on` leaves out.
     """
 
-    views: Annotated[tuple[AuditView, ...], Field(min_length=1), AfterValidator(once)] = (
-        "individual",
-        "individual+lists",
-        "aggregate",
-        "aggregate+lists",
+    views: Annotated[
+        tuple[AuditView, ...],
+        Field(min_length=1),
+        AfterValidator(once),
+        Flag("view", "individual and aggregate, with and without lists"),
+    ] = Field(
+        ("individual", "individual+lists", "aggregate", "aggregate+lists"),
+        description="What the server sees. individual: each message; aggregate: their sum; colluding: also "
+        "what other clients sent. With +lists it sees the shown lists too.",
     )
-    units: Annotated[tuple[Unit, ...], Field(min_length=1), AfterValidator(once)] = ("interaction",)
-    canaries: Annotated[tuple[Canary, ...], Field(min_length=1), AfterValidator(once)] = ("data:worst",)
-    models: Annotated[tuple[Literal["first", "trained"], ...], Field(min_length=1), AfterValidator(once)] = (
-        "first",
-        "trained",
+    units: Annotated[tuple[Unit, ...], Field(min_length=1), AfterValidator(once), Flag("unit")] = Field(
+        ("interaction",),
+        description="What neighbouring inputs differ in: click, interaction, query or client.",
     )
-    claim: float | None = Field(None, gt=0)
+    canaries: Annotated[tuple[Canary, ...], Field(min_length=1), AfterValidator(once), Flag("canary")] = (
+        Field(
+            ("data:worst",),
+            description="data:worst (found by search), data:typical (no evidence for a claim), "
+            "data:no-click, data:lists (the later lists differ most) or message (two extreme models; unit "
+            "client).",
+        )
+    )
+    models: Annotated[
+        tuple[Literal["first", "trained"], ...],
+        Field(min_length=1),
+        AfterValidator(once),
+        Flag("model", "both"),
+    ] = Field(
+        ("first", "trained"),
+        description="Global models that messages start from: first (of the run) or trained. Each model has "
+        "its own game; with several --messages, trained means the models of rounds along the run.",
+    )
+    claim: Annotated[float | None, Flag(default="the one that the chain claims")] = Field(
+        None, gt=0, description="Epsilon to check."
+    )
     claim_on: Annotated[tuple[AuditView, ...], Field(min_length=1), AfterValidator(once)] | None = None
-    delta: float | None = Field(None, ge=0, lt=1)
-    trials: int = Field(TRIALS, ge=20, le=10_000_000)
-    confidence: float = Field(0.95, gt=0.5, lt=1)
-    estimator: str = Field("auto", min_length=1)
-    score: str = Field("auto", min_length=1)
-    messages: int = Field(1, ge=1, le=10_000)
-    drop_out: float = Field(0.0, ge=0, lt=1)
-    colluders: int | None = Field(None, ge=0)
-    interactions: int | None = Field(None, ge=1, le=100)
-    lists: Annotated[Literal["deterministic", "sampled"] | None, AfterValidator(not_deterministic)] = None
-    on: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(known_parts)] = (
-        "train",
-        "vali",
-        "test",
+    delta: Annotated[float | None, Flag(default="the one that the chain claims, or 1e-5 without a claim")] = (
+        Field(None, ge=0, lt=1, description="Delta of the claim.")
     )
-    min_documents: int = Field(10, ge=2)
+    trials: int = Field(
+        TRIALS, ge=20, le=10_000_000, description="Evaluated trials per hypothesis of an audit."
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of each lower bound.")
+    estimator: Annotated[
+        str,
+        Flag(
+            default="gaussian-dp for a delta above 0 and noise that is normal or nearly so, else "
+            "clopper-pearson"
+        ),
+    ] = Field("auto", min_length=1, description="clopper-pearson, gaussian-dp, one-run, bayesian or betting.")
+    score: str = Field(
+        "auto",
+        min_length=1,
+        description="What distinguishes the two inputs: likelihood, projection, discriminant, equality, "
+        "lists, last-bits, an attack such as lad, or auto, the best on separate trials.",
+    )
+    messages: int = Field(
+        1,
+        ge=1,
+        le=10_000,
+        description="Number of rounds in which the client sends. The audit pools all its messages.",
+    )
+    drop_out: float = Field(0.0, ge=0, lt=1, description="Share of the cohort whose messages do not arrive.")
+    colluders: Annotated[int | None, Flag(default="all")] = Field(
+        None,
+        ge=0,
+        description="With --view colluding: number of other clients that collude with the server.",
+    )
+    interactions: Annotated[int | None, Flag("canary-interactions", "those of the learner")] = Field(
+        None, ge=1, le=100, description="Interactions in each message."
+    )
+    lists: Annotated[
+        Literal["deterministic", "sampled"] | None,
+        AfterValidator(not_deterministic),
+        Flag(default="deterministic"),
+    ] = Field(
+        None,
+        description="How the lists after the first of a message are made: deterministic or sampled.",
+    )
+    on: Annotated[
+        tuple[str, ...], Field(min_length=1), AfterValidator(known_parts), Flag("canary-on", form="text")
+    ] = Field(("train", "vali", "test"), description="Parts in which canaries are searched.")
+    min_documents: int = Field(10, ge=2, description="Leave out queries with fewer documents.")
 
     @model_validator(mode="after")
     def _units_fit(self) -> AuditSpec:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+import inspect
+from typing import Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -12,12 +13,38 @@ PARTS = ("train", "vali", "test")
 """Parts of a data set."""
 
 
+class Flag(NamedTuple):
+    """The option that sets a field, where it does not follow from the field: see `cli.field_options`.
+
+    Attributes:
+        name: its name without dashes; empty for the name of the field.
+        default: words for the default; empty to show the default of the field, None to show none.
+        form: `text`, one value in which commas separate several; `list`, values of several options, which
+            `+` joins; empty for the form that the type of the field has.
+    """
+
+    name: str = ""
+    default: str | None = ""
+    form: Literal["", "text", "list"] = ""
+
+
 class SpecTable(BaseModel):
-    """A frozen table of validated fields, without unknown fields or NaN."""
+    """A frozen table of validated fields, without unknown fields or NaN.
+
+    What a field means stands in its description: options of the command line show it, and the docstring of
+    a table ends with it.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, validate_default=True
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        said = {name: field.description for name, field in cls.model_fields.items() if field.description}
+        if said:
+            lines = [f"    {name}: {text}" for name, text in said.items()]
+            cls.__doc__ = "\n".join([inspect.getdoc(cls) or "", "", "Attributes:", *lines])
 
     @model_validator(mode="after")
     def _no_text_with_nul(self) -> Self:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.utils.reading import whole_number
 
 FEWEST_INTENTS, MOST_INTENTS, USUAL_INTENTS = 2, 10, 4
@@ -56,22 +56,27 @@ def _only_false(value: bool | None) -> bool | None:
 
 
 class DataSpec(SpecTable):
-    """The data, and how they are prepared.
+    """The data, and how they are prepared; fold 0 is that of data without folds."""
 
-    Attributes:
-        source: a path, `synthetic:NAME`, or `synthetic:NAME:QUERIES` for another number of queries.
-        fold: number of the fold, from 1; 0 for data without folds.
-        normalise: `zscore`, `zscore-parts`, `query-minmax` or `none`; see `foltr_audit.data.normalize`.
-        dtype: number format of the features with which clients rank and learn.
-        intents: a folder with qrels for each intent, or `synthetic:I` for I synthetic intents, in place of
-            the labels; None for the labels or intents of the data.
-        balance: False if intents keep their numbers; else the intents of each query are permuted at random,
-            by seed and repetition, so that all are equally frequent.
-    """
-
-    source: str = Field("synthetic:mq2007", min_length=1)
+    source: Annotated[str, Flag("data")] = Field(
+        "synthetic:mq2007",
+        min_length=1,
+        description="Folder or file with LETOR data, or synthetic:NAME[:QUERIES].",
+    )
     fold: int = Field(0, ge=0)
-    normalise: Literal["zscore", "zscore-parts", "query-minmax", "none"] = "zscore"
-    dtype: Literal["float32", "float64"] = "float32"
-    intents: Annotated[str | None, AfterValidator(_canonical_intents)] = None
-    balance: Annotated[bool | None, AfterValidator(_only_false)] = None
+    normalise: Literal["zscore", "zscore-parts", "query-minmax", "none"] = Field(
+        "zscore",
+        description="zscore (statistics of the training part), zscore-parts (of each part), query-minmax or "
+        "none.",
+    )
+    dtype: Literal["float32", "float64"] = Field(
+        "float32", description="Type of the features: float32 or float64."
+    )
+    intents: Annotated[str | None, AfterValidator(_canonical_intents)] = Field(
+        None,
+        description="Folder with TREC qrels for each intent (1.txt, 2.txt, ...), or synthetic[:I] for "
+        "synthetic ones.",
+    )
+    balance: Annotated[bool | None, AfterValidator(_only_false), Flag(default="yes")] = Field(
+        None, description="Renumber each query's intents at random, by seed and run."
+    )

@@ -37,3 +37,9 @@ CLIP: Final = "clip"
 
 SECURE_AGGREGATION: Final = "secure-aggregation"
 """The defense that hides single messages, where a command adds one."""
+
+PROVEN_MECHANISMS: Final = ("laplace", "click-rr")
+"""The mechanisms that a comparison which names no defense proves for single messages."""
+
+PROVEN_IN_SUM: Final = "skellam"
+"""The mechanism that it proves for secure sums."""

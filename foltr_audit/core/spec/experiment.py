@@ -32,7 +32,6 @@ class Spec(SpecTable):
     """One experiment. Two Specs with the same canonical TOML are the same experiment.
 
     Attributes:
-        seed: seed of every random stream, 0 .. 2^63 - 1.
         repetition: number of this repetition, part of every stream's name.
         defense: chain of defenses, canonical texts.
         data, population, train, trace: see the classes.
@@ -46,7 +45,7 @@ class Spec(SpecTable):
     """
 
     schema_: Literal["foltr-audit/spec/1"] = Field("foltr-audit/spec/1", alias="schema")
-    seed: int = Field(1, ge=0, lt=2**63)
+    seed: int = Field(1, ge=0, lt=2**63, description="Seed of all random draws.")
     repetition: int = Field(0, ge=0)
     defense: Annotated[tuple[str, ...], AfterValidator(_canonical_chain)] = ("none",)
     data: DataSpec = DataSpec()

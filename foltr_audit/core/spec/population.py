@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from foltr_audit.core.plugins import ClickModel, Scenario
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.privacy.noise.parse import parts
 
 
@@ -43,9 +43,13 @@ def canonical_scenarios(text: str) -> str:
 class PopulationSpec(SpecTable):
     """Scenarios joined by `+`, the number of clients, and the number of clients in each round."""
 
-    scenario: Annotated[str, AfterValidator(canonical_scenarios)] = "uniform"
-    clients: int = Field(1000, ge=1, le=100_000_000)
-    cohort: int | None = Field(None, ge=1)
+    scenario: Annotated[str, AfterValidator(canonical_scenarios), Flag(form="list")] = Field(
+        "uniform", description="How clients differ. May be repeated: scenarios are combined, as with +."
+    )
+    clients: int = Field(1000, ge=1, le=100_000_000, description="Number of clients.")
+    cohort: Annotated[int | None, Flag(default="all")] = Field(
+        None, ge=1, description="Number of clients sampled for each round."
+    )
 
     @model_validator(mode="after")
     def _cohort_fits(self) -> PopulationSpec:

@@ -10,7 +10,7 @@ from foltr_audit.core.pdgd import PDGD_SETTINGS
 from foltr_audit.core.plugins import ClickModel, Learner
 from foltr_audit.core.plugins.registry import canonical
 from foltr_audit.core.rankers import ranker_text
-from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.spec.base import Flag, SpecTable
 
 
 def default_learner(*, attacks: bool) -> str:
@@ -22,39 +22,42 @@ def default_learner(*, attacks: bool) -> str:
 
 
 class TrainSpec(SpecTable):
-    """How the global model is trained.
-
-    Attributes:
-        learner: text of a learner plug-in.
-        ranker: `linear`, or `neural:hidden=H` with one hidden layer of H units (`,layers=2`: two).
-        rounds: number of federated rounds.
-        click_model: how the clients of the training rounds click.
-        init: a `.npy` file or Run folder with the first global model; an untrained one if not given.
-        no_relevant: how a query without relevant documents counts in nDCG: `zero` or `skip`.
-        evaluate_every: offline nDCG is computed every N rounds, and after the last one.
-    """
+    """How the global model is trained: by a learner plug-in, from `init` or an untrained model."""
 
     learner: Annotated[str, canonical(Learner)] = default_learner(attacks=False)
-    ranker: Annotated[str, AfterValidator(ranker_text)] = "linear"
-    rounds: int = Field(20, ge=1, le=10_000_000)
-    click_model: Annotated[str, canonical(ClickModel)] = "perfect"
-    init: str | None = None
-    no_relevant: Literal["zero", "skip"] = "zero"
-    evaluate_every: int = Field(1, ge=1)
+    ranker: Annotated[str, AfterValidator(ranker_text)] = Field(
+        "linear",
+        description="linear, or neural:hidden=H,layers=L with L of 1 or 2; neural alone has 64 units in 1 "
+        "layer.",
+    )
+    rounds: int = Field(20, ge=1, le=10_000_000, description="Number of rounds.")
+    click_model: Annotated[str, canonical(ClickModel), Flag("train-click-model")] = Field(
+        "perfect",
+        description="How users click in training, or same to train under each attacked click model.",
+    )
+    init: str | None = Field(None, description="Start from a model: a .npy file or a Run folder.")
+    no_relevant: Literal["zero", "skip"] = Field(
+        "zero", description="How queries without relevant documents count in nDCG: zero or skip."
+    )
+    evaluate_every: int = Field(
+        1, ge=1, description="Compute nDCG on the test part after every K rounds and after the last one."
+    )
 
 
 class TraceSpec(SpecTable):
     """What messages look like, and which training rounds' messages are recorded.
 
-    Attributes:
-        message: the local `model` or its `update`.
-        dtype: number format of a message.
-        embed_features: whether the features of shown documents are stored as well.
-        every: record the messages of rounds 0, K, 2K, ...; 0 for none. Global models and the utility of
-            every round are always recorded.
+    Rounds 0, K, 2K, ... are recorded, or none with `every` 0; global models and the utility of every round
+    always are.
     """
 
-    message: Literal["model", "update"] = "model"
-    dtype: Literal["float32", "float64"] = "float32"
-    embed_features: bool = False
-    every: int = Field(1, ge=0)
+    message: Literal["model", "update"] = Field("model", description="What clients send: model or update.")
+    dtype: Annotated[Literal["float32", "float64"], Flag("message-dtype")] = Field(
+        "float32", description="Type of the numbers in a message: float32 or float64."
+    )
+    embed_features: bool = Field(
+        default=False, description="Store the features of the shown documents in the trace."
+    )
+    every: Annotated[int, Flag("trace-every")] = Field(
+        1, ge=0, description="Record the messages of every K-th training round."
+    )

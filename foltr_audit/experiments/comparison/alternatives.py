@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foltr_audit.auditing.noise_for_target import calibrate, in_sums, list_mechanisms
+from foltr_audit.auditing.noise_for_target import calibrate, calibrations, list_mechanisms
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, RoundContext, plain
 from foltr_audit.core.plugins.answers import published_of
 from foltr_audit.core.plugins.registry import names
+from foltr_audit.core.spec.defaults import NO_DEFENSE, PROVEN_IN_SUM, PROVEN_MECHANISMS, SECURE_AGGREGATION
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
@@ -27,12 +28,11 @@ from foltr_audit.simulation.setup import Setup
 
 PUBLISHED, PROVEN = "published", "proven-"
 DEFAULT_ALTERNATIVES = (
-    "none",
+    NO_DEFENSE,
     PUBLISHED,
-    f"{PUBLISHED}+secure-aggregation",
-    f"{PROVEN}laplace",
-    f"{PROVEN}click-rr",
-    f"{PROVEN}skellam+secure-aggregation",
+    f"{PUBLISHED}+{SECURE_AGGREGATION}",
+    *(f"{PROVEN}{name}" for name in PROVEN_MECHANISMS),
+    f"{PROVEN}{PROVEN_IN_SUM}+{SECURE_AGGREGATION}",
 )
 """The defenses of a comparison that names none."""
 
@@ -42,7 +42,6 @@ PUBLISHED_SENSITIVITIES = {1.2: 3.0, 2.3: 3.0, 4.5: 5.0, 10.0: 5.0}
 Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", section 4.2.
 """
 
-_WITH_DELTA = ("gaussian", "gaussian-shares", "discrete-gaussian", "skellam")
 _ROUNDING = 1e-6  # relative slack: calibration and accounting compute the bound in different orders
 _PLACES = ("{eps}", "{sensitivity}", "{clip}")
 
@@ -106,11 +105,12 @@ class DefenseAlternative:
         """The `claim` and `delta` that accounting proves for its chain; None where it promises no proof."""
         if self.promised is None or eps is None:
             return None
-        return {"claim": eps, "delta": delta if self.promised in _WITH_DELTA else 0.0}
+        return {"claim": eps, "delta": delta if calibrations()[self.promised].needs_delta else 0.0}
 
     def hides_from_lists(self, setup: Setup) -> bool:
         """Whether its promise also holds for an observer of the shown lists."""
-        return self.promised == "click-rr" or not setup.lists_follow_clicks
+        clipped = self.promised is None or calibrations()[self.promised].order > 0
+        return not clipped or not setup.clients.lists_follow_clicks
 
     def chain(self, setup: Setup, eps: float, sensitivity: float, delta: float) -> tuple[str, ...]:
         """Texts of the chain for a claimed epsilon.
@@ -163,7 +163,9 @@ class DefenseAlternative:
     def _fewest_messages(self, setup: Setup) -> int | None:
         """The fewest messages that a sum may hold, if its other parts set such a limit."""
         others = [
-            part for part in self._parts if not self._is_keyword(part) and part.partition(":")[0] != "none"
+            part
+            for part in self._parts
+            if not self._is_keyword(part) and part.partition(":")[0] != NO_DEFENSE
         ]
         fixed = [part for part in others if not any(place in part for place in _PLACES)]
         context = RoundContext(
@@ -188,13 +190,13 @@ def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:
     Lists that follow from clicks are outside of the proof, unless the clicks themselves are randomized.
     """
     return AccountingContext(
-        view="aggregate" if in_sums(mechanism) else "individual",
+        view="aggregate" if calibrations()[mechanism].in_sum else "individual",
         unit="interaction",
         parameters=setup.ranker.n_parameters,
         shares=setup.spec.population.cohort_size,
-        largest_weight=setup.largest_weight,
+        largest_weight=setup.clients.largest_weight,
         number_format=setup.spec.trace.dtype,
-        delta=delta if mechanism in _WITH_DELTA else 0.0,
+        delta=delta if calibrations()[mechanism].needs_delta else 0.0,
     )
 
 

@@ -74,6 +74,7 @@ class CellRecord:
 def pack_cell(cell: RunResult, setup: Setup) -> Files:
     """The files of a cell that was run; the same bytes for the same Spec."""
     arrays = _rounds(cell)
+    validation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train, part="vali")
     federation = Federation(setup)
     weights = federation.weights_after(cell.spec.train.rounds - 1)
     arrays["query_ndcg"] = federation.evaluation.by_query(cell.trained.parameters, weights)
@@ -98,12 +99,14 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
         ndcg=trained.ndcg,
         untrained=trained.untrained,
         ceiling=trained.ceiling,
-        validation=OfflineMetrics(setup, "vali").ndcg(trained.parameters, weights),
+        validation=validation.ndcg(trained.parameters, weights),
         online_sum=trained.online_sum,
         online_mean=trained.online_mean,
         clipped=trained.clipped,
         too_short=cell.attacks.too_short,
-        bytes_per_client=bytes_per_client(setup, trained.rounds),
+        bytes_per_client=bytes_per_client(
+            setup.learner, setup.chain, setup.ranker.n_parameters, cell.spec.trace, trained.rounds
+        ),
         findings=[AuditFacts.model_validate(asdict(finding)) for finding in cell.findings],
         **({} if evidence is None else {"evidence": _evidence_facts(evidence)}),
     )

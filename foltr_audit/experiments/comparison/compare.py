@@ -96,7 +96,7 @@ def choose_sensitivities(
 
 def _refuse_intents(specs: Iterable[Spec], study: Runner) -> None:
     for spec in specs:
-        intents = study.setup(spec).intents
+        intents = study.setup(spec).clients.intents
         if intents > 1:
             raise UsageError(
                 f"--sensitivity-grid: {spec.data.source}, scenario {spec.population.scenario}: clients have "

@@ -98,7 +98,12 @@ class _Costs:
     def seconds(self, setup: Setup) -> float:
         """Of one cell."""
         spec, size = setup.spec, setup.ranker.n_parameters
-        work = spec.train.rounds * spec.population.cohort_size * setup.interactions * setup.learner.slowness
+        work = (
+            spec.train.rounds
+            * spec.population.cohort_size
+            * setup.clients.interactions
+            * setup.learner.slowness
+        )
         found = self.cell_seconds + work * size * self.interaction_seconds
         evaluated = spec.train.rounds / spec.train.evaluate_every
         found += evaluated * setup.collection.test.labels.size * size * self.evaluation_seconds

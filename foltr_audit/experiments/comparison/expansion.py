@@ -180,7 +180,7 @@ class GridExpansion:
         try:
             spec = self.grid.spec_of(learner, scenario, click_model, run, kind)
             if scenario != "uniform":
-                _ = self.study.setup(spec).population  # refuses a scenario that does not fit the data
+                _ = self.study.setup(spec).clients.population  # refuses a scenario that does not fit the data
             if spec.audit is not None:
                 from foltr_audit.auditing.audit import Audit  # slow to import, and not every grid audits
 

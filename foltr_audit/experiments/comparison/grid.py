@@ -10,7 +10,7 @@ from foltr_audit.core.plugins import Attack, ClickModel, Learner
 from foltr_audit.core.plugins.registry import canonical, first_problem
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.base import SpecTable, once
+from foltr_audit.core.spec.base import Flag, SpecTable, once
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.defaults import DELTA
 from foltr_audit.core.spec.experiment import Spec
@@ -25,6 +25,10 @@ Kind = Literal["attack", "audit", "select"]
 
 SPEC_SCHEMA = "foltr-audit/spec/1"
 _AUDIT = {"views": ["individual", "individual+lists", "aggregate"]}
+_DEFENSES = (
+    "none, published, published + secure-aggregation, proven-laplace, proven-click-rr, proven-skellam + "
+    "secure-aggregation"
+)
 _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.click_models", "attack.methods"}
 _FIXED = {"repetition", "defense", "data.fold"}
 
@@ -32,31 +36,50 @@ _FIXED = {"repetition", "defense", "data.fold"}
 class ComparisonGrid(SpecTable):
     """What a comparison varies, and what all of its cells share.
 
-    Attributes:
-        runs: repetitions of every cell; run i uses fold i mod K.
-        eps: claimed epsilons.
-        sensitivity: Delta for every epsilon; None for the published pairs.
-        sensitivity_grid: Deltas, of which each epsilon gets the best on the validation part.
-        delta: of proven claims whose noise has no pure bound.
-        defenses: alternatives, see `foltr_audit.experiments.comparison.alternatives`.
-        attacks: attack methods; if none is named, those of `AttackSpec.methods_on`.
-        click_models, learners, scenarios: further axes; users click the same way in training and attack.
-        folds: folds of the data; 0 where they have none.
-        audit: whether each claim is also audited, once per learner, scenario and defense.
-        spec: the tables that all Specs share.
+    Run i uses fold i mod K; folds are 0 where the data have none. Users click the same way in training and
+    attack. If no attack is named, those of `AttackSpec.methods_on` run. `spec` has the tables that all Specs
+    share.
     """
 
     schema_: Literal["foltr-audit/grid/1"] = Field("foltr-audit/grid/1", alias="schema")
     runs: int = Field(3, ge=1, le=10_000)
-    eps: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (1.2, 2.3, 4.5, 10.0)
-    sensitivity: float | None = Field(None, gt=0)
-    sensitivity_grid: tuple[Annotated[float, Field(gt=0)], ...] = ()
-    delta: float = Field(DELTA, gt=0, lt=1)
-    defenses: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(once)] = DEFAULT_ALTERNATIVES
-    attacks: Annotated[tuple[Annotated[str, canonical(Attack)], ...], AfterValidator(once)] = ()
+    eps: Annotated[
+        tuple[Annotated[float, Field(gt=0)], ...],
+        Field(min_length=1),
+        Flag(default="1.2, 2.3, 4.5 and 10, as published"),
+    ] = Field((1.2, 2.3, 4.5, 10.0), description="Claimed epsilon.")
+    sensitivity: Annotated[float | None, Flag(default="as published, 3 below eps 4.5 and 5 from there")] = (
+        Field(None, gt=0, description="Sensitivity for every eps.")
+    )
+    sensitivity_grid: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Flag(form="text")] = Field(
+        (),
+        description="Sensitivities, e.g. 1,3,5,7,9. Each eps takes the one with the best nDCG on the "
+        "validation part.",
+    )
+    delta: float = Field(DELTA, gt=0, lt=1, description="Delta of defenses without a pure bound.")
+    defenses: Annotated[
+        tuple[str, ...], Field(min_length=1), AfterValidator(once), Flag("defense", _DEFENSES)
+    ] = Field(
+        DEFAULT_ALTERNATIVES,
+        description="An alternative: parts joined by +. A part is published (the learner's own defense for "
+        "each eps), proven-MECHANISM (the least noise that accounting proves for one interaction, see "
+        "calibrate) or a plug-in, which may contain {eps}, {sensitivity} and {clip} (half of the "
+        "sensitivity). May be repeated; none is always included.",
+    )
+    attacks: Annotated[
+        tuple[Annotated[str, canonical(Attack)], ...],
+        AfterValidator(once),
+        Flag("method", "olsr, lad and map, or those that fit the learner"),
+    ] = Field((), description="Attack.")
     click_models: Annotated[
-        tuple[Annotated[str, canonical(ClickModel)], ...], Field(min_length=1), AfterValidator(once)
-    ] = ("perfect", "navigational", "informational")
+        tuple[Annotated[str, canonical(ClickModel)], ...],
+        Field(min_length=1),
+        AfterValidator(once),
+        Flag("click-model"),
+    ] = Field(
+        ("perfect", "navigational", "informational"),
+        description="How users click, in training and when attacked.",
+    )
     learners: Annotated[
         tuple[Annotated[str, canonical(Learner)], ...], Field(min_length=1), AfterValidator(once)
     ] = (default_learner(attacks=True),)
@@ -64,9 +87,13 @@ class ComparisonGrid(SpecTable):
         tuple[Annotated[str, AfterValidator(canonical_scenarios)], ...],
         Field(min_length=1),
         AfterValidator(once),
-    ] = ("uniform",)
+        Flag("scenario"),
+    ] = Field(
+        ("uniform",),
+        description="How clients differ; + combines scenarios. May be repeated: scenarios are compared.",
+    )
     folds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
-    audit: bool = True
+    audit: bool = Field(default=True, description="Audit each claim too, once for each chain.")
     spec: dict[str, Any] = Field(default_factory=lambda: {"attack": {}, "audit": _AUDIT})
 
     @field_validator("defenses")

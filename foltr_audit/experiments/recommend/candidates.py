@@ -22,7 +22,7 @@ from foltr_audit.experiments.recommend.space import (
     CandidateRejection,
 )
 from foltr_audit.judge.bootstrap import Interval
-from foltr_audit.judge.click_evidence import combined
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import SILENT, Progress
@@ -168,7 +168,7 @@ def worst_leak(cells: Sequence[CellRecord]) -> LeakEstimate | None:
     pieces = [cell.evidence for cell in cells if cell.evidence is not None]
     if not pieces:
         return None
-    evidence = combined(pieces)
+    evidence = ClickEvidence.combined(pieces)
     scorer = AttackScorer(evidence, Streams(cells[0].spec.seed))
     leaks = []
     for label in evidence.guessed:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
-from foltr_audit.auditing.noise_for_target import list_mechanisms
-from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.auditing.noise_for_target import calibrations, list_mechanisms
+from foltr_audit.core.spec.defaults import NO_DEFENSE, SECURE_AGGREGATION
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import PROVEN, DefenseAlternative
@@ -16,10 +16,6 @@ from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.recommend.limits import ROUNDING, PrivacyLimits
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.simulation.setup import Setup
-
-SECURE = "secure-aggregation"
-CLIP_NORMS = (0.1, 10.0)
-"""Norms that models are clipped to, searched on a log scale."""
 
 USUAL_NORM = 1.5
 """The published norm, with which every mechanism is tried first."""
@@ -98,16 +94,16 @@ class CandidateAccountant:
                 f"recommend: learner {setup.learner.name} sends {setup.learner.sends}; "
                 "expected one that sends models"
             )
-        if not setup.alike_in_number:
+        if not setup.clients.alike_in_number:
             raise UsageError(
                 f"recommend: scenario {setup.spec.population.scenario}: clients have different numbers of "
                 "interactions, and so weights; audits assume equal clients: expected equal numbers"
             )
-        if setup.intents > 1:
+        if setup.clients.intents > 1:
             raise UsageError(
                 f"recommend: {setup.spec.data.source}, scenario {setup.spec.population.scenario}: clients "
-                f"have {setup.intents} intents, which are judged on the training part; expected one intent, "
-                "since nothing is held out to choose on"
+                f"have {setup.clients.intents} intents, which are judged on the training part; expected one "
+                "intent, since nothing is held out to choose on"
             )
         self.setup = setup
         self.limits = limits
@@ -146,11 +142,31 @@ class CandidateAccountant:
             unit="interaction",
             parameters=self.setup.ranker.n_parameters,
             shares=self.setup.spec.population.cohort_size,
-            interactions=self.setup.interactions,
+            interactions=self.setup.clients.interactions,
             ranked_with=self.setup.learner.ranked_with,
             number_format=self.setup.spec.trace.dtype,
             delta=self.limits.delta,
         )
+
+
+class SearchedNumbers(NamedTuple):
+    """The numbers of a defense that are searched for.
+
+    Attributes:
+        has_eps: whether its noise is calibrated for a target.
+        norms: smallest and largest norm of its clip; None if nothing is clipped.
+    """
+
+    has_eps: bool
+    norms: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, text: str) -> SearchedNumbers:
+        """Those of an alternative, as the calibration of its mechanism says."""
+        alternative = DefenseAlternative(text)
+        rule = None if alternative.promised is None else calibrations()[alternative.promised]
+        clips = rule is not None and rule.order > 0
+        return cls(alternative.uses_epsilon, rule.norms if rule is not None and clips else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,12 +175,12 @@ class SearchSpace:
 
     Attributes:
         eps: smallest and largest target.
-        defenses: alternatives, with whether each has a target and a clip.
+        defenses: alternatives, each with the numbers that are searched for it.
         refused: alternatives that have no candidate within the limit.
     """
 
     eps: tuple[float, float]
-    defenses: dict[str, tuple[bool, bool]]
+    defenses: dict[str, SearchedNumbers]
     refused: tuple[CandidateRejection, ...] = ()
 
     @classmethod
@@ -175,7 +191,7 @@ class SearchSpace:
         message format, not on the target, since noise grows until the target is met or none meets it.
         """
         most = min(accountant.limits.max_eps, MOST_EPS)
-        defenses: dict[str, tuple[bool, bool]] = {}
+        defenses: dict[str, SearchedNumbers] = {}
         refused: list[CandidateRejection] = []
         for text in alternatives():
             has_eps = DefenseAlternative(text).uses_epsilon
@@ -185,8 +201,7 @@ class SearchSpace:
             if isinstance(found, CandidateRejection):
                 refused.append(found)
             else:
-                clips = any(defense.name == "clip" for defense in parse_chain(found.defense))
-                defenses[text] = (has_eps, clips)
+                defenses[text] = SearchedNumbers.of(text)
         return cls(eps=(most / EPS_SPAN, most), defenses=defenses, refused=tuple(refused))
 
     def starts(self, candidates: int) -> list[dict[str, Any]]:
@@ -198,12 +213,12 @@ class SearchSpace:
         peaks it found the higher one in three; with turns and separate parameters for each defense, in nine.
         """
         found = []
-        for text, (has_eps, clips) in self.defenses.items():
+        for text, searched in self.defenses.items():
             fixed: dict[str, Any] = {"defense": text}
-            fixed |= {_eps_of(text): self.eps[1]} if has_eps else {}
-            fixed |= {_norm_of(text): USUAL_NORM} if clips else {}
+            fixed |= {_eps_of(text): self.eps[1]} if searched.has_eps else {}
+            fixed |= {_norm_of(text): USUAL_NORM} if searched.norms else {}
             found.append(fixed)
-        open_ones = [text for text, parameters in self.defenses.items() if any(parameters)]
+        open_ones = [text for text, parameters in self.defenses.items() if parameters.has_eps]
         more = max(0, round(candidates * FAIR_SHARE) - len(found))
         turns = islice(cycle(open_ones), more)
         return [*found, *({"defense": text} for text in turns)][:candidates]
@@ -211,9 +226,9 @@ class SearchSpace:
     def suggest(self, trial: Any) -> CandidatePoint:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""
         text = trial.suggest_categorical("defense", list(self.defenses))
-        has_eps, clips = self.defenses[text]
-        eps = trial.suggest_float(_eps_of(text), *self.eps, log=True) if has_eps else None
-        norm = trial.suggest_float(_norm_of(text), *CLIP_NORMS, log=True) if clips else None
+        searched = self.defenses[text]
+        eps = trial.suggest_float(_eps_of(text), *self.eps, log=True) if searched.has_eps else None
+        norm = trial.suggest_float(_norm_of(text), *searched.norms, log=True) if searched.norms else None
         return CandidatePoint(
             text,
             None if eps is None else min(_round(eps), self.eps[1]),
@@ -232,7 +247,8 @@ def _norm_of(text: str) -> str:
 def alternatives() -> tuple[str, ...]:
     """No defense, secure aggregation alone, and every mechanism with and without it."""
     several = [f"{PROVEN}{name}" for name in list_mechanisms()]
-    return ("none", SECURE, *several, *(f"{text}+{SECURE}" for text in several))
+    summed = [f"{text}+{SECURE_AGGREGATION}" for text in several]
+    return (NO_DEFENSE, SECURE_AGGREGATION, *several, *summed)
 
 
 def _round(value: float) -> float:

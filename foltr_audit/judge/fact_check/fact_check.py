@@ -105,7 +105,7 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
         TraceError: a part that is damaged, or a number that is not finite.
     """
     reason = _why_not(trace)
-    sample = MessageSample() if reason else sample_of(trace, observer.knowing)
+    sample = MessageSample() if reason else sample_of(trace, replace(observer, hidden=frozenset()))
     reason = reason or _why_not_these(sample)
     found = FactCheck("not checked", reason) if reason else _compare(trace, sample)
     return replace(found, contradictions=tuple(sample.contradictions))

@@ -10,7 +10,6 @@ from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.judge.fact_check.search import ExplanationThreshold
 from foltr_audit.judge.fact_check.steps import RELATIVE
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
-from foltr_audit.trace.lint.probabilities import probability_within
 from foltr_audit.utils.arrays import Bools
 
 _SPARE = 0.2  # share of the numbers that sparse noise must leave nearly unchanged
@@ -63,12 +62,12 @@ def _standing(view: View, size: float) -> Bools:
 def _usual_noise(law: AdditiveNoise, size: float) -> float | None:
     """The size that three quarters of the noise are within, if it is below the usual size of an update."""
     sizes = size * np.geomspace(RELATIVE, 1.0, 200)
-    inside = probability_within(law, sizes)
+    inside = law.probability_within(sizes)
     if inside is None or not np.any(inside >= _USUAL):
         return None
     return float(sizes[np.argmax(inside >= _USUAL)])
 
 
 def _within(law: AdditiveNoise, size: float) -> float | None:
-    found = probability_within(law, size)
+    found = law.probability_within(size)
     return None if found is None else float(found)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from foltr_audit.privacy.accounting.collusion import CohortCounts, exposure, opening
-from foltr_audit.privacy.accounting.losses import PureLoss
-from foltr_audit.privacy.accounting.noise import LossProof, SensitivityBound, proofs_of
 from foltr_audit.privacy.accounting.situation import IN_SUM, AccountingContext, UpperBound
 from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, walk
 from foltr_audit.privacy.events import PrivacyEvent
+from foltr_audit.privacy.loss.losses import PureLoss
+from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
 from foltr_audit.privacy.observer_views import sees_lists
 
 
@@ -141,7 +141,7 @@ def _in_message(noise: ProtectiveNoise, situation: AccountingContext, share: flo
     hidden = SensitivityBound(
         apart=noise.apart, parameters=situation.parameters, grid=noise.grid, where="on each message"
     )
-    yield from (replace(proof, share=share) for proof in proofs_of(noise.law, hidden))
+    yield from (replace(proof, share=share) for proof in noise.law.proofs(hidden))
 
 
 def _in_sum(
@@ -161,7 +161,7 @@ def _in_sum(
         where=f"{IN_SUM} {honest} messages{honest_only}{weighted}",
         stretch=stretch,
     )
-    yield from (replace(proof, share=share) for proof in proofs_of(noise.law.summed(honest), hidden))
+    yield from (replace(proof, share=share) for proof in noise.law.summed(honest).proofs(hidden))
 
 
 def _opened(walked: ChainSummary, honest: int, situation: AccountingContext) -> tuple[float, str]:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from foltr_audit.privacy.accounting.norms import Norms, whole_multiple
 from foltr_audit.privacy.events import (
     ClickRandomization,
     GridRounding,
@@ -19,6 +18,7 @@ from foltr_audit.privacy.events import (
     OpaqueChange,
     PrivacyEvent,
 )
+from foltr_audit.privacy.loss.norms import Norms, whole_multiple
 from foltr_audit.privacy.noise import AdditiveNoise
 
 KINDS = ("model", "update")
@@ -67,7 +67,7 @@ class ChainSummary:
     @property
     def shows_last_bits(self) -> bool:
         """Whether single messages carry continuous noise, and nothing puts them on a grid."""
-        continuous = any(step_of(noise.law) == 0 for noise in self.noises)
+        continuous = any(noise.law.grid == 0 for noise in self.noises)
         return continuous and self.grid == 0 and self.at_least is None
 
 
@@ -137,7 +137,7 @@ class _SensitivityTracker:
         # are still no farther apart than before.
         self.inside = dict.fromkeys(KINDS, Norms())
         self.why = "nothing bounds the messages between the two noises"
-        self.grid = _common_grid(self.grid, step_of(law))
+        self.grid = _common_grid(self.grid, law.grid)
 
     def _rounded(self, event: GridRounding) -> None:
         if whole_multiple(self.grid, event.step):
@@ -184,11 +184,6 @@ class _SensitivityTracker:
         if self.at_least is not None and not also_in_sum:
             return
         self.noises = [noise if noise.spoilt else replace(noise, spoilt=how) for noise in self.noises]
-
-
-def step_of(law: AdditiveNoise) -> float:
-    """The grid that a law's draws lie on; 0 if on none."""
-    return float(getattr(law, "step", 0.0))
 
 
 def _common_grid(one: float, other: float) -> float:

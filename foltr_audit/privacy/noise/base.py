@@ -1,28 +1,36 @@
-"""What a noise law is, and what laws have in common."""
+"""What a noise law is: the contract that accounting, attacks, audits and the leak lint rely on."""
 
 from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from foltr_audit.errors import UsageError
+from foltr_audit.privacy.loss.losses import GaussianLoss, PureLoss
+from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Floats, Ints
 
 FARTHEST = 1e300
 """|x| / scale is cut off here, so that log densities stay finite."""
 
+WINDOWS = 500
+"""Half-widths that a law offers, of which few become windows."""
+
 MOST_STEPS = 2.0**24
 """Largest standard deviation of noise on a grid, in grid steps: up to here its samplers are exact."""
 
 NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 # Fifteen digits bound what `int` parses from a text of unknown origin, and are exact in float64.
-_KINDS = {"int": ("([0-9]{1,15})", int), "float": (NUMBER, float)}  # by annotation, which is text here
+_KINDS: dict[str, tuple[str, type]] = {}
+for _kind, _form in ((int, "([0-9]{1,15})"), (float, NUMBER)):
+    _KINDS[_kind.__name__] = _KINDS[str(_kind)] = (_form, _kind)  # annotations are text or types
 
 
 class NoiseLaw(Protocol):
@@ -46,28 +54,121 @@ class NoiseLaw(Protocol):
         """Natural logarithm of the density (in units of 1/x) at each x: finite for every finite x."""
 
 
-class AdditiveNoise(NoiseLaw, Protocol):
-    """A law that defenses draw from."""
+@dataclass(frozen=True, kw_only=True)
+class AdditiveNoise(ABC):
+    """A law that defenses draw from: what accounting, attacks, audits and the leak lint ask of it.
 
+    A subclass is a frozen dataclass with a `name` and number fields; its text, e.g. `gaussian:sigma=0.5`,
+    follows from them. A law of another package registers under the entry point `foltr_audit.noise_laws`, so
+    that traces with its text can be read. All laws are symmetric around 0, and their density does not rise
+    with the distance from 0.
+
+    Attributes:
+        name: what its text begins with.
+        like_normal: whether it is normal noise, or as near to it as the width of its grid allows.
+    """
+
+    name: ClassVar[str]
+    like_normal: ClassVar[bool] = False
+
+    # --- the law ----------------------------------------------------------------------------------
+
+    if TYPE_CHECKING:
+        # A property here would become the default of a field `scale` of a subclass.
+        @property
+        def scale(self) -> float:
+            """The unit of x in which the log density has one and the same form: a field or a property."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of one coordinate."""
+
+    @property
+    def grid(self) -> float:
+        """Step of the grid that draws lie on; 0 if on none."""
+        return 0.0
+
+    @abstractmethod
+    def log_density(self, x: ArrayLike) -> Floats:
+        """Natural logarithm of the density (in units of 1/x) at each x: finite for every finite x."""
+
+    @abstractmethod
     def sample(self, streams: ClientStreams, size: int) -> Floats:
         """Independent noise per client and coordinate, (C, size)."""
 
+    @abstractmethod
     def summed(self, count: int) -> AdditiveNoise:
         """The law of the sum of `count` >= 1 independent draws."""
 
+    def with_variance(self, share: float) -> AdditiveNoise:
+        """The same form of law with this share of its variance; the law itself if there is none."""
+        return self
+
+    # --- privacy loss -----------------------------------------------------------------------------
+
     def worst_loss(self, shifts: ArrayLike) -> Floats:
-        """The largest `ln f(x) / f(x - shift)` over all x for each shift; infinite where unbounded."""
+        """The largest `ln f(x) / f(x - shift)` over all x for each shift, rising with |shift|.
+
+        By default infinite for any shift but 0: tails that fall fast have a loss for a delta above 0 only.
+        """
+        return np.where(np.asarray(shifts, dtype=np.float64) != 0, np.inf, 0.0)
 
     @property
     def gaussian_slope(self) -> float:
         """c: noise moved by L2 length D, in any number of coordinates, is c D-GDP; infinite if not known."""
+        return math.inf
 
+    @property
+    def order(self) -> int:
+        """1 if the noise gives a pure epsilon, which grows with the L1 distance; else 2."""
+        return 1 if np.isfinite(self.worst_loss(self.scale)) else 2
 
-@dataclass(frozen=True, kw_only=True)
-class ParametricNoise:
-    """What the laws of this package share: their text, and the defaults of laws with light tails."""
+    def proofs(self, hidden: SensitivityBound) -> tuple[LossProof, ...]:
+        """The losses that independent noise of this law on every coordinate proves; at least one entry.
 
-    name: ClassVar[str]
+        By default the largest pure loss of P coordinates that all move by the Linf distance, and the Gaussian
+        loss of the L2 distance. A law that knows more overrides it.
+        """
+        apart, size = hidden.apart, hidden.parameters
+        how = f"{self.text} {hidden.where}"
+        pure = size * float(self.worst_loss(apart.linf))
+        found = []
+        if math.isfinite(pure):
+            found.append(LossProof(PureLoss(pure), f"{how}, Linf distance {apart.linf:.4g}"))
+        if math.isfinite(self.gaussian_slope):
+            near = GaussianLoss(apart.l2 * self.gaussian_slope, normal=False)
+            found.append(LossProof(near, f"{how}, L2 distance {apart.l2:.4g}", self.name))
+        return tuple(found) or (LossProof(None, f"{how}: the law states no privacy loss"),)
+
+    # --- how large draws are ----------------------------------------------------------------------
+
+    def probability_within(self, size: ArrayLike) -> Floats | None:
+        """P[|X| <= size] at each size >= 0; None where it is not known."""
+        return None
+
+    def concentration(self, half: ArrayLike) -> Floats | None:
+        """The largest P[|X - c| < half] over all c, at each half > 0; None where it is not known.
+
+        It is the concentration function of Levy 1937, "Theorie de l'addition des variables aleatoires".
+        Where X has a symmetric and unimodal density, the interval around 0 is the most probable one of its
+        length (Anderson 1955, "The integral of a symmetric unimodal function over a symmetric convex set and
+        some probability inequalities").
+        """
+        return self.probability_within(half)
+
+    def half_widths(self) -> Floats:
+        """Half-widths of windows from tiny to nearly all of the noise, rising."""
+        return self.scale * np.geomspace(1e-3, 1e2, WINDOWS)
+
+    def steps_off(self, x: ArrayLike) -> Floats | None:
+        """How far each x is from the nearest number that `sample` draws, in steps of its uniform numbers.
+
+        From 0 to .5; None for a law whose draws are not known to have such gaps.
+        """
+        return None
+
+    # --- text -------------------------------------------------------------------------------------
 
     @property
     def text(self) -> str:
@@ -83,7 +184,7 @@ class ParametricNoise:
         Raises:
             UsageError: a parameter out of range.
         """
-        form = f"{cls.name}:"
+        form = f"{re.escape(cls.name)}:"
         for place, field in enumerate(fields(cls)):
             part = f"{',' if place else ''}{field.name}={_KINDS[str(field.type)][0]}"
             form += part if field.default is MISSING else f"(?:{part})?"
@@ -92,10 +193,6 @@ class ParametricNoise:
             return None
         found = zip(fields(cls), match.groups(), strict=True)
         return cls(**{field.name: _KINDS[str(field.type)][1](one) for field, one in found if one is not None})
-
-    def worst_loss(self, shifts: ArrayLike) -> Floats:
-        """Infinite for any shift but 0: tails that fall this fast have a loss for a delta above 0 only."""
-        return np.where(np.asarray(shifts, dtype=np.float64) != 0, np.inf, 0.0)
 
 
 def check_scale(name: str, value: float) -> None:

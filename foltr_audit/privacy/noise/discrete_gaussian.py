@@ -11,22 +11,23 @@ from numpy.typing import ArrayLike
 
 from foltr_audit.privacy.noise.base import (
     FARTHEST,
-    ParametricNoise,
     check_count,
     check_grid,
     multiples,
     stream_key,
 )
+from foltr_audit.privacy.noise.grid import GridNoise
 from foltr_audit.privacy.noise.probit import slope_of_lattice
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Floats
 
 _LATTICE = np.arange(1.0, 6.0)  # further terms of the sums below are smaller than 1e-70
+_LARGEST_TAU = 1e-9  # distance of a sum of discrete Gaussians from a discrete Gaussian
 _SUMMANDS = 10_000  # terms of tau that are added one by one: the later ones are all but equal
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiscreteGaussian(ParametricNoise):
+class DiscreteGaussian(GridNoise):
     """The sum of `count` discrete Gaussian variates on the multiples of `step`.
 
     As text e.g. `discrete-gaussian:sigma=0.5,step=0.01,count=7`.
@@ -49,9 +50,9 @@ class DiscreteGaussian(ParametricNoise):
     """
 
     name: ClassVar[str] = "discrete-gaussian"
+    title: ClassVar[str] = "discrete Gaussian"
+    fewest_steps: ClassVar[float] = 0.5
 
-    sigma: float
-    step: float
     count: int = 1
 
     def __post_init__(self) -> None:
@@ -103,9 +104,13 @@ class DiscreteGaussian(ParametricNoise):
         """The law of the sum of `count` >= 1 independent draws."""
         return replace(self, count=self.count * count)
 
+    def within_steps(self, steps: Floats) -> Floats | None:
+        """P[|X| <= steps], whole numbers >= 0; None for a sum that is no discrete Gaussian."""
+        return None if self.tau > _LARGEST_TAU else super().within_steps(steps)
+
     @property
     def gaussian_slope(self) -> float:
-        """The c of `AdditiveNoise` for moves by multiples of the grid.
+        """The slope c for moves by multiples of the grid.
 
         It is that of one discrete Gaussian. For a sum, the error of its log mass, tau / 2, adds to the
         difference of two heights `Phi^-1(F)` at most `sqrt(pi / 2) tau`, since `S(x) / phi(x)` is

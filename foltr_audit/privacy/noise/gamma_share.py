@@ -10,19 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.noise.base import ParametricNoise, check_count, check_scale, multiples, stream_key
+from foltr_audit.privacy.loss.losses import GaussianLoss, LaplaceLoss, PureLoss
+from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
+from foltr_audit.privacy.noise.base import AdditiveNoise, check_count, check_scale, multiples, stream_key
 from foltr_audit.privacy.noise.bessel import log_bessel_k
 from foltr_audit.privacy.noise.probit import MIXTURE_PEAK
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Floats
 
+_LARGEST_SHAPE = 8.0  # above it the Bessel functions of `probability_within` lose digits
 _NEAR = 1e-2  # multiples of the scale below which the first terms of a series are exact
 FLOOR = 1e-9
 """Smallest |x| / scale at which the density of a Gamma share is taken: it may be infinite at 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GammaShare(ParametricNoise):
+class GammaShare(AdditiveNoise):
     """The sum of `count` of n independent shares, all of which together are Laplace noise.
 
     As text e.g. `gamma-share:n=1000,scale=2.5,count=7`.
@@ -110,7 +113,7 @@ class GammaShare(ParametricNoise):
 
     @property
     def gaussian_slope(self) -> float:
-        """The c of `AdditiveNoise`: `sqrt(2 pi) f(0)` for a shape of 1 or more, where the law is log-concave.
+        """The slope c: `sqrt(2 pi) f(0)` for a shape of 1 or more, where the law is log-concave.
 
         Source: `foltr_audit.privacy.noise.probit`; a difference of Gamma variates is a normal one whose
         variance is a Gamma variate (Kotz, Kozubowski & Podgorski 2001, proposition 4.1.2).
@@ -120,6 +123,62 @@ class GammaShare(ParametricNoise):
             return math.inf
         fall = math.exp(math.lgamma(a - 0.5) - math.lgamma(a))
         return MIXTURE_PEAK * fall / (2.0 * math.sqrt(math.pi) * self.scale)
+
+    @property
+    def order(self) -> int:
+        """1: enough shares together are Laplace noise, whose pure epsilon grows with the L1 distance."""
+        return 1
+
+    def proofs(self, hidden: SensitivityBound) -> tuple[LossProof, ...]:
+        """The losses of Gamma shares, whose sum has the shape a = their number / n.
+
+        With a >= 1 the loss of a coordinate grows by no more than its shift over the scale, and L1 counts;
+        and the sum of several Laplace draws is nearly Gaussian, for which L2 counts. For 1/2 < a < 1 the
+        density is a mixture of two-sided exponentials (proportional to the integral over t > 1 of
+        `e^(-|x| t / s) (t^2 - 1)^(-a)`), so its logarithm is convex on either side of 0 and the loss of one
+        coordinate is concave in the shift: an L1 distance costs most when it is spread evenly, and an even
+        spread keeps the L2 and Linf distances smallest. For a <= 1/2 the density is infinite at 0.
+
+        Source: for a = 1, Dwork et al. 2006, "Calibrating noise to sensitivity in private data analysis",
+        proposition 1; of a sum at a delta, `foltr_audit.privacy.noise.probit`.
+        """
+        l1, l2, size = hidden.apart.l1, hidden.apart.l2, hidden.parameters
+        if self.shape >= 1:
+            of = f" (a sum of {self.shape:.4g} Laplace draws)" if self.shape > 1 else ""
+            noise = f"Laplace noise of scale {self.scale:.4g} {hidden.where}"
+            near = GaussianLoss(l2 * self.gaussian_slope, normal=False)
+            return (
+                LossProof(LaplaceLoss(l1 / self.scale), f"{noise}, {hidden.l1_text}"),
+                LossProof(near, f"{noise}{of}, L2 distance {l2:.4g}"),
+            )
+        shares = f"{self.count} of {self.n} Gamma shares of scale {self.scale:.4g} {hidden.where}"
+        if self.shape <= 0.5:
+            return (LossProof(None, f"{shares}: half of the shares or fewer have no finite epsilon"),)
+        spread = float(self.worst_loss(l1 / size))
+        how = f"{shares}, {hidden.l1_text} spread over {size} coordinates"
+        return (LossProof(PureLoss(size * spread), how),)
+
+    def with_variance(self, share: float) -> GammaShare:
+        """Shares of a smaller scale."""
+        return replace(self, scale=self.scale * math.sqrt(share))
+
+    def probability_within(self, size: ArrayLike) -> Floats | None:
+        """P[|X| <= size] at each size >= 0; None for a shape above 8, where Bessel functions lose digits.
+
+        With z = size / scale, v = a - 1/2, and L the modified Struve function, it is
+        `z (K_v(z) L_(v-1)(z) + K_(v-1)(z) L_v(z))`.
+
+        Source: Olver et al. 2010, "NIST handbook of mathematical functions", 10.43.2.
+        """
+        from scipy.special import kv, modstruve
+
+        if self.shape > _LARGEST_SHAPE:
+            return None
+        z, order = np.abs(np.asarray(size, dtype=np.float64)) / self.scale, self.shape - 0.5
+        least = 1e-150 if self.shape <= 1.0 else 1e-15  # Bessel functions of higher order overflow earlier
+        y = np.clip(z, least, 500.0)
+        found = y * (kv(order, y) * modstruve(order - 1, y) + kv(order - 1, y) * modstruve(order, y))
+        return np.where(z > 0, np.clip(found, 0.0, 1.0), 0.0)
 
 
 def _loss_near_peak(z: Floats, v: float) -> Floats:

@@ -9,13 +9,22 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foltr_audit.privacy.noise.base import FARTHEST, ParametricNoise, check_scale, multiples
+from foltr_audit.privacy.loss.losses import GaussianLoss
+from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
+from foltr_audit.privacy.noise.base import FARTHEST, AdditiveNoise, check_scale, multiples
 from foltr_audit.rng import UNIFORM_STEP, ClientStreams
 from foltr_audit.utils.arrays import Floats
 
 
+def within_deviations(z: Floats) -> Floats:
+    """Probability that a normal variate lies within z >= 0 standard deviations of its mean."""
+    from scipy.special import erf
+
+    return np.asarray(erf(z / math.sqrt(2.0)))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(ParametricNoise):
+class Gaussian(AdditiveNoise):
     """Normal noise; as text e.g. `gaussian:sigma=0.5`.
 
     Attributes:
@@ -26,6 +35,7 @@ class Gaussian(ParametricNoise):
     """
 
     name: ClassVar[str] = "gaussian"
+    like_normal: ClassVar[bool] = True
 
     sigma: float
 
@@ -73,3 +83,20 @@ class Gaussian(ParametricNoise):
     def gaussian_slope(self) -> float:
         """`1 / sigma`, exactly."""
         return 1.0 / self.sigma
+
+    def proofs(self, hidden: SensitivityBound) -> tuple[LossProof, ...]:
+        """The loss of Gaussian noise: mu is the L2 distance over sigma.
+
+        Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy", theorem 8.
+        """
+        l2 = hidden.apart.l2
+        how = f"Gaussian noise of sigma {self.sigma:.4g} {hidden.where}, L2 distance {l2:.4g}"
+        return (LossProof(GaussianLoss(l2 * self.gaussian_slope), how, "Gaussian"),)
+
+    def with_variance(self, share: float) -> Gaussian:
+        """Noise of a smaller sigma."""
+        return Gaussian(sigma=self.sigma * math.sqrt(share))
+
+    def probability_within(self, size: ArrayLike) -> Floats:
+        """P[|X| <= size] at each size >= 0."""
+        return within_deviations(np.abs(np.asarray(size, dtype=np.float64)) / self.sigma)

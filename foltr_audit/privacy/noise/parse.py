@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from importlib.metadata import entry_points
 
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.noise.base import NUMBER, AdditiveNoise
@@ -13,6 +15,9 @@ from foltr_audit.privacy.noise.skellam import Skellam
 
 _SMALLEST, _LARGEST = 1e-300, 1e300  # scales that a text may name
 _LAPLACE = re.compile(f"laplace:scale={NUMBER}")
+LAWS = "foltr_audit.noise_laws"
+"""The entry point under which packages register classes of noise laws."""
+
 _JOINT = re.compile(r"\+(?!\d)")  # not the + of 1e+20
 
 
@@ -23,6 +28,23 @@ def parts(text: str) -> list[str]:
     ['clip:norm=3', 'gaussian:sigma=1e+20']
     """
     return _JOINT.split(text)
+
+
+@cache
+def known_laws() -> tuple[type[AdditiveNoise], ...]:
+    """The classes of laws whose texts are known: ours, and those of the entry point `foltr_audit.noise_laws`.
+
+    A law that cannot be loaded is not known.
+    """
+    found: list[type[AdditiveNoise]] = [GammaShare, Gaussian, DiscreteGaussian, Skellam]
+    for point in entry_points(group=LAWS):
+        try:
+            loaded = point.load()
+        except Exception:  # noqa: S112 - a module of others may raise anything when it is imported
+            continue
+        if isinstance(loaded, type) and issubclass(loaded, AdditiveNoise) and loaded not in found:
+            found.append(loaded)
+    return tuple(found)
 
 
 def parse_law(text: str) -> AdditiveNoise | None:
@@ -38,7 +60,7 @@ def parse_law(text: str) -> AdditiveNoise | None:
     try:
         if laplace is not None:
             law = GammaShare(n=1, scale=float(laplace.group(1)))
-        for known in (GammaShare, Gaussian, DiscreteGaussian, Skellam):
+        for known in known_laws():
             law = law or known.parse(text)
     except UsageError:
         return None

@@ -10,15 +10,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foltr_audit.privacy.noise.base import ParametricNoise, check_count, check_grid, multiples, stream_key
+from foltr_audit.privacy.noise.base import check_count, check_grid, multiples, stream_key
 from foltr_audit.privacy.noise.bessel import log_scaled_bessel_i
+from foltr_audit.privacy.noise.grid import GridNoise
 from foltr_audit.privacy.noise.probit import slope_of_lattice
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Skellam(ParametricNoise):
+class Skellam(GridNoise):
     """Differences `step (k - k')` of two Poisson variates of mean `(sigma / step)^2 / 2`.
 
     As text e.g. `skellam:sigma=0.5,step=0.01`.
@@ -38,9 +39,7 @@ class Skellam(ParametricNoise):
     """
 
     name: ClassVar[str] = "skellam"
-
-    sigma: float
-    step: float
+    title: ClassVar[str] = "Skellam"
 
     def __post_init__(self) -> None:
         check_grid("Skellam noise", self.sigma, self.step, (1e-6, "1e-6"))
@@ -78,7 +77,7 @@ class Skellam(ParametricNoise):
 
     @property
     def gaussian_slope(self) -> float:
-        """The c of `AdditiveNoise` for moves by multiples of the grid, about `(1 + 1 / (6 v)) / sigma`.
+        """The slope c for moves by multiples of the grid, about `(1 + 1 / (6 v)) / sigma`.
 
         Source: `foltr_audit.privacy.noise.probit`; the law is log-concave, as a convolution of Poisson laws.
         """

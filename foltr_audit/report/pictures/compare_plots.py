@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from foltr_audit.report.pictures.curves import MARKERS, STYLES
-from foltr_audit.report.pictures.label_placement import PointLabel, place_labels
 from foltr_audit.report.pictures.style import COLOURS
 from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.pareto import CHANCE
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 DIM = "#777777"
 GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "◀")
 """The marks of `MARKERS` as letters, for legends in words."""
+
+_LABEL_SIZE, _AWAY = 7.5, 7.0  # points, height of the letters of labels, and how far they are from points
 
 MEASURES = {"precision": "precision", "recall": "recall", "ndcg@10": "nDCG@10"}
 """What is drawn against epsilon."""
@@ -48,6 +49,73 @@ class SeriesStyle(NamedTuple):
     def glyph(self) -> str:
         """The mark as a letter."""
         return GLYPHS[self.number % len(GLYPHS)]
+
+
+class PointLabel(NamedTuple):
+    """A point in data coordinates, and its label."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+
+
+def place_labels(axis: Axes, labels: Sequence[PointLabel]) -> None:
+    """Write each label at the nearest free height beside its point; fixes the limits of the axes.
+
+    Sizes are estimates, in points: matplotlib measures letters only when it draws them.
+    """
+    axis.set_xlim(axis.get_xlim())
+    axis.set_ylim(axis.get_ylim())
+    figure = axis.get_figure(root=True)
+    unit = 1.0 if figure is None else 72 / figure.dpi
+    points = unit * axis.transData.transform([label[:2] for label in labels])
+    taken = [_Box(x - 4.0, y - 4.0, x + 4.0, y + 4.0) for x, y in points.tolist()]
+    low, high, border = (unit * float(end) for end in (axis.bbox.y0, axis.bbox.y1, axis.bbox.x1))
+    for label, (x, y) in zip(labels, points.tolist(), strict=True):
+        lines = label.text.split("\n")
+        width, height = _LABEL_SIZE * 0.62 * max(map(len, lines)), _LABEL_SIZE * 1.25 * len(lines)
+        heights = [y - height / 2, *(box.top for box in taken), *(box.bottom - height for box in taken)]
+        inside = [bottom for bottom in heights if low <= bottom <= high - height] or heights[:1]
+        sides = [x + _AWAY] if x + _AWAY + width < border else []
+        places = [
+            _Box(left, bottom, left + width, bottom + height)
+            for bottom in sorted(inside, key=lambda bottom: abs(bottom - heights[0]))
+            for left in (*sides, x - _AWAY - width)
+        ]
+        box = next((box for box in places if not any(map(box.meets, taken))), places[0])
+        taken.append(box)
+        right = box.left > x
+        axis.annotate(
+            label.text,
+            label[:2],
+            (_AWAY if right else -_AWAY, box.bottom + height / 2 - y),
+            textcoords="offset points",
+            fontsize=_LABEL_SIZE,
+            horizontalalignment="left" if right else "right",
+            verticalalignment="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": label.colour,
+                "linewidth": 0.8,
+                "shrinkA": 0.0,
+                "shrinkB": 4.0,
+                "relpos": (0.0 if right else 1.0, 0.5),
+            },
+            zorder=4,
+        )
+
+
+class _Box(NamedTuple):
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    def meets(self, other: _Box) -> bool:
+        """Whether they overlap."""
+        beside = self.left < other.right and other.left < self.right
+        return beside and self.bottom < other.top and other.bottom < self.top
 
 
 def known(row: Row, *names: str) -> bool:

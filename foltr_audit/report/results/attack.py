@@ -11,8 +11,8 @@ import numpy as np
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.click_evidence import ClickEvidence, combined
-from foltr_audit.judge.protocol import TaskEvidence, combine_tasks
+from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores
 from foltr_audit.report.results import attack_rows as details
 from foltr_audit.report.results.base import (
@@ -44,7 +44,7 @@ KINDS = (
 )
 """The kinds of rows that come from evidence."""
 
-INQUIRIES = ("counts", "intent_inference", "linkage", "query_identification")
+INQUIRIES = ("counts", "intent_inference", "linkage", "query_identification", "tasks")
 """The kinds of rows of attacks on something other than clicks."""
 
 
@@ -68,6 +68,7 @@ class AttackReport(Report):
         queries: one row per attack and attacked list of the named queries.
         query_identification: one row per attack that identifies queries.
         refused: one row per attack that could not run, and why.
+        tasks: one row per attack with a task of another package, which `task` names; left out without any.
         results: one row per method, click model, claimed epsilon and view; baselines first.
     """
 
@@ -86,6 +87,7 @@ class AttackReport(Report):
     queries: list[Row]
     query_identification: list[Row] = field(default_factory=list)
     refused: list[Row]
+    tasks: list[Row] = column(optional=True, default=())
     results: list[Row]
 
     @classmethod
@@ -108,12 +110,9 @@ class AttackReport(Report):
 def _rows(group: RunGroup) -> Iterator[dict[str, list[Row]]]:
     spec = group.cells[0].spec
     queries = spec.attack.queries if spec.attack is not None else ()
-    for click_model in group.cells[0].attacks.inquiries:
-        attacks = [cell.attacks for cell in group.cells]
-        clicks = [one.evidence[click_model] for one in attacks if click_model in one.evidence]
-        inquiries = combine_tasks([one.inquiries[click_model] for one in attacks])
-        pooled = combined(clicks) if clicks else None
-        yield rows_of(pooled, inquiries, click_model, group.setting, Streams(spec.seed), queries)
+    for click_model in group.cells[0].attacks.found:
+        found = TaskEvidence.combined([cell.attacks.found[click_model] for cell in group.cells])
+        yield rows_of(found, click_model, group.setting, Streams(spec.seed), queries)
 
 
 def joined(pieces: Iterable[dict[str, list[Row]]], kinds: Sequence[str] = KINDS) -> dict[str, list[Row]]:
@@ -123,8 +122,7 @@ def joined(pieces: Iterable[dict[str, list[Row]]], kinds: Sequence[str] = KINDS)
 
 
 def rows_of(
-    clicks: ClickEvidence | None,
-    inquiries: TaskEvidence,
+    found: TaskEvidence,
     click_model: str,
     setting: Row,
     streams: Streams,
@@ -132,10 +130,9 @@ def rows_of(
 ) -> dict[str, list[Row]]:
     """Rows of every kind, by the names of `KINDS` and `INQUIRIES`; arguments as for `attack_rows`."""
     rows: dict[str, list[Row]] = {kind: [] for kind in KINDS}
-    if clicks is not None:
-        rows = attack_rows(clicks, click_model, setting, streams, queries)
-    asked = inquiry_rows(inquiries, click_model, setting, streams)
-    return {**rows, **asked, "refused": rows["refused"] + asked["refused"]}
+    if found.clicks is not None:
+        rows = attack_rows(found.clicks, click_model, setting, streams, queries)
+    return rows | inquiry_rows(found, click_model, setting, streams)
 
 
 def attack_rows(

@@ -14,7 +14,7 @@ from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.comparison.facts import AuditFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.click_evidence import ClickEvidence, combined
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.significance import mean_interval, paired_t_test
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.report.results.attack import result_rows
@@ -82,7 +82,7 @@ class CellGroup:
     def evidence(self) -> ClickEvidence | None:
         """The judged lists of all repetitions."""
         pieces = [cell.evidence for cell in self.cells if cell.evidence is not None]
-        return combined(pieces) if pieces else None
+        return ClickEvidence.combined(pieces) if pieces else None
 
     def mean(self, name: str) -> float | None:
         """Mean of a fact over the repetitions; None where it is not known of all."""

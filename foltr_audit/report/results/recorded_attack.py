@@ -35,9 +35,7 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
     for judged in recorded.judged(progress):
         facts = _facts(judged.header, recorded.spec, recorded.population)
         facts["sees"] = sees(attacked_view(protocol.view, protocol.hide))
-        pieces.append(
-            rows_of(judged.clicks, judged.inquiries, judged.click_model, facts, streams, protocol.queries)
-        )
+        pieces.append(rows_of(judged.found, judged.click_model, facts, streams, protocol.queries))
     config: Row = {"trace": str(recorded.path), "seed": recorded.used_seed, "methods": list(recorded.methods)}
     if recorded.spec is not None:
         config["spec"] = recorded.spec.table()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from foltr_audit.auditing.noise_for_target import NoiseCalibration, in_sums
+from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrations
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.wording import join_names
@@ -133,7 +133,7 @@ _SUM_ONLY = "sum only"
 
 def _place(one: NoiseCalibration) -> str:
     """Where the noise is that the bound rests on."""
-    if in_sums(one.mechanism) and (one.why_not or one.upper.of_sum):
+    if calibrations()[one.mechanism].in_sum and (one.why_not or one.upper.of_sum):
         return _SUM_ONLY
     if one.why_not:
         return "-"

@@ -46,6 +46,7 @@ def print_inquiries(report: AttackReport, console: Console) -> None:
         (report.counts, count_table),
         (report.intent_inference, intent_table),
         (report.linkage, link_table),
+        (report.tasks, task_table),
     ):
         for name, mine in group_by_world(rows).items():
             console.print(build(name, mine))
@@ -127,6 +128,14 @@ def link_table(name: str, rows: Sequence[Row]) -> Table:
     )
     guessing = _guess({"accuracy": row["chance"], "mrr": row["chance_mrr"]})
     return _metrics_table(f"same client? {name}", caption, _LINKS, [guessing, *in_method_order(rows)])
+
+
+def task_table(name: str, rows: Sequence[Row]) -> Table:
+    """Whatever tasks of other packages measure; rows of one world."""
+    tasks = ", ".join(dict.fromkeys(row["task"] for row in rows))
+    names = dict.fromkeys(key.removesuffix("_ci95") for row in rows for key in row if key.endswith("_ci95"))
+    caption, metrics = "95 % intervals beside the values", {name: name for name in names}
+    return _metrics_table(f"{tasks}: {name}", caption, metrics, in_method_order(rows))
 
 
 def _metrics_table(title: str, caption: str, metrics: dict[str, str], rows: Sequence[Row]) -> Table:

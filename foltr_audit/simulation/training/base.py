@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.plugins.answers import clicks_of
+from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
@@ -18,7 +19,6 @@ from foltr_audit.errors import DataError
 from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
@@ -70,7 +70,7 @@ def to_format(values: Floats | NDArray[np.uint64], dtype: str, round_: int) -> N
 
 
 def play_in_score_order(
-    setup: Setup,
+    ranker: Ranker,
     world: ClientData,
     asked: QueryAssignment,
     models: Callable[[int], Floats],
@@ -90,7 +90,7 @@ def play_in_score_order(
         rows = np.flatnonzero(asked.queries[:, step] >= 0)
         queries, every = asked.queries[rows, step], models(step)
         mine = every if len(every) == 1 else every[rows]
-        scores, starts = setup.ranker.scores(mine, world.data, queries)
+        scores, starts = ranker.scores(mine, world.data, queries)
         shown[rows, step] = top_lists(scores, starts, LIST_LENGTH)
         labels = world.clicked_grades(queries, asked.ways[rows, step], shown[rows, step])
         clicks[rows, step] = clicks_of(click_model, labels, largest, streams.at(rows), step)

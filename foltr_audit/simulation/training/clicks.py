@@ -20,7 +20,7 @@ from foltr_audit.simulation.client import ClientRules, ClientSimulator, CohortIn
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.learners.central_pdgd import PDGD
 from foltr_audit.simulation.rounds import CohortMessages
-from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.simulation.training.base import (
     check_finite,
     play_in_score_order,
@@ -33,11 +33,11 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 T = TypeVar("T", bound=np.generic)
 
 
-def click_messages(setup: Setup, done: CohortInteractions, context: RoundContext) -> CohortMessages:
+def click_messages(dtype: str, done: CohortInteractions, context: RoundContext) -> CohortMessages:
     """The messages of interactions: one for each client, its reported clicks (C, B k) as 0 and 1."""
     C, B, k = done.clicks.shape
     reported, truth = (clicks.reshape(C, B * k).astype(np.float64) for clicks in (done.reported, done.clicks))
-    messages = to_format(reported, setup.spec.trace.dtype, context.round)
+    messages = to_format(reported, dtype, context.round)
     wired = WireMessages(messages=reported, survivors=np.ones(C, dtype=np.bool_))
     return CohortMessages(messages=messages, wired=wired, updates=truth, interactions=done)
 
@@ -46,16 +46,16 @@ class ClickSenders:
     """Users of a server, who click on lists in score order of its model."""
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Store the setup."""
-        self.setup = setup
+        """Store what is needed of a setup."""
+        self.ranker, self.chain, self.dtype = setup.ranker, setup.chain, setup.spec.trace.dtype
         self.world = world
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """Clicks on lists for queries (C, B)."""
         model = context.parameters[np.newaxis]
-        shown, clicks = play_in_score_order(self.setup, self.world, asked, lambda _: model, context)
-        reported = reported_clicks(self.setup.chain, shown, clicks, context)
-        return click_messages(self.setup, unclipped(asked.queries, shown, clicks, reported), context)
+        shown, clicks = play_in_score_order(self.ranker, self.world, asked, lambda _: model, context)
+        reported = reported_clicks(self.chain, shown, clicks, context)
+        return click_messages(self.dtype, unclipped(asked.queries, shown, clicks, reported), context)
 
 
 class CentralServer:
@@ -70,8 +70,8 @@ class CentralServer:
         Raises:
             UsageError: the learner cannot learn from clicks of this model.
         """
-        learner = setup.learner_as(CentralLearner)
-        self.setup = setup
+        learner = learner_as(setup.learner, CentralLearner)
+        self.dtype = setup.spec.trace.dtype
         self.learner = learner
         self.world = world
         self._steps = _PDGDSteps.of(setup, learner, world) if isinstance(learner, PDGD) else None
@@ -112,7 +112,7 @@ class CentralServer:
             places.spread(lists.reported),
         )
         done = unclipped(asked.queries, shown, clicks, reported)
-        return click_messages(self.setup, done, context), GlobalModel(
+        return click_messages(self.dtype, done, context), GlobalModel(
             check_finite(parameters, context.round), state
         )
 

@@ -16,7 +16,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
-from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.simulation.training.base import (
     check_finite,
     play_in_score_order,
@@ -36,7 +36,7 @@ class MetricSenders:
     def __init__(self, setup: Setup, world: ClientData) -> None:
         """Store the setup; kernels are compiled in the first round."""
         self.setup = setup
-        self.learner = setup.learner_as(MetricLearner)
+        self.learner = learner_as(setup.learner, MetricLearner)
         self.world = world
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
@@ -120,7 +120,7 @@ class MetricSenders:
             mirrored = self.learner.antithetic & (step >= half)
             return np.where(mirrored, context.parameters - perturbed, context.parameters + perturbed)
 
-        return play_in_score_order(self.setup, self.world, asked, models, context)
+        return play_in_score_order(self.setup.ranker, self.world, asked, models, context)
 
 
 def _values(learner: MetricLearner) -> Floats:
@@ -151,9 +151,9 @@ class EvolutionServer:
         Raises:
             UsageError: a client with fewer interactions at the mirrored model than at the other.
         """
-        self.learner = setup.learner_as(MetricLearner)
+        self.learner = learner_as(setup.learner, MetricLearner)
         self.senders = MetricSenders(setup, world)
-        odd = [size for size in setup.sizes if size % 2] if self.learner.antithetic else []
+        odd = [size for size in setup.clients.sizes if size % 2] if self.learner.antithetic else []
         if odd:
             raise UsageError(
                 f"learner {self.learner.name}: a client with {odd[0]} interactions; "

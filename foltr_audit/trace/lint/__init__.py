@@ -10,7 +10,6 @@ from foltr_audit.trace.lint.findings import LintFinding
 from foltr_audit.trace.lint.linter import Linter, LintResult, lint
 from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 from foltr_audit.trace.lint.outcome import CoverageGap, LintOutcome
-from foltr_audit.trace.lint.probabilities import concentration, probability_within
 from foltr_audit.trace.lint.rounds import ServerView
 
 __all__ = [
@@ -23,7 +22,5 @@ __all__ = [
     "Linter",
     "NoiseDeclaration",
     "ServerView",
-    "concentration",
     "lint",
-    "probability_within",
 ]

@@ -71,7 +71,7 @@ def _act(text: str) -> ChainAction:
     event = parse_event(text)
     match event:
         case NoiseAddition(law=law):
-            return ChainAction("grid noise" if hasattr(law, "step") else "noise", text, law.text)
+            return ChainAction("grid noise" if law.grid > 0 else "noise", text, law.text)
         case UnknownNoise(law=unknown):
             return ChainAction("unknown noise", text, unknown)
     return ChainAction(_OF_EVENTS.get(type(event), "unknown"), text)
@@ -141,4 +141,5 @@ def since_density(acts: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
 
 def is_lattice(law_text: str) -> bool:
     """Whether a law's draws lie on a grid."""
-    return hasattr(parse_law(law_text), "step")
+    law = parse_law(law_text)
+    return law is not None and law.grid > 0

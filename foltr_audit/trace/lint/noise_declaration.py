@@ -20,7 +20,6 @@ from foltr_audit.trace.lint.acts import (
     since_density,
     trailing_noise,
 )
-from foltr_audit.trace.lint.probabilities import concentration, half_widths, probability_within, with_variance
 from foltr_audit.trace.lint.windows import NoiseWindow
 from foltr_audit.utils.arrays import Floats
 
@@ -164,20 +163,20 @@ class NoiseDeclaration:
         For a sum of independent terms that is at most what it is for each of them: whatever the others are,
         the sum lies in a window exactly if this term lies in a moved one.
         """
-        found = [p for law in self.laws if (p := concentration(law, half)) is not None]
+        found = [p for law in self.laws if (p := law.concentration(half)) is not None]
         return np.min(found, axis=0) if found and len(found) == len(self.laws) else None
 
     def surely_within(self, size: ArrayLike) -> Floats | None:
         """At least how probable it is that all declared noise is within each size; exact for one law."""
         laws = _known(tuple(parts(self.text))) if self.text else ()
-        return _product([probability_within(law, np.divide(size, max(1, len(laws)))) for law in laws])
+        return _product([law.probability_within(np.divide(size, max(1, len(laws)))) for law in laws])
 
     @cached_property
     def windows(self) -> tuple[NoiseWindow, ...]:
         """Windows from the smallest one that says something to one that holds nearly all noise."""
         if not self.laws:
             return ()
-        halves = np.unique(np.concatenate([half_widths(law) for law in self.laws]))
+        halves = np.unique(np.concatenate([law.half_widths() for law in self.laws]))
         probabilities = self.within(halves)
         if probabilities is None:
             return ()
@@ -192,15 +191,15 @@ class NoiseDeclaration:
 
     def ratios_of_weaker(self, share: float) -> Floats:
         """How many times more numbers noise of a share of the variance has in each window, at least."""
-        weaker = [with_variance(law, share) for law in self.laws]
+        weaker = [law.with_variance(share) for law in self.laws]
         halves = np.array([window.half for window in self.windows])
-        inside = _product([probability_within(law, halves * (1 - 1e-12) / len(weaker)) for law in weaker])
+        inside = _product([law.probability_within(halves * (1 - 1e-12) / len(weaker)) for law in weaker])
         return np.ones(halves.size) if inside is None else inside / self._at_most
 
     def ratios_of_shared(self) -> Floats:
         """How many times more differences of two numbers with the same noise lie in each window, at least."""
         halves = np.array([window.half for window in self.windows])
-        found = [p for law in self.laws if (p := concentration(law.summed(2), halves)) is not None]
+        found = [p for law in self.laws if (p := law.summed(2).concentration(halves)) is not None]
         apart = np.min([self._at_most, *found], axis=0)
         return np.asarray(1.0 / apart)
 
@@ -223,7 +222,7 @@ def _canonical(text: str) -> str:
 def _known(texts: tuple[str, ...]) -> tuple[AdditiveNoise, ...]:
     """The laws that texts name; () where one of them is not known here."""
     laws = [parse_law(text) for text in texts]
-    known = tuple(law for law in laws if law is not None and probability_within(law, law.scale) is not None)
+    known = tuple(law for law in laws if law is not None and law.probability_within(law.scale) is not None)
     return known if len(known) == len(laws) else ()
 
 

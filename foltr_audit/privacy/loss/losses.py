@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from foltr_audit.privacy.accounting.composition import (
+from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_epsilon
+from foltr_audit.privacy.loss.composition import (
     amplified,
     amplified_over,
     laplace_over,
     pure_over,
     sampled_gaussian_over,
 )
-from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_epsilon
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from foltr_audit.privacy.noise.conversions import ORDERS
+from foltr_audit.privacy.loss.conversions import ORDERS
 
 _SMALLEST_DELTA = 1e-12  # below, rounding errors of the Fourier transform that convolves could matter
 _SPREAD = 40.0  # standard deviations of a binomial law that are summed up; the rest counts in full

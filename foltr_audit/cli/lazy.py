@@ -1,0 +1,108 @@
+"""Commands whose options are made when the command is called.
+
+Options that set fields of a Spec come from these fields, whose tables need pydantic and plug-ins: the first
+help page must not wait for them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import wraps
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.models import OptionInfo
+
+from foltr_audit.cli.common import CommonOptions
+from foltr_audit.cli.options import Table
+
+CommandFunction = Callable[..., None]
+
+
+class OtherHelp(NamedTuple):
+    """The option of a field, with another help than in other commands."""
+
+    field: str
+    text: str
+    panel: str
+
+
+def takes(*names: str | OtherHelp) -> Callable[[CommandFunction], CommandFunction]:
+    """A command with options of these names in the place of its parameter of the type `CommonOptions`.
+
+    A name is that of a field of `CommonOptions`, or the dotted name of a field, see `field_options`. Typer
+    reads the options of a command from its signature and has no records of options, so the signature is made
+    here, and only here; `LazyGroup` asks for it.
+    """
+
+    def take(command: CommandFunction) -> CommandFunction:
+        @wraps(command)
+        def without_options() -> None:
+            raise NotImplementedError
+
+        without_options.__annotations__ = {}
+        vars(without_options).update(
+            __signature__=inspect.Signature(), with_options=lambda: _with_options(command, names)
+        )
+        return without_options
+
+    return take
+
+
+def _with_options(command: CommandFunction, names: Sequence[str | OtherHelp]) -> CommandFunction:
+    from foltr_audit.cli.field_options import FieldOption
+
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    record = next(name for name, one in own.items() if one.annotation is CommonOptions)
+    del own[record]
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.values()]
+    shared, hints = {one.name: one for one in fields(CommonOptions)}, get_type_hints(CommonOptions)
+    settings: dict[str, FieldOption] = {}
+    for name in names:
+        if isinstance(name, str) and name in shared:
+            one = shared[name]
+            parameters.append(_parameter(name, hints[name], one.metadata["option"], one.default))
+            continue
+        setting = FieldOption.of(name if isinstance(name, str) else name.field)
+        settings[setting.parameter] = setting
+        info = setting.option() if isinstance(name, str) else setting.option(name.text, name.panel)
+        parameters.append(_parameter(setting.parameter, setting.annotation, info, None))
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        found = {name: given.pop(name) for name in shared if name in names}
+        values = {one.name: one.read(given.pop(parameter)) for parameter, one in settings.items()}
+        point: Table = {name: value for name, value in values.items() if value is not None}
+        command(**given, **{record: CommonOptions(**found, fields=point)})
+
+    vars(with_options)["__signature__"] = inspect.Signature(parameters)
+    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_options
+
+
+def _parameter(name: str, value: Any, info: OptionInfo, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=Annotated[value, info], default=default)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands get their options when they are called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the arguments name, with its options."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, complete(command), rest
+
+
+def complete(command: Any) -> Any:
+    """A command of a `LazyGroup` with its options."""
+    make = vars(command.callback).get("with_options") if command.callback is not None else None
+    if make is None:
+        return command
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(command.name)(make())
+    return get_command(app)

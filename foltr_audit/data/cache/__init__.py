@@ -1,1 +1,0 @@
-"""The cache of parsed data: what identifies a collection, how it is stored, and where."""

@@ -1,0 +1,215 @@
+"""What attacks are asked, how their answers are checked and joined with the truth, and what comes out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Generic, NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from foltr_audit.core.plugins import Attack, View
+from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.view import Inference
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.judge.attack_session import AttackSession
+from foltr_audit.judge.observer import Observer, RoundView
+from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.rows import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskScore:
+    """How well one attack, or a baseline, does a task.
+
+    Attributes:
+        method: label of the attack, or name of the baseline.
+        baseline: whether it is there for comparison only; None for a task without baselines of its own.
+        facts: what was judged, such as how many messages, by the name of their column.
+        metrics: by the name of their column.
+    """
+
+    method: str
+    baseline: bool | None = None
+    facts: Mapping[str, float]
+    metrics: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """What attacks with one task answered, next to the truth; a task has a subclass of its own.
+
+    Arrays have a row for everything that was judged; a dict holds such arrays, or records of them, by the
+    label of an attack (see `foltr_audit.judge.pieces`).
+
+    Attributes:
+        refused: why an attack could not run, by label.
+    """
+
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def combined(cls, pieces: Sequence[Self]) -> Self:
+        """Evidence of several rounds or repetitions as one; an attack that any of them refused is refused."""
+        return join_pieces(pieces)
+
+    def scores(self, streams: Streams) -> Iterator[TaskScore]:
+        """The score of each attack that was not refused; bootstraps draw from `streams`.
+
+        None for evidence that reports show in tables of its own.
+        """
+        return iter(())
+
+
+Judged = TypeVar("Judged", bound=Evidence, covariant=True)
+
+
+class JudgeSetting(NamedTuple):
+    """What tasks of one recording have in common.
+
+    Attributes:
+        observer: who sees the messages.
+        protocol: the attack protocol, with the number of choices.
+        streams: named random streams.
+        groups: the groups that the clients behind the messages are in.
+    """
+
+    observer: Observer
+    protocol: AttackSpec
+    streams: Streams
+    groups: ClientGroups = ONE_GROUP
+
+
+class AttackTask(ABC, Generic[Judged]):
+    """A question that attacks answer about recorded messages; an object judges one recording.
+
+    `foltr_audit.judge.protocol.judge` walks over the recorded rounds once for all tasks: of each round,
+    `begin`, then `see` for each of its views if they are wanted, then `end`; after the last, `evidence`.
+
+    Attributes:
+        name: what attacks ask, for example `query`.
+        asks_of: the class that its attacks must have.
+        shuffled: whether messages come in a random order, because they are in that of their clients.
+        makes: knowledge that an attack need not have, since the task makes it.
+        observer: who sees the messages.
+        session: its attacks, and why some of them cannot run.
+        record, truth: the round that is judged.
+        pieces: the evidence so far.
+    """
+
+    name: ClassVar[str]
+    asks_of: ClassVar[type[Attack]] = Attack
+    shuffled: ClassVar[bool] = False
+    makes: ClassVar[frozenset[str]] = frozenset()
+
+    record: RoundRecord
+    truth: RoundTruth
+
+    def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
+        """Judge attacks, which have different labels.
+
+        Raises:
+            PluginError: an attack that lacks methods of `asks_of`.
+        """
+        for attack in attacks:
+            if not isinstance(attack, self.asks_of):
+                expected = self.asks_of.__name__
+                raise PluginError(
+                    f"attack {attack.name}: it asks {self.name}; expected a subclass of {expected}"
+                )
+        self.setting, self.observer = setting, setting.observer
+        if self.makes & self.observer.hidden:
+            self.observer = replace(self.observer, hidden=self.observer.hidden - self.makes)
+        self.session = AttackSession(attacks, setting.streams)
+        self.pieces: list[Judged] = []
+
+    def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
+        """A round begins; whether its views are wanted."""
+        self.record, self.truth = record, truth
+        return record.n_messages > 0
+
+    @abstractmethod
+    def see(self, seen: RoundView) -> None:
+        """A view of some of the round's messages."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """All views of the round were seen."""
+
+    def evidence(self) -> Judged:
+        """Evidence on all rounds.
+
+        Raises:
+            UsageError: no round has a message.
+        """
+        if not self.pieces:
+            raise UsageError("trace: it holds no message yet")
+        last = self.pieces[-1]  # an attack may be refused in a round without evidence
+        self.pieces[-1] = replace(last, refused=self.session.refused | last.refused)
+        return type(last).combined(self.pieces)
+
+
+class MessageTask(AttackTask[Judged]):
+    """A task whose answers have a row for each message: a subclass checks and judges them."""
+
+    def see(self, seen: RoundView) -> None:
+        """Have the attacks answer a view of some of the round's messages."""
+        self.ask(seen.view, self.record.round, f"{self.record.round}/{seen.rows.start}")
+
+    def end(self) -> None:
+        """Join the answers on the round with the truth."""
+        if self.record.n_messages:
+            piece = self.judged(self.session.collect())
+            if piece is not None:
+                self.pieces.append(replace(piece, refused=self.session.refused | piece.refused))
+
+    def ask(self, view: View, round_: int, place: str) -> None:
+        """Keep each attack's checked answer to a view; random numbers are drawn for this place."""
+        for attack, answer in self.session.answers(view, round_, place):
+            self.session.keep(attack, self.checked(attack, view, answer))
+
+    @abstractmethod
+    def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:
+        """What an attack answers, with a row for each message of the view; see `answer_of`.
+
+        Raises:
+            PluginError: another shape, or values that are no answer; it names attack and shape.
+        """
+
+    @abstractmethod
+    def judged(self, answers: Mapping[str, Floats]) -> Judged | None:
+        """Evidence on the messages of this round; None if it has none.
+
+        Args:
+            answers: of each attack that was not refused, a row for each message of `record`, by label.
+        """
+
+
+def answer_of(attack: Attack, answer: Inference, shape: tuple[int | None, ...], what: str) -> Floats:
+    """The `answer` of an attack, if it is an array of a shape; None stands for any size.
+
+    Raises:
+        PluginError: it is not.
+    """
+    found = answer.answer
+    fits = found is not None and len(found.shape) == len(shape)
+    if found is None or not fits or any(b not in (None, a) for a, b in zip(found.shape, shape, strict=True)):
+        given = "none" if found is None else f"an answer of shape {found.shape}"
+        sizes = ", ".join("any" if size is None else str(size) for size in shape)
+        raise PluginError(f"attack {attack.name}: it gave {given}; expected {what}, shape ({sizes})")
+    return found
+
+
+def refuse_values(attack: Attack, right: bool | np.bool_, what: str) -> None:
+    """Refuse an answer whose values are not right.
+
+    Raises:
+        PluginError: they are not.
+    """
+    if not right:
+        raise PluginError(f"attack {attack.name}: it gave other numbers than expected: {what}")

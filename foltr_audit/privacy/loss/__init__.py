@@ -1,0 +1,1 @@
+"""What noise proves: norms of distances, privacy losses, and how losses compose. Begin with `proof.py`."""

@@ -1,0 +1,175 @@
+"""The clients of an experiment, as its scenarios describe them: who they are, and what they want when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from foltr_audit.core.plugins import (
+    ClickModel,
+    Environment,
+    Learner,
+    MetricLearner,
+    Population,
+    Scenario,
+    ScenarioContext,
+)
+from foltr_audit.core.plugins.answers import one_of
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.query_origin import QueryOrigin
+from foltr_audit.core.records import Dataset
+from foltr_audit.core.spec.population import PopulationSpec, parse_scenarios
+from foltr_audit.errors import UsageError
+from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.traffic import QueryTraffic
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientPopulation:
+    """The clients that scenarios describe, for some learner and data.
+
+    Attributes:
+        spec: scenarios, number of clients and size of a cohort.
+        rounds: number of rounds.
+        learner: what they learn with; it says how many interactions they have in a round.
+        intents_of_data: number of intents in the data.
+        largest_label: largest grade in the data.
+    """
+
+    spec: PopulationSpec
+    rounds: int
+    learner: Learner
+    intents_of_data: int
+    largest_label: int
+
+    @cached_property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """The scenarios that describe the clients."""
+        return parse_scenarios(self.spec.scenario)
+
+    def _context(self, interactions: int) -> ScenarioContext:
+        """What scenarios may know, with time as if every client had so many interactions in a round."""
+        return ScenarioContext(
+            intents=self.intents_of_data,
+            largest_label=self.largest_label,
+            interactions=self.learner.interactions,
+            total=interactions * self.spec.cohort_size * self.rounds,
+        )
+
+    @cached_property
+    def population(self) -> Population:
+        """The clients and their traits.
+
+        Raises:
+            UsageError: a scenario that does not fit the data or the learner.
+        """
+        population, context = Population(), self._context(self.learner.interactions)
+        for scenario in self.scenarios:
+            found = scenario.population(population, context)
+            population = one_of(f"scenario {scenario.name}: population", found, Population)
+        return population.clicking(lambda text: make(ClickModel, text).text)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of interactions that clients may have in a round, before any is left out."""
+        sizes = [value.interactions for value in self.population.values]
+        return [size for size in sizes if size is not None] or [self.learner.interactions]
+
+    @property
+    def interactions(self) -> int:
+        """The most interactions of a client in a round, B."""
+        return max(self.sizes)
+
+    @property
+    def per_round(self) -> int:
+        """Interactions of a round if every client has B."""
+        return self.interactions * self.spec.cohort_size
+
+    @property
+    def alike_in_number(self) -> bool:
+        """Whether every client has B interactions in a round."""
+        several = any(value.interactions for value in self.population.values)
+        return not several and (self.environment is None or self.environment.kept is None)
+
+    @property
+    def lists_follow_clicks(self) -> bool:
+        """Whether a client's lists follow from its clicks on earlier ones of the same message."""
+        return self.interactions > 1 and self.learner.ranked_with == "local"
+
+    @property
+    def largest_weight(self) -> float:
+        """The largest weight of a client in a sum of models over the smallest."""
+        kept = self.environment is not None and self.environment.kept is not None
+        fewest = 1 if kept else min(self.sizes)  # a client without interactions sends nothing
+        return self.interactions / fewest if self.learner.sends == "models" else 1.0
+
+    @property
+    def _time(self) -> ScenarioContext:
+        """What scenarios may know, with time as if every client were the busiest one."""
+        return self._context(self.interactions)
+
+    @cached_property
+    def environment(self) -> Environment | None:
+        """How likely each intent is over time; None where no scenario defines it.
+
+        Raises:
+            UsageError: a scenario that cannot be here, or two that say so.
+        """
+        said = {scenario.name: scenario.environment(self._time) for scenario in self.scenarios}
+        found = {
+            name: one_of(f"scenario {name}: environment", environment, Environment)
+            for name, environment in said.items()
+            if environment is not None
+        }
+        if len(found) > 1:
+            raise UsageError(f"scenario {' and '.join(found)}: both define how intents change; expected one")
+        if found and self.population.have_intents:
+            raise UsageError(
+                f"scenario {next(iter(found))}: clients have intents of their own; expected one or the other"
+            )
+        return next(iter(found.values()), None)
+
+    @property
+    def intents(self) -> int:
+        """Number of intents that clients distinguish; 1 where relevance under any of them counts."""
+        several = self.environment is not None or self.population.have_intents
+        return self.intents_of_data if several else 1
+
+    def twins(self) -> dict[str, PopulationSpec]:
+        """What these clients are compared with, by name: the same but for scenarios with such a twin."""
+        texts = {scenario.name: scenario.text for scenario in self.scenarios}
+        changes: dict[str, dict[str, str]] = {}
+        for scenario in self.scenarios:
+            twins = one_of(f"scenario {scenario.name}: twins", scenario.twins(self._time), dict)
+            for name, text in twins.items():
+                changes.setdefault(name, {})[scenario.name] = text
+        found = {name: "+".join((texts | change).values()) for name, change in changes.items()}
+        return {name: self.spec.model_copy(update={"scenario": text}) for name, text in found.items()}
+
+    def traffic(
+        self, data: Dataset, origin: QueryOrigin, click_model: str, *, own_clicks: bool
+    ) -> QueryTraffic:
+        """What the clients search for in some data; with `own_clicks` as the click models of their traits do.
+
+        Raises:
+            UsageError: a scenario that does not fit the data or the learner.
+        """
+        values = self.population.values
+        own = [value.click_model for value in values if value.click_model is not None and own_clicks]
+        world = ClientData.of(
+            data,
+            origin,
+            [make(ClickModel, text) for text in dict.fromkeys(own or [click_model])],
+            largest_label=self.largest_label,
+            intents=self.intents,
+            holdings=list(dict.fromkeys(value.grades for value in values if value.grades is not None)),
+        )
+        return QueryTraffic(
+            world=world,
+            population=self.population,
+            environment=self.environment,
+            interactions=self.learner.interactions,
+            most=self.interactions,
+            total=self._time.total,
+            paired=isinstance(self.learner, MetricLearner) and self.learner.antithetic,
+        )

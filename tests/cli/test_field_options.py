@@ -1,0 +1,71 @@
+"""Options that come from fields of a Spec: every field has one, and its help names the field's default."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from foltr_audit.cli.common import ATTACK, AUDIT, SHARED, field_flags
+from foltr_audit.cli.field_options import FieldOption
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.experiments.plan import apply_changes
+from foltr_audit.studies.model_merging import MergeSpec
+from tests.fixtures.command import run
+
+FIELDS = tuple(name for name in (*SHARED, *ATTACK, *AUDIT) if "." in name or name == "seed")
+OTHERWISE = {"schema_", "repetition", "defense", "data.fold", "train.learner", "audit.claim_on"}
+"""Fields without an option of their own."""
+
+
+def test_every_field_has_an_option() -> None:
+    tables = {"attack": AttackSpec, "audit": AuditSpec}
+    names = set()
+    for name, field in Spec.model_fields.items():
+        inner = tables.get(name) or type(field.default)
+        inside = getattr(inner, "model_fields", None)
+        names |= {name} if inside is None else {f"{name}.{one}" for one in inside}
+    assert names - OTHERWISE == set(FIELDS)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_default_that_a_help_names_is_that_of_the_field(name: str) -> None:
+    """Typed as the value of the option it makes the Spec that leaving the option out makes."""
+    one = FieldOption.of(name)
+    words = re.findall(r" Default: (.*)\.$", one.text)
+    values = re.split(", | and ", words[0]) if words else []
+    if not words or any(" " in value or value in ("all", "both", "yes") for value in values):
+        assert one.field.default in (None, (), False) or name in (
+            "audit.models",
+            "audit.views",
+            "audit.estimator",
+        )
+        return
+    given = values if one.form == "list" else words[0]
+    table = name.partition(".")[0]
+    left_out: dict[str, object] = {table: {}} if table in ("attack", "audit") else {}
+    typed = apply_changes(left_out, {name: one.read(given)})
+    if one.kind in (int, float):
+        typed = apply_changes(left_out, {name: one.kind(words[0])})
+    assert Spec.parse(typed).table() == Spec.parse(left_out).table()
+
+
+def test_errors_name_the_option_that_sets_a_field() -> None:
+    flags = field_flags()
+    assert flags["attack.interactions"] == "--attack-interactions"
+    assert flags["data.source"] == "--data"
+    assert flags["trace.every"] == "--trace-every"
+    for option, value in (("--repeats", "0"), ("--normalise", "most"), ("--choices", "1")):
+        done = run("attack", "--data", "synthetic:mq2007:30", option, value)
+        assert done.code == 2
+        assert option in done.one_error()
+
+
+def test_a_study_has_options_of_its_fields_too() -> None:
+    trees = FieldOption.of("merge.trees")
+    assert (trees.flag, trees.kind, trees.form) == ("--trees", int, "one")
+    assert str(MergeSpec().trees) in trees.text
+    split = FieldOption.of("merge.splits")
+    assert (split.flag, split.kind, split.form) == ("--split", int, "list")

@@ -1,0 +1,177 @@
+"""A task of another package: its question, answers and numbers stand in this file, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from foltr_audit.core.plugins import Attack, Inference, View
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.records import Collection
+from foltr_audit.errors import PluginError
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.protocol import TaskEvidence, judge, not_for_clicks, task_of
+from foltr_audit.judge.task import Evidence, MessageTask, TaskScore, answer_of
+from foltr_audit.report.results.attack import INQUIRIES, AttackReport, joined, rows_of
+from foltr_audit.report.tables.inquiries import print_inquiries
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.recorder import MemoryRoundStore
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats, Ints
+from tests.judge.test_clicks import recording_of
+
+SetupOf = Callable[..., Setup]
+SETTING = {"eps_claimed": 1.2, "sees": "message"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VolumeEvidence(Evidence):
+    """How many documents were clicked in each of M messages, and what attacks estimated."""
+
+    client: Ints
+    clicks: Floats
+    estimates: dict[str, Floats] = field(default_factory=dict)
+
+    def scores(self, streams: Streams) -> Iterator[TaskScore]:
+        """The mean absolute error of each attack."""
+        resamples = QueryBootstrap(self.client.astype(np.str_), streams)
+        for label, estimates in self.estimates.items():
+            error = resamples.mean(np.abs(estimates - self.clicks))
+            yield TaskScore(method=label, facts={"messages": self.clicks.size}, metrics={"off": error})
+
+
+class VolumeTask(MessageTask[VolumeEvidence]):
+    """How many documents were clicked in a message."""
+
+    name: ClassVar[str] = "volume"
+
+    def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:
+        """A number for each message, (n,)."""
+        return answer_of(attack, answer, (len(view),), "a number for each message")
+
+    def judged(self, answers: Mapping[str, Floats]) -> VolumeEvidence:
+        """The numbers next to the truth."""
+        clicks = np.zeros(self.record.n_messages)
+        np.add.at(clicks, self.record.slot, self.truth.clicks.sum(axis=1))
+        return VolumeEvidence(client=self.truth.clients, clicks=clicks, estimates=dict(answers))
+
+
+class Shown(Attack):
+    """Takes a share of the shown documents for clicked."""
+
+    name: ClassVar[str] = "toy-shown"
+    asks: ClassVar[str | type] = VolumeTask
+    share: float = 0.5
+    width: int = 1
+
+    def infer(self, view: View, rng: np.random.Generator) -> Inference:
+        said = self.share * view.is_document.sum(axis=(1, 2))
+        wide = np.tile(said[:, np.newaxis], (1, self.width))
+        return Inference.about(view, wide[:, 0] if self.width == 1 else wide)
+
+
+class Blind(Shown):
+    """Needs what nobody knows here."""
+
+    name: ClassVar[str] = "toy-blind-volume"
+    needs: ClassVar[frozenset[str]] = frozenset({"sigma"})
+
+
+def found_by(recording: MemoryRoundStore, data: Collection, *attacks: Attack) -> TaskEvidence:
+    return judge(recording, Observer(recording.header, data), attacks, Streams(1))
+
+
+def volume(found: TaskEvidence) -> VolumeEvidence:
+    evidence = found.found["volume"]
+    assert isinstance(evidence, VolumeEvidence)
+    return evidence
+
+
+def test_a_task_of_another_package_is_judged_next_to_others(
+    setup_of: SetupOf, collection: Collection
+) -> None:
+    recording = recording_of(setup_of())
+    found = found_by(recording, collection, make(Attack, "olsr"), Shown(), Shown(share=0.0), Blind())
+    assert list(found.found) == ["clicks", "volume"]
+    evidence = volume(found)
+    counted = [
+        truth.clicks[record.slot == slot].sum()
+        for record, truth in zip(recording.records, recording.truth, strict=True)
+        for slot in range(record.n_messages)
+    ]
+    assert evidence.clicks.tolist() == counted
+    assert found.refused == {"toy-blind-volume": "the observer does not know: sigma"}
+    alone = found_by(recording, collection, make(Attack, "olsr")).clicks
+    assert alone is not None
+    assert found.clicks is not None
+    assert alone.guessed["olsr"].scores.tobytes() == found.clicks.guessed["olsr"].scores.tobytes()
+
+
+def test_its_numbers_stand_in_the_report(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of())
+    found = found_by(recording, collection, make(Attack, "olsr"), Shown(), Shown(share=0.0))
+    rows = [rows_of(found, "perfect", SETTING, Streams(1))]
+    report = AttackReport(config={}, dataset={}, utility=[], **joined(rows), **joined(rows, INQUIRIES))
+    half, none = report.tasks
+    assert [row["method"] for row in report.tasks] == ["toy-shown", "toy-shown:share=0"]
+    assert {name: half[name] for name in ("task", "view", "messages")} == {
+        "task": "volume",
+        "view": "individual",
+        "messages": 16,
+    }
+    clicks = volume(found).clicks
+    assert none["off"] == pytest.approx(clicks.mean())
+    low, high = none["off_ci95"]
+    assert low <= none["off"] <= high
+    text = io.StringIO()
+    print_inquiries(report, Console(file=text, width=80))
+    assert "volume: " in text.getvalue()
+    assert "toy-shown" in text.getvalue()
+
+
+def test_repetitions_are_pooled(setup_of: SetupOf, collection: Collection) -> None:
+    recording = recording_of(setup_of())
+    found = found_by(recording, collection, Shown(), Blind())
+    pieces = [
+        found_by(replace(recording, records=[record], truth=[truth]), collection, Shown(), Blind())
+        for record, truth in zip(recording.records, recording.truth, strict=True)
+    ]
+    both = TaskEvidence.combined(pieces)
+    assert volume(both).clicks.tolist() == volume(found).clicks.tolist()
+    assert volume(both).estimates["toy-shown"].tobytes() == volume(found).estimates["toy-shown"].tobytes()
+    assert both.refused == found.refused
+
+
+def test_an_answer_of_another_shape_is_an_error(setup_of: SetupOf, collection: Collection) -> None:
+    with pytest.raises(PluginError, match=r"toy-shown: .*shape \(8, 2\); expected a number .*shape \(8\)"):
+        found_by(recording_of(setup_of(clients=8)), collection, Shown(width=2))
+
+
+def test_an_attack_names_a_task() -> None:
+    class Lost(Shown):
+        """Asks for something that is no task."""
+
+        name: ClassVar[str] = "toy-lost"
+        asks: ClassVar[Any] = "click"
+
+    assert not_for_clicks([Shown()]) == {"toy-shown": "guesses are of clicks, and it finds the volume"}
+    with pytest.raises(PluginError, match=r"toy-lost: asks='click' .*did you mean 'clicks'"):
+        task_of(Lost())
+
+
+def test_an_attack_has_the_methods_of_its_task(setup_of: SetupOf, collection: Collection) -> None:
+    class Plain(Shown):
+        """Asks for intents without the methods of such an attack."""
+
+        name: ClassVar[str] = "toy-plain"
+        asks: ClassVar[Any] = "intent"
+
+    with pytest.raises(PluginError, match="toy-plain: it asks intent; expected a subclass of IntentAttack"):
+        found_by(recording_of(setup_of()), collection, Plain())
