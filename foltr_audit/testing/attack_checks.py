@@ -9,11 +9,16 @@ import numpy as np
 
 from foltr_audit.core.plugins import Attack, Inference, Knowledge, View
 from foltr_audit.core.records.interactions import RoundTruth
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.attack_session import checked_answer
+from foltr_audit.judge.counts import CountTask
+from foltr_audit.judge.protocol import judge, task_of
 from foltr_audit.rng import Streams
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
 from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS
-from foltr_audit.testing.sample_views import MADE, cut, played_view, rearranged, with_updates
+from foltr_audit.testing.sample_data import generator
+from foltr_audit.testing.sample_views import MADE, cut, played_rounds, played_view, rearranged, with_updates
 from foltr_audit.testing.surroundings import kernel_threads, one_algebra_thread, own_generators_only, reached
 from foltr_audit.utils.arrays import Ints
 
@@ -74,14 +79,10 @@ def _answer(attack: Attack, view: View, seed: int = 1) -> Inference:
     if attack.probabilities:
         inside = (said.scores[here] >= 0) & (said.scores[here] <= 1)
         expect(inside.all(), "probabilities as scores", "scores outside 0 to 1")
-    shapes = {"lists": (n, B), "intents": (n, -1), "traits": (n, -1), "patterns": (n, B, -1)}
-    for name, shape in shapes.items():
-        given = getattr(said, name)
+    for given, begins, what in ((said.answer, (n,), "an answer"), (said.patterns, (n, B), "patterns")):
         if given is not None:
-            fits = given.ndim == len(shape) and all(
-                s in (-1, g) for s, g in zip(shape, given.shape, strict=True)
-            )
-            expect(fits, f"{name} of shape {shape}".replace("-1", "any"), str(given.shape))
+            shape = given.shape
+            expect(shape[: len(begins)] == begins, f"{what} of a shape that begins {begins}", f"{shape}")
     return said
 
 
@@ -180,17 +181,18 @@ def _nothing(attack: Attack) -> None:
 @_CHECKS("the order of messages is irrelevant")
 def _order_of_messages(attack: Attack) -> None:
     for what, view in _views(attack):
-        order = np.random.Generator(np.random.Philox(0)).permutation(len(view))
+        order = generator(0).permutation(len(view))
         said, other = _answer(attack, view), _answer(attack, rearranged(view, order))
         wanted = "the same answer for a message, wherever it stands"
         expect(_equal_at(said, other, order), wanted, f"another one with {what} in another order")
 
 
 def _equal_at(said: Inference, other: Inference, order: Ints) -> bool:
-    return (
-        bool(np.array_equal(said.guess[order], other.guess))
-        and said.scores[order].tobytes() == other.scores.tobytes()
-    )
+    same = said.scores[order].tobytes() == other.scores.tobytes()
+    same &= said.guess[order].tobytes() == other.guess.tobytes()
+    if said.answer is None or other.answer is None:
+        return same and said.answer is other.answer
+    return same and np.allclose(said.answer[order], other.answer, rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
 @_CHECKS("a message alone is treated as among others")
@@ -209,7 +211,7 @@ def _order_of_documents(attack: Attack) -> None:
         return
     for what, full in _views(attack):
         view = replace(full, knowledge=full.knowledge.without(frozenset({"order"})))
-        order = np.random.Generator(np.random.Philox(1)).permutation(view.shown.shape[2])
+        order = generator(1).permutation(view.shown.shape[2])
         said, other = _answer(attack, view), _answer(attack, rearranged(view, slice(None), order))
         here = view.is_document
         turned, straight = np.empty_like(said.scores), np.where(here, said.scores, 0.0)
@@ -238,6 +240,20 @@ def _any_size(attack: Attack) -> None:
     for _, view in _views(attack):
         for size in _SIZES:
             _answer(attack, with_updates(view, size * np.sign(view.updates)))
+
+
+@_CHECKS("its task accepts its answers")
+def _judged(attack: Attack) -> None:
+    """On two played rounds with each kind of messages that it reads."""
+    protocol = AttackSpec(view="aggregate") if task_of(attack) is CountTask else AttackSpec()
+    for kind in sorted(attack.reads):
+        store, server = played_rounds(kind)
+        try:
+            judge(store, server, [attack], Streams(1), protocol)
+        except PluginError:
+            raise
+        except UsageError:
+            continue  # its task is not for such rounds
 
 
 # --- what it refuses ------------------------------------------------------------------------------------

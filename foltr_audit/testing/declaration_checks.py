@@ -30,7 +30,7 @@ from foltr_audit.privacy.events import (
 )
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.testing.contract import CheckList, expect
-from foltr_audit.testing.sample_data import FEATURES, context, tiny_setup
+from foltr_audit.testing.sample_data import FEATURES, context, generator, tiny_setup
 from foltr_audit.utils.arrays import Floats, Ints
 
 DECLARATION_CHECKS = CheckList()
@@ -58,7 +58,7 @@ def _round(P: int = FEATURES, clients: int = 1, number: int = 3) -> RoundContext
 
 def _extremes(P: int, middle: Floats) -> Floats:
     """Models of very different sizes and directions, around 0 and around the global model (n, P)."""
-    rng = np.random.Generator(np.random.Philox(7))
+    rng = generator(7)
     directions = np.concatenate([np.eye(P)[:1], -np.eye(P)[-1:], np.ones((1, P)), rng.normal(size=(4, P))])
     away = np.concatenate([size * directions for size in _SIZES])
     return np.concatenate([away, middle + away])
@@ -124,7 +124,7 @@ def _only_noise(defense: Defense) -> None:
     stated = [event.law for event in events_of(defense, _round()) if isinstance(event, NoiseAddition)]
     expect(stated == [law], f"events that state the noise {law.text} once", f"{[one.text for one in stated]}")
     rounding = [event.step for event in events_of(defense, _round()) if isinstance(event, GridRounding)]
-    rng = np.random.Generator(np.random.Philox(11))
+    rng = generator(11)
     for stage in stages:
         for size in (1e-6, 1.0, 30.0, 1e6):
             models = size * rng.normal(size=(64, FEATURES))
@@ -161,7 +161,7 @@ def _lawful(defense: Defense) -> None:
         return
     setup = tiny_setup(defense=defense.text, clients=30)
     clients = GameClients(setup, setup.collection.test, _MODEL)
-    rng = np.random.Generator(np.random.Philox(13))
+    rng = generator(13)
     models = np.stack([_MODEL + 0.1, rng.normal(size=FEATURES), 50.0 * np.eye(FEATURES)[1]])
     where = ["a client that learns", "a model of size 1", "a model of size 50"]
     inputs = [

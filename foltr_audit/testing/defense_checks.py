@@ -11,7 +11,7 @@ from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
 from foltr_audit.testing.declaration_checks import DECLARATION_CHECKS
 from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS
-from foltr_audit.testing.sample_data import FEATURES, context
+from foltr_audit.testing.sample_data import FEATURES, context, generator
 from foltr_audit.testing.surroundings import own_generators_only, threads
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -55,7 +55,7 @@ def check_defense(defense: Defense | type[Defense] | str) -> None:
 
 def _inputs(stage: Stage, C: int, P: int = FEATURES) -> Arrays:
     """Read-only arrays for a stage; every client has a row in each but an average."""
-    rng = np.random.Generator(np.random.Philox(5))
+    rng = generator(5)
     models = 3 * rng.normal(size=(C, P))
     arrays: Arrays = (models,)
     if stage == "click":

@@ -14,7 +14,7 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
 from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS
-from foltr_audit.testing.sample_data import FEATURES, tiny_collection, tiny_setup
+from foltr_audit.testing.sample_data import FEATURES, generator, tiny_collection, tiny_setup
 from foltr_audit.testing.surroundings import own_generators_only, threads
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -117,7 +117,7 @@ class _Interactions:
     """One interaction of each of five clients: the first shows one document, the last has no click."""
 
     def __init__(self, ranker: str) -> None:
-        self.data, rng = tiny_collection().train, np.random.Generator(np.random.Philox(4))
+        self.data, rng = tiny_collection().train, generator(4)
         self.ranker = make_ranker(ranker, self.data.n_features)
         self.queries = np.array([0, 5, 1, 9, 5])
         self.models = rng.normal(size=(5, self.ranker.n_parameters))
@@ -185,7 +185,7 @@ def _local_steps_alone(learner: Learner) -> None:
 def _metrics(learner: Learner) -> None:
     if not isinstance(learner, MetricLearner):
         return
-    rng = np.random.Generator(np.random.Philox(6))
+    rng = generator(6)
     clicks = np.concatenate([np.zeros((1, 10), np.bool_), rng.random((200, 10)) < 0.3])
     outcomes, values = learner.outcomes(clicks), learner.values
     expect(outcomes.shape == (201,), "an outcome for each list", f"shape {outcomes.shape}")
@@ -207,7 +207,7 @@ def _metrics(learner: Learner) -> None:
 def _update(learner: Learner) -> None:
     if not isinstance(learner, MetricLearner):
         return
-    rng = np.random.Generator(np.random.Philox(8))
+    rng = generator(8)
     seeds, P = rng.integers(2**63, size=8, dtype=np.uint64), FEATURES
     messages, state = rng.random((8, 2 if learner.antithetic else 1)), learner.first_state(P)
     shapes = ((P,), state.shape)

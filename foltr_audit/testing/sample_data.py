@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.random import PCG64, Generator
 
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records import Collection, Dataset
@@ -22,9 +23,14 @@ LENGTHS = {
 }
 
 
+def generator(seed: int) -> Generator:
+    """A generator whose numbers the seed fixes."""
+    return Generator(PCG64(seed))
+
+
 def dataset(lengths: Sequence[int], seed: int, name: str = "q", largest: int = 2) -> Dataset:
     """Random queries of these lengths; labels follow the first feature and noise, twins included."""
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     rows = sum(lengths)
     features = rng.normal(size=(rows, FEATURES)).astype(np.float32)
     utility = features[:, 0] + 0.7 * rng.normal(size=rows)

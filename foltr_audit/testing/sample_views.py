@@ -14,8 +14,8 @@ from foltr_audit.core.records.interactions import RoundTruth
 from foltr_audit.core.records.view import Candidates
 from foltr_audit.judge.observer import Observer
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.recorder import trace_header
-from foltr_audit.testing.sample_data import FEATURES, tiny_setup
+from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
+from foltr_audit.testing.sample_data import FEATURES, generator, tiny_setup
 from foltr_audit.utils.arrays import Floats, Ints
 
 BELIEF = ClickBelief(
@@ -41,7 +41,7 @@ EVERYTHING = Knowledge(
 
 def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10) -> View:
     """Random messages that lie near the span of their documents; lists of 0..k documents where B > 1."""
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     lengths = rng.integers(0 if B > 1 else 1, k + 1, size=(n, B))
     shown = np.argsort(rng.random((n, B, k)), axis=-1)
     shown[np.arange(k) >= lengths[..., np.newaxis]] = -1
@@ -78,7 +78,7 @@ def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10)
 
 def es_view(n: int, B: int = 1, *, seed: int = 0) -> View:
     """Seeds and mean reciprocal ranks of random lists, in the order in which perturbed models show them."""
-    seen, rng = view(n, B, seed=seed), np.random.default_rng(seed)
+    seen, rng = view(n, B, seed=seed), generator(seed)
     known = replace(EVERYTHING, interactions=B, sigma=0.5, metric="maxrr", noise="metric-rr:p=0.5")
     values = np.append(0.0, 1 / np.arange(1, 11))
     halves = [(B + 1) // 2, B // 2]
@@ -95,7 +95,7 @@ def es_view(n: int, B: int = 1, *, seed: int = 0) -> View:
 def clicks_view(n: int, B: int = 1, *, seed: int = 0) -> View:
     """Clicks on random lists, as a central server sees them."""
     seen = view(n, B, seed=seed)
-    clicks = (np.random.default_rng(seed).random(seen.shown.shape) < 0.3) & seen.is_document
+    clicks = (generator(seed).random(seen.shown.shape) < 0.3) & seen.is_document
     known = replace(EVERYTHING, interactions=B)
     messages = clicks.reshape(n, -1).astype(np.float64)
     return replace(seen, kind="clicks", messages=messages, knowledge=known)
@@ -166,11 +166,21 @@ _PLAYED = {
 
 
 @lru_cache(maxsize=8)
-def played_view(kind: str) -> tuple[View, RoundTruth]:
-    """What a server sees of one round of a small experiment, and the truth that it does not see."""
+def played_rounds(kind: str) -> tuple[MemoryRoundStore, Observer]:
+    """Two rounds of a small experiment with messages of a kind, and the server that sees them."""
     learner, message = _PLAYED[kind]
     setup = tiny_setup(learner=learner, message=message, clients=3)
-    record, truth = Federation(setup).play(np.linspace(-0.4, 0.5, FEATURES), 1).recorded()
-    header = trace_header(setup, "informational", record.n_messages)
-    (seen,) = Observer(header, setup.collection).views(record)
-    return seen.view, truth
+    store = MemoryRoundStore(trace_header(setup, "informational", 3))
+    parameters = np.linspace(-0.4, 0.5, FEATURES)
+    for number in range(2):
+        record, truth = Federation(setup).play(parameters, number).recorded()
+        store.write(record, truth)
+        parameters = record.aggregate
+    return store, Observer(store.header, setup.collection)
+
+
+def played_view(kind: str) -> tuple[View, RoundTruth]:
+    """What a server sees of one of these rounds, and the truth that it does not see."""
+    store, server = played_rounds(kind)
+    (seen,) = server.views(store.records[1])
+    return seen.view, store.truth[1]

@@ -52,7 +52,7 @@ def kernel_threads(count: int) -> Iterator[None]:
 def own_generators_only() -> Iterator[None]:
     """Lend NumPy's global generator a known state, and expect that nothing draws from it or seeds it."""
     before = mtrand.get_state(legacy=False)
-    mtrand.set_state(MT19937(_UNUSED_SEED).state)
+    mtrand.set_state(dict(MT19937(_UNUSED_SEED).state))
     lent = repr(mtrand.get_state(legacy=False))
     try:
         yield

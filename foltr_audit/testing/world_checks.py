@@ -19,6 +19,7 @@ from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
 from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS
+from foltr_audit.testing.sample_data import generator
 from foltr_audit.testing.surroundings import own_generators_only, threads
 from foltr_audit.utils.arrays import Bools, Ints
 
@@ -80,7 +81,7 @@ def check_scenario(scenario: Scenario | type[Scenario] | str) -> None:
 
 
 def _labels(largest: int) -> Ints:
-    rng = np.random.Generator(np.random.Philox(2))
+    rng = generator(2)
     labels = rng.integers(0, largest + 1, size=(_CLIENTS.size, 10))
     labels[np.arange(10) >= rng.integers(0, 11, size=(_CLIENTS.size, 1))] = -1
     labels.flags.writeable = False
@@ -112,7 +113,7 @@ def _some_clicks(model: ClickModel) -> None:
 
 @_CLICKS("clicks do not depend on other clients")
 def _clicks_alone(model: ClickModel) -> None:
-    order = np.random.Generator(np.random.Philox(5)).permutation(_CLIENTS.size)
+    order = generator(5).permutation(_CLIENTS.size)
     for largest in _LARGEST:
         labels, clicks = _labels(largest), _clicks(model, largest)
         turned = clicks_of(model, labels[order], largest, _streams(_CLIENTS[order]), 2)

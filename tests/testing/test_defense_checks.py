@@ -90,7 +90,8 @@ class ScaledByTheModel(WithLaplace):
     name: ClassVar[str] = "scaled"
 
     def distort(self, models: Floats, noise: Floats) -> Floats:
-        return models + noise * np.maximum(1.0, np.linalg.norm(models, axis=1, keepdims=True))
+        sizes = np.linalg.norm(models, axis=1, keepdims=True)
+        return np.asarray(models + noise * np.maximum(1.0, sizes))
 
 
 class DropsAfterNoise(WithLaplace):

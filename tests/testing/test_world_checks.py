@@ -226,7 +226,7 @@ class ByRound(MetricLearner):
         return np.array([0.0, 1.0])
 
     def outcomes(self, clicks: Bools) -> Ints:
-        return clicks.any(axis=-1).astype(np.int64)
+        return np.asarray(clicks.any(axis=-1), dtype=np.int64)
 
     def perturbations(self, seeds: np.ndarray[Any, Any], parameters: int) -> Floats:
         return np.tile(np.arange(len(seeds), dtype=np.float64)[:, np.newaxis], (1, parameters))
@@ -361,7 +361,7 @@ class LosesMore(Gaussian):
     """A largest loss that is exceeded."""
 
     def worst_loss(self, shifts: ArrayLike) -> Floats:
-        return np.abs(np.asarray(shifts)) / self.sigma
+        return np.asarray(np.abs(np.asarray(shifts)) / self.sigma)
 
 
 @pytest.mark.parametrize(
