@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foltr_audit.cli.options import argument, option
+from foltr_audit.cli.options import argument, option, switch
 from foltr_audit.cli.output import note, print_line
 from foltr_audit.errors import UsageError
 
@@ -31,7 +31,7 @@ def report(
         "--json prints; csv: the results, one line for each row. Default: the ending of --out, or html."
     ),
     out: Path | None = option("Write the report to a file instead of stdout.", metavar="FILE"),
-    overwrite: bool = option("Replace the file in --out.", default=False, name="--overwrite"),
+    overwrite: bool = switch("--overwrite", "Replace the file in --out."),
 ) -> None:
     """Describe the findings of a comparison in words, pictures and tables; it may be unfinished."""
     from foltr_audit.experiments.comparison.folder import ComparisonFolder

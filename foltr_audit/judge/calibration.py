@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,14 +11,15 @@ from foltr_audit.errors import PluginError
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.utils.arrays import Bools, Floats
-from foltr_audit.utils.rows import Estimate
+from foltr_audit.utils.rows import Estimate, ResultRow
 
 BINS = 10
 _SMALLEST = 1e-15  # log loss moves probabilities closer to 0 or 1 to this distance, so that it stays finite
 _ROUNDING = 1e-9  # by how much rounding may move a probability beyond 0 or 1
 
 
-class ReliabilityBin(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityBin(ResultRow):
     """Documents whose probability lies in [low, high), in the last bin also at 1.
 
     Attributes:
@@ -122,7 +124,8 @@ def reliability(p: Floats, clicked: Bools) -> tuple[ReliabilityBin, ...]:
 def calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
     """Mean distance of probability and share clicked, weighted by documents; NaN without documents.
 
-    >>> low, high = ReliabilityBin(0.0, 0.1, 3, 0.0625, 0.0), ReliabilityBin(0.9, 1.0, 1, 0.9375, 1.0)
+    >>> low = ReliabilityBin(low=0.0, high=0.1, documents=3, probability=0.0625, clicked=0.0)
+    >>> high = ReliabilityBin(low=0.9, high=1.0, documents=1, probability=0.9375, clicked=1.0)
     >>> calibration_error((low, high))
     0.0625
     """

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.core.plugins import CentralLearner, Learner, MetricLearner, ModelLearner
+from foltr_audit.core.plugins import (
+    CentralLearner,
+    Defense,
+    Learner,
+    MetricLearner,
+    ModelLearner,
+    RoundContext,
+)
 from foltr_audit.core.plugins.answers import arrays_of, facts_of, published_of, step_of
 from foltr_audit.core.plugins.defense import STAGES
+from foltr_audit.core.plugins.registry import at_hand
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.simulation.federation import Federation
@@ -176,6 +185,26 @@ def _local_steps_alone(learner: Learner) -> None:
         nobody, _ = given.stepped(learner, slice(0, 0))
         shape = (0, given.models.shape[1])
         expect(nobody.shape == shape, f"models of shape {shape} of nobody", f"shape {nobody.shape}")
+
+
+class _IdleClicks(Defense):
+    """Leaves all clicks as they are, by code of its own, which the compiled loop cannot run."""
+
+    name: ClassVar[str] = "idle-clicks"
+
+    def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
+        return clicks.copy()
+
+
+@_CHECKS("its compiled step is its local step")
+def _compiled(learner: Learner) -> None:
+    if not isinstance(learner, ModelLearner) or learner.compiled_step is None:
+        return
+    with at_hand(Defense, _IdleClicks):
+        setup = tiny_setup(learner=learner.text, clients=_CLIENTS, defense=_IdleClicks.name)
+        stepped, _ = Federation(setup).play(_start(), 1).recorded()
+    same = stepped.messages.tobytes() == _played(learner)[0].messages.tobytes()
+    expect(same, "the same messages by local_step as by compiled_step", "other ones")
 
 
 # --- metrics --------------------------------------------------------------------------------------

@@ -66,11 +66,14 @@ UNKNOWN = Estimate(math.nan)
 """An estimate that is not defined."""
 
 
-def column(name: str = "", *, optional: bool = False, embedded: bool = False, default: Any = MISSING) -> Any:
+def column(
+    name: str | None = None, *, optional: bool = False, embedded: bool = False, default: Any = MISSING
+) -> Any:
     """A field of a row whose column differs from it.
 
     Args:
-        name: name of the column, if it is no Python name.
+        name: name of the column, if it is no Python name; of an embedded row, what stands before the names of
+            its columns.
         optional: the column is left out where the value is None or an empty list.
         embedded: the value is a row or a mapping whose columns stand in place of this one.
         default: the value if none is given; None if `optional`.
@@ -96,7 +99,7 @@ class ResultRow:
     INTERVALS_LAST: ClassVar[bool] = False
 
     def plain(self) -> dict[str, JsonValue]:
-        """The columns as values for JSON, in the order of the fields."""
+        """The columns as values for JSON, in the order of the fields; None for NaN."""
         return dict(self._columns())
 
     def _columns(self) -> Iterator[tuple[str, JsonValue]]:
@@ -104,9 +107,13 @@ class ResultRow:
         for each in fields(self):
             value, details = getattr(self, each.name), each.metadata
             if details.get("embedded"):
-                yield from (value.plain() if isinstance(value, ResultRow) else dict(value)).items()
+                inner = value.plain() if isinstance(value, ResultRow) else value
+                for name, found in inner.items():
+                    yield _prefix(each) + name, _plain(found.value if isinstance(found, Estimate) else found)
+                    if isinstance(found, Estimate):
+                        yield _prefix(each) + name + CI95, _plain(found.ci95)
             elif isinstance(value, Estimate):
-                yield _name(each), value.value if value.known else None
+                yield _name(each), _plain(value.value)
                 ends: JsonValue = None if value.ci95 is None else list(value.ci95)
                 if self.INTERVALS_LAST:
                     later.append((_name(each) + CI95, ends))
@@ -144,12 +151,19 @@ class ResultRow:
 
 
 def _name(each: Field[object]) -> str:
-    return str(each.metadata.get("name") or each.name)
+    name = each.metadata.get("name")
+    return each.name if name is None else str(name)
+
+
+def _prefix(each: Field[object]) -> str:
+    return each.metadata.get("name") or ""
 
 
 def _plain(value: object) -> JsonValue:
     if isinstance(value, ResultRow):
         return value.plain()
+    if isinstance(value, float) and math.isnan(value):
+        return None
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -165,18 +179,18 @@ def _names(cls: type[ResultRow]) -> Iterator[str]:
         if not each.metadata.get("embedded"):
             yield from (_name(each), _name(each) + CI95) if kind is Estimate else (_name(each),)
         elif isinstance(kind, type) and issubclass(kind, ResultRow):
-            yield from _names(kind)
+            yield from (_prefix(each) + name for name in _names(kind))
 
 
-def _read(cls: type[R], left: dict[str, object], known: frozenset[str]) -> R:
+def _read(cls: type[R], left: dict[str, object], known: frozenset[str], prefix: str = "") -> R:
     """A row made of the columns that it takes out of `left`; a mapping takes those that are not `known`."""
     found: dict[str, object] = {}
     types = get_type_hints(cls)
     for each in fields(cls):
-        kind, name = types[each.name], _name(each)
+        kind, name = types[each.name], prefix + _name(each)
         if each.metadata.get("embedded"):
             if isinstance(kind, type) and issubclass(kind, ResultRow):
-                found[each.name] = _read(kind, left, known)
+                found[each.name] = _read(kind, left, known, prefix + _prefix(each))
             else:
                 found[each.name] = {name: left.pop(name) for name in list(left) if name not in known}
         elif kind is Estimate:
@@ -226,15 +240,17 @@ def _row_in(kind: object) -> type[ResultRow] | None:
     return next((row for row in map(_row_in, get_args(kind)) if row is not None), None)
 
 
-def _describe(cls: type[ResultRow], properties: dict[str, JsonValue], required: list[JsonValue]) -> bool:
+def _describe(
+    cls: type[ResultRow], properties: dict[str, JsonValue], required: list[JsonValue], prefix: str = ""
+) -> bool:
     """Add the columns of a row to a schema; whether it may have others."""
     more, types = False, get_type_hints(cls)
     later: dict[str, JsonValue] = {}
     for each in fields(cls):
-        kind, name = types[each.name], _name(each)
+        kind, name = types[each.name], prefix + _name(each)
         if each.metadata.get("embedded"):
             if isinstance(kind, type) and issubclass(kind, ResultRow):
-                more |= _describe(kind, properties, required)
+                more |= _describe(kind, properties, required, prefix + _prefix(each))
             else:
                 more = True
         elif kind is Estimate:

@@ -17,8 +17,8 @@ from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.evidence.check.terminal_table import print_check
 from foltr_audit.report.results.recommend import RecommendReport
+from foltr_audit.report.tables.columns import NAME_WIDTH, name_lines
 from foltr_audit.report.tables.compare import print_compare
-from foltr_audit.report.tables.layout import NAME_WIDTH, name_lines
 from foltr_audit.report.tables.recommend import print_recommend
 from tests.fixtures.check_subjects import subject
 from tests.fixtures.command import SMALL, run

@@ -1,14 +1,13 @@
-"""Learners, scenarios, click models and laws that break their contract fail the suite."""
+"""Learners, scenarios and click models that break their contract fail the suite."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike
 
+from foltr_audit.core.pdgd import PDGDSetting
 from foltr_audit.core.plugins import (
     ClickModel,
     Environment,
@@ -21,13 +20,12 @@ from foltr_audit.core.plugins import (
     Trait,
     TraitValue,
 )
-from foltr_audit.privacy.noise import Gaussian
+from foltr_audit.core.plugins.learner import PDGDStep
 from foltr_audit.rng import ClientStreams
 from foltr_audit.testing import (
     ContractError,
     check_click_model,
     check_learner,
-    check_noise_law,
     check_scenario,
 )
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -216,6 +214,20 @@ class InPlace(Steps):
         return after, moved
 
 
+class CompiledOtherwise(Steps):
+    """Says that the compiled loop takes its steps, which are others."""
+
+    name: ClassVar[str] = "compiled-otherwise"
+
+    @property
+    def compiled_step(self) -> PDGDStep:
+        setting = PDGDSetting(pairs="all", normaliser="shown")
+        return PDGDStep(learning_rate=0.1, setting=setting)
+
+    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
+        return super().local_step(*given)
+
+
 class ByRound(MetricLearner):
     """Perturbs by the place of a client."""
 
@@ -248,6 +260,11 @@ class ByRound(MetricLearner):
         (Drifts, "a local step", "that a client learns nothing from a list with no click"),
         (UnseededSteps, "same seed, same bytes", "the same round from the same seed; found two rounds"),
         (InPlace, "a local step", "arrays that local_step leaves as they are"),
+        (
+            CompiledOtherwise,
+            "its compiled step is its local step",
+            "the same messages by local_step as by compiled_step",
+        ),
         (ByRound, "metrics and perturbations", "that a perturbation follows from its seed"),
         (ByRound, "the server's update", "the same update for messages in another order"),
     ],
@@ -318,66 +335,3 @@ def test_a_sloppy_click_model_is_found(cls: type[ClickModel], check: str, why: s
 
 def test_an_honest_click_model_passes() -> None:
     check_click_model(Often)
-
-
-# --- laws of noise ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Skewed(Gaussian):
-    """A density that is not symmetric."""
-
-    def log_density(self, x: ArrayLike) -> Floats:
-        return super().log_density(np.asarray(x) + 0.1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TooWide(Gaussian):
-    """Samples that are wider than its density."""
-
-    def sample(self, streams: ClientStreams, size: int) -> Floats:
-        return 1.05 * super().sample(streams, size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AddsUpWrongly(Gaussian):
-    """A sum with the standard deviations added, not the variances."""
-
-    def summed(self, count: int) -> Gaussian:
-        return replace(self, sigma=self.sigma * count)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OtherVariance(Gaussian):
-    """A variance that is not that of its density."""
-
-    @property
-    def variance(self) -> float:
-        return 1.1 * self.sigma**2
-
-
-@dataclass(frozen=True, kw_only=True)
-class LosesMore(Gaussian):
-    """A largest loss that is exceeded."""
-
-    def worst_loss(self, shifts: ArrayLike) -> Floats:
-        return np.asarray(np.abs(np.asarray(shifts)) / self.sigma)
-
-
-@pytest.mark.parametrize(
-    ("law", "check", "why"),
-    [
-        (Skewed, "its density", "symmetric around 0"),
-        (TooWide, "samples follow its density", "1.05 times the declared standard deviation"),
-        (AddsUpWrongly, "sums of samples", "that 2 samples sum to"),
-        (OtherVariance, "its density", "expected the variance of its density, 4; found 4.4"),
-        (LosesMore, "its largest loss", "as worst_loss says"),
-    ],
-)
-def test_a_sloppy_law_is_found(law: type[Gaussian], check: str, why: str) -> None:
-    with pytest.raises(ContractError, match=f"{check}.*{why}"):
-        check_noise_law(law(sigma=2.0))
-
-
-def test_an_honest_law_passes() -> None:
-    check_noise_law(Gaussian(sigma=2.0))

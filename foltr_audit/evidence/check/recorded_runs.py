@@ -76,7 +76,7 @@ def check_recorded(
     refused: list[Row] = []
     if limits.max_attack_auc is not None and recorded.has_truth:
         report = recorded_report(recorded, progress)
-        results, refused = report.results, report.refused
+        results, refused = report.rows(), [row.plain() for row in report.refused]
     ndcg = _ndcg(recorded, with_interval=limits.use == "interval") if limits.min_ndcg else ValueWithInterval()
     subjects = [
         CheckSubject(

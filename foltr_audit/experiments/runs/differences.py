@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import TraceError
@@ -14,6 +13,7 @@ from foltr_audit.experiments.runs.folder import FRESH, MODEL, TRAINING
 from foltr_audit.experiments.runs.reader import RunReader
 from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_bytes
+from foltr_audit.utils.rows import JsonValue, ResultRow
 
 MODELS = ("parameters", "aggregate", "state")
 """Columns of a recorded round that hold the server's model: before the round, after it, and the further state
@@ -21,12 +21,12 @@ that its learner remembers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldDifference:
+class FieldDifference(ResultRow):
     """A Spec field with its values in both Runs; None where a Run has no such field."""
 
     field: str
-    a: Any
-    b: Any
+    a: JsonValue
+    b: JsonValue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class MetricPair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelDifference:
+class ModelDifference(ResultRow):
     """Where the server's models begin to differ.
 
     Attributes:
@@ -62,7 +62,7 @@ class ModelDifference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileComparison:
+class FileComparison(ResultRow):
     """A file of a Run, or all parts of a table of a trace.
 
     Attributes:

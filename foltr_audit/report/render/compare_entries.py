@@ -146,7 +146,7 @@ def claims(report: CompareReport) -> Table:
                 NONE if row["eps_exact"] is None else Cell(eps_text(row["eps_exact"])),
                 Cell(eps_text(row["eps_lower"])),
                 Cell(eps_text(row["eps_ceiling"])),
-                Cell(verdict_text(row), mark=mark),
+                Cell(verdict_text(row["eps_claimed"], row["verdict"]), mark=mark),
                 Cell(row["why"]),
             ]
         )

@@ -14,14 +14,15 @@ from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.facts import AuditFacts
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
+from foltr_audit.experiments.runner import DataFacts
 from foltr_audit.privacy.observer_views import sees
-from foltr_audit.report.results.attack_rows import known
-from foltr_audit.report.results.base import PlainReport, Row, dataset_table
+from foltr_audit.report.results.base import DatasetFacts, PlainReport, Row
 from foltr_audit.report.results.compare_rows import (
     CellGroup,
     attack_rows_of,
     curve_row,
     group_attack_rows,
+    known,
     refused_rows_of,
     served_rows,
     setting_row,
@@ -102,7 +103,7 @@ class CompareReport(PlainReport):
         _refuse_mixed_data(folder, builder.data)
         return cls(
             config=folder.grid.table(),
-            dataset=dataset_table(builder.data) if builder.data else {},
+            dataset=DatasetFacts.of(builder.data).plain() if builder.data else {},
             cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
             sensitivities=[one.plain() for one in folder.sensitivities()],
             unfinished=_unfinished(cells, set(done)),
@@ -114,15 +115,15 @@ class CompareReport(PlainReport):
         )
 
 
-def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[Row]) -> None:
+def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[DataFacts]) -> None:
     """Refuse cells of one fold that were made from different data: their results are not comparable."""
-    found: dict[Any, str] = {}
+    found: dict[int, str] = {}
     for row in facts:
-        first = found.setdefault(row["fold"], row["fingerprint"])
-        if first != row["fingerprint"]:
+        first = found.setdefault(row.fold, row.fingerprint)
+        if first != row.fingerprint:
             raise TraceError(
                 f"{folder.path}: cells of different data: fingerprints {first[:12]} and "
-                f"{row['fingerprint'][:12]} of one fold; expected one, make it again with --overwrite"
+                f"{row.fingerprint[:12]} of one fold; expected one, make it again with --overwrite"
             )
 
 
@@ -233,7 +234,7 @@ class _CompareReportBuilder:
     ) -> None:
         self.folder = folder
         self.asked = asked
-        self.data: list[Row] = []
+        self.data: list[DataFacts] = []
         self.rows: dict[str, list[Row]] = {kind: [] for kind in _KINDS}
         self.results: list[Row] = []
         self.ndcg: list[ByQuery] = []
@@ -270,7 +271,7 @@ class _CompareReportBuilder:
         groups = group_attack_rows(setting)
         row = setting_row(setting, rows, self._bases.get(self._world(group[0])))
         row |= {"runs_asked": self.asked[_pool(group[0])], **_hit_hardest(groups, row["attack"])}
-        self.data += [dict(sorted(cell.facts.data.row().plain().items())) for cell in setting.cells]
+        self.data += [cell.facts.data.row() for cell in setting.cells]
         self.rows["attacks"] += rows
         self.rows["refused"] += refused_rows_of(setting)
         self.rows["groups"] += groups

@@ -17,10 +17,9 @@ from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.significance import mean_interval, paired_t_test
 from foltr_audit.privacy.observer_views import VIEWS
-from foltr_audit.report.results.attack import result_rows
-from foltr_audit.report.results.attack_rows import columns, refused_rows
+from foltr_audit.report.results.attack_rows import scored
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.group_success import group_rows
+from foltr_audit.report.results.group_success import scored_groups
 from foltr_audit.report.results.pareto import ByQuery
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
@@ -139,13 +138,18 @@ def attack_rows_of(setting: CellGroup) -> list[Row]:
     evidence = setting.evidence()
     if evidence is None:
         return []
-    return list(result_rows(evidence, setting.where["click_model"], setting.where, setting.streams))
+    where = {"click_model": setting.where["click_model"], **setting.where, "view": "individual"}
+    return [
+        {"method": method, "baseline": baseline, **where, **found.plain()}
+        for method, baseline, found in scored(evidence, setting.streams)
+    ]
 
 
 def refused_rows_of(setting: CellGroup) -> list[Row]:
     """One row per attack that could not run on the setting, with the reason."""
     evidence = setting.evidence()
-    return [] if evidence is None else list(refused_rows(evidence, setting.where))
+    refused = {} if evidence is None else evidence.refused
+    return [{"method": label, **setting.where, "reason": why} for label, why in refused.items()]
 
 
 def _claims(findings: Sequence[AuditFacts]) -> Row:
@@ -282,7 +286,21 @@ def group_attack_rows(setting: CellGroup) -> list[Row]:
     evidence = setting.evidence()
     if evidence is None:
         return []
-    return list(group_rows(evidence, setting.where, setting.streams))
+    return [
+        {"method": method, "baseline": baseline, **setting.where, **found.plain()}
+        for method, baseline, found in scored_groups(evidence, setting.streams)
+    ]
+
+
+def columns(name: str, score: Estimate) -> Row:
+    """A score and its interval, None where unknown."""
+    interval = score.ci95
+    return {name: known(score.value), f"{name}_ci95": None if interval is None else list(interval)}
+
+
+def known(value: float | None) -> float | None:
+    """A number, or None for NaN, which JSON does not have."""
+    return None if value is None or np.isnan(value) else value
 
 
 def curve_row(setting: CellGroup) -> Row:

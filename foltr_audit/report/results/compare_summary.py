@@ -27,6 +27,7 @@ from foltr_audit.report.results.wording import (
     whole_percent,
 )
 from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.rows import Estimate
 
 LEAST = 0.05
 """Corrected p-values below this make a difference."""
@@ -192,7 +193,8 @@ def _beats(best: Row, guess: Row, choices: int) -> bool:
     the two do not meet, which is stricter than a test of their difference.
     """
     if guess["method"].startswith("random:"):
-        return sure_auc(best, choices) > float(guess["auc"])
+        auc = Estimate(best["auc"], None if best["auc_ci95"] is None else tuple(best["auc_ci95"]))
+        return sure_auc(auc, best["queries"], choices) > float(guess["auc"])
     if best["auc_ci95"] is None or guess["auc_ci95"] is None:
         return False
     return bool(best["auc_ci95"][0] > guess["auc_ci95"][1])

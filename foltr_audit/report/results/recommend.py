@@ -10,7 +10,7 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.recommend.candidates import CandidateResult
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import Recommendation
-from foltr_audit.report.results.base import PlainReport, Row, dataset_table
+from foltr_audit.report.results.base import DatasetFacts, PlainReport, Row
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.recommend_sentences import broken_on_test, sentence
 from foltr_audit.utils.progress import SILENT, Progress
@@ -81,7 +81,7 @@ class RecommendReport(PlainReport):
         nearest = [] if shown else _of_each([row for row in rows if row["excess"] is not None], "excess")
         return cls(
             config={"limits": asdict(limits), "effort": asdict(found.effort), "spec": found.base.table()},
-            dataset=dataset_table([found.data.plain()]),
+            dataset=DatasetFacts.of([found.data]).plain(),
             confirmed=shown is not None and not broken,
             sentence=sentence(shown, evidence, broken, nearest, search, limits),
             broken=broken,

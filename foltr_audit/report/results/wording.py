@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.privacy.observer_views import VIEWS
 from foltr_audit.report.results.base import Row
+from foltr_audit.report.tables.table import Mark
 
 FRONT = (
     "its claim is not shown to be false, and no such row is as good in both and shown to be better in one "
@@ -25,21 +26,18 @@ FIXED = "over queries, with the trained models held fixed (repetitions are avera
 _MOST = 4  # names in one sentence
 
 
-def verdict_text(row: Row) -> str:
+def verdict_text(claimed: float, verdict: str) -> str:
     """The verdict on a claim; `no claim` where none is made, since not to be refuted is then no merit.
 
-    >>> verdict_text({"eps_claimed": math.inf, "verdict": "not refuted"})
+    >>> verdict_text(math.inf, "not refuted")
     'no claim'
     """
-    nothing = math.isinf(row["eps_claimed"]) and row["verdict"] == "not refuted"
-    return "no claim" if nothing else str(row["verdict"])
+    return "no claim" if math.isinf(claimed) and verdict == "not refuted" else verdict
 
 
-def verdict_style(row: Row) -> str:
-    """The style of a verdict on a terminal: red where a claim is false, green where it is proven."""
-    if row["verdict"] in (*FALSE, CONTRADICTION):
-        return "bold red"
-    return "green" if row["verdict"] == "proven" else ""
+def verdict_mark(verdict: str) -> Mark:
+    """How a verdict is highlighted: as bad where a claim is false, as good where it is proven."""
+    return "bad" if verdict in (*FALSE, CONTRADICTION) else "good" if verdict == "proven" else ""
 
 
 def verdicts_on(row: Row) -> dict[str, str]:

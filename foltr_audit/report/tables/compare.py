@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.render.terminal import STYLES
+from foltr_audit.report.results.base import DatasetFacts, Row
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_summary import p_value
 from foltr_audit.report.results.compare_worlds import WorldRows, worlds
@@ -23,17 +24,17 @@ from foltr_audit.report.results.wording import (
     evaluated_part,
     measured,
     short_method,
-    verdict_style,
+    verdict_mark,
     verdict_text,
 )
 from foltr_audit.report.tables.attack import dataset_line
+from foltr_audit.report.tables.columns import name_lines
 from foltr_audit.report.tables.layout import (
     Column,
     bytes_text,
     interval_column,
     interval_columns,
     loss_text,
-    name_lines,
     print_fitting,
     rows_table,
     text_column,
@@ -54,7 +55,7 @@ def print_compare(report: CompareReport, console: Console) -> None:
     """The whole report: data, the leaks and costs in each world, then the claims and what holds of them."""
     seeded = {"seed": Spec().seed, **report.config["spec"]}
     if report.dataset:
-        console.print(dataset_line(report.dataset, seeded, report.results))
+        console.print(dataset_line(DatasetFacts.of_plain(report.dataset), seeded, _systems(report.results)))
     several = worlds(report)
     for world in several:
         console.print()
@@ -70,6 +71,10 @@ def print_compare(report: CompareReport, console: Console) -> None:
         console.print()
         print_fitting(partial(_claims, report.claims), _LESS_OF_CLAIMS, console)
     _print_rest(report, console)
+
+
+def _systems(rows: Sequence[Row]) -> set[tuple[str, str]]:
+    return {(row["learner"], row["pdgd"]) for row in rows}
 
 
 def _print_rest(report: CompareReport, console: Console) -> None:
@@ -194,7 +199,8 @@ def _claims(rows: Sequence[Row], narrow: bool) -> Table:
         last = name
 
     def verdict(row: Row) -> str:
-        words, style = verdict_text(row), verdict_style(row)
+        words = verdict_text(row["eps_claimed"], row["verdict"])
+        style = STYLES[verdict_mark(row["verdict"])]
         words = words.replace("by ", "by\n") if narrow else words
         return f"[{style}]{words}[/]" if style else words
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.privacy.observer_views import sees, with_article
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.base import DatasetFacts, Row
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.results.wording import counted, short_method
 from foltr_audit.report.tables.attack import dataset_line
+from foltr_audit.report.tables.columns import name_lines
 from foltr_audit.report.tables.compare import without_message
 from foltr_audit.report.tables.layout import (
     Column,
     bytes_text,
     interval_column,
     loss_text,
-    name_lines,
     print_fitting,
     rows_table,
     short_column,
@@ -41,7 +41,8 @@ def print_recommend(report: RecommendReport, console: Console) -> None:
     """The answer, the options, their evidence, and the other candidates."""
     config = report.config["spec"]
     trained = report.evidence or {"learner": config["train"]["learner"], "pdgd": "none"}
-    console.print(dataset_line(report.dataset, config, [trained]))
+    systems = [(trained["learner"], trained["pdgd"])]
+    console.print(dataset_line(DatasetFacts.of_plain(report.dataset), config, systems))
     console.print(_limits_line(report), highlight=False)
     console.print()
     style = "bold" if report.confirmed else "bold red"
