@@ -96,7 +96,7 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
     if to is ReportFormat.csv:
         from foltr_audit.report.render.csv import csv_text, every_column
 
-        return csv_text(every_column(found.results))
+        return csv_text(every_column(found.rows()))
     from foltr_audit.report.render.compare_document import document
     from foltr_audit.report.results.provenance import Provenance
 

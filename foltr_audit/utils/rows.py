@@ -75,7 +75,8 @@ def column(
         name: name of the column, if it is no Python name; of an embedded row, what stands before the names of
             its columns.
         optional: the column is left out where the value is None or an empty list.
-        embedded: the value is a row or a mapping whose columns stand in place of this one.
+        embedded: the value is a row or a mapping whose columns stand in place of this one; if the values of
+            a mapping are rows, the name of each of their columns ends in `_` and the key.
         default: the value if none is given; None if `optional`.
     """
     details = {"name": name, "optional": optional, "embedded": embedded}
@@ -107,11 +108,8 @@ class ResultRow:
         for each in fields(self):
             value, details = getattr(self, each.name), each.metadata
             if details.get("embedded"):
-                inner = value.plain() if isinstance(value, ResultRow) else value
-                for name, found in inner.items():
-                    yield _prefix(each) + name, _plain(found.value if isinstance(found, Estimate) else found)
-                    if isinstance(found, Estimate):
-                        yield _prefix(each) + name + CI95, _plain(found.ci95)
+                inner = value.plain() if isinstance(value, ResultRow) else dict(_of_mapping(value))
+                yield from ((_prefix(each) + name, _plain(found)) for name, found in inner.items())
             elif isinstance(value, Estimate):
                 yield _name(each), _plain(value.value)
                 ends: JsonValue = None if value.ci95 is None else list(value.ci95)
@@ -148,6 +146,16 @@ class ResultRow:
             "required": required,
             "additionalProperties": more,
         }
+
+
+def _of_mapping(value: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for key, inner in value.items():
+        if isinstance(inner, ResultRow):
+            yield from ((f"{name}_{key}", found) for name, found in inner.plain().items())
+        elif isinstance(inner, Estimate):
+            yield from ((key, inner.value), (key + CI95, inner.ci95))
+        else:
+            yield key, inner
 
 
 def _name(each: Field[object]) -> str:
@@ -192,7 +200,8 @@ def _read(cls: type[R], left: dict[str, object], known: frozenset[str], prefix: 
             if isinstance(kind, type) and issubclass(kind, ResultRow):
                 found[each.name] = _read(kind, left, known, prefix + _prefix(each))
             else:
-                found[each.name] = {name: left.pop(name) for name in list(left) if name not in known}
+                rest = {name: left.pop(name) for name in list(left) if name not in known}
+                found[each.name] = rest if _row_in(kind) is None else _rows_by_key(kind, rest)
         elif kind is Estimate:
             if name not in left:
                 raise ValueError(f"no column {name!r} for a {cls.__name__}")
@@ -207,6 +216,19 @@ def _read(cls: type[R], left: dict[str, object], known: frozenset[str], prefix: 
         elif each.default is MISSING and each.default_factory is MISSING:
             raise ValueError(f"no column {name!r} for a {cls.__name__}")
     return cls(**found)
+
+
+def _rows_by_key(kind: object, table: Mapping[str, object]) -> dict[str, ResultRow]:
+    """The rows of an embedded mapping, by their keys."""
+    row = _row_in(kind) or ResultRow
+    columns = sorted(_names(row), key=len, reverse=True)
+    found: dict[str, dict[str, object]] = {}
+    for name, value in table.items():
+        column = next((one for one in columns if name.startswith(f"{one}_")), None)
+        if column is None:
+            raise ValueError(f"unknown column {name!r} before those of a {row.__name__}")
+        found.setdefault(name.removeprefix(f"{column}_"), {})[column] = value
+    return {key: row.of_plain(inner) for key, inner in found.items()}
 
 
 def _validated(kind: Any, value: object, name: str) -> object:

@@ -218,9 +218,9 @@ def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None
     assert all(spec.attack and spec.attack.on == ("vali",) for spec in others)
     assert report.evidence is not None
     assert report.recommended is not None
-    eps = report.recommended["eps_proven"]
-    assert report.evidence["eps_proven_individual"] == pytest.approx(eps, rel=1e-6)
-    assert report.evidence["verdict_individual"] == "proven"
+    eps = report.recommended.eps_proven
+    assert report.evidence.audits["individual"].eps_proven == pytest.approx(eps, rel=1e-6)
+    assert report.evidence.audits["individual"].verdict == "proven"
 
 
 @pytest.mark.parametrize(

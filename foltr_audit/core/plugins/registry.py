@@ -182,6 +182,14 @@ def make(base: type[P], text: str) -> P:
     return _validated(cls, who, given)
 
 
+def make_if_known(base: type[P], text: str) -> P | None:
+    """The plug-in that a text describes; None if it is not registered here, as in a report of another lab."""
+    try:
+        return make(base, text)
+    except PluginError:
+        return None
+
+
 def canonical(base: type[Plugin]) -> AfterValidator:
     """A pydantic validator that turns the text of a plug-in into its canonical form."""
     return AfterValidator(lambda text: make(base, text).text)

@@ -63,17 +63,14 @@ Place = TypeVar("Place", bound=OfAttack)
 Where = TypeVar("Where", bound=OfSetting)
 
 
-def name_lines(name: str, *, narrow: bool) -> str:
-    r"""A name with spaces around its `+`; if `narrow`, broken into lines after its parts.
+def name_lines(name: str) -> str:
+    r"""The name of a defense in lines that end after its parts.
 
-    >>> name_lines("proven-skellam+secure-aggregation, eps 1.2", narrow=True)
+    >>> name_lines("proven-skellam+secure-aggregation, eps 1.2")
     'proven-skellam +\nsecure-aggregation,\neps 1.2'
     """
-    spaced = re.sub(r"\+(?=[A-Za-z])", " + ", name)
-    if not narrow:
-        return spaced
     lines = [""]
-    for part in re.findall(r".+?(?:[+,:] |$)", spaced):
+    for part in re.findall(r".+?(?:[+,:] |$)", re.sub(r"\+(?=[A-Za-z])", " + ", name)):
         pieces = [part] if len(part.rstrip()) <= NAME_WIDTH else re.findall(r"[^,]+,* ?", part)
         for piece in pieces:
             if len((lines[-1] + piece).rstrip()) > NAME_WIDTH:
