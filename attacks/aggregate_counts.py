@@ -35,6 +35,7 @@ class AggregateCounts(Attack):
     """
 
     name: ClassVar[str] = "aggregate"
+    strongest: ClassVar[bool] = True
     observers: ClassVar[frozenset[str]] = frozenset({"aggregate", "individual"})  # a message sums one client
     asks: ClassVar[str | type] = "counts"
     needs: ClassVar[frozenset[str]] = NEEDS

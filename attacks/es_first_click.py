@@ -38,6 +38,7 @@ class ESFirstClick(Attack):
     """
 
     name: ClassVar[str] = "es-first-click"
+    strongest: ClassVar[bool] = True
     reads: ClassVar[frozenset[str]] = frozenset({"es"})
     needs: ClassVar[frozenset[str]] = frozenset({"shown", "metric"})
     probabilities: ClassVar[bool] = True

@@ -33,6 +33,7 @@ class JointMaximumPosterior(Attack):
     """
 
     name: ClassVar[str] = "joint-map"
+    strongest: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = NEEDS
     probabilities: ClassVar[bool] = True
 

@@ -40,6 +40,7 @@ class MaximumPosterior(Attack):
     """
 
     name: ClassVar[str] = "map"
+    strongest: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = NEEDS
     probabilities: ClassVar[bool] = True
 

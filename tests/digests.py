@@ -96,7 +96,7 @@ def run(changes: Mapping[str, Any]) -> str:
 
 def with_defense(name: str) -> dict[str, Any]:
     """A run of a defense, under a learner that it can protect."""
-    learner = "foltr-es" if example(Defense, name).stage == "metric" else "fpdgd"
+    learner = "foltr-es" if example(Defense, name).stages == ("metric",) else "fpdgd"
     return {"defense": [example(Defense, name).text], "train": {"learner": learner}}
 
 

@@ -132,4 +132,4 @@ def _show(report: AttackReport, common: CommonOptions, published: PresetComparis
         print_line(report.json(published_table(published)))
     else:
         print_published(published, partial(print_attack, report))
-    warn(row["warning"] for row in report.warnings)
+    warn(row.warning for row in report.warnings)

@@ -8,17 +8,15 @@ import typer
 
 from foltr_audit.cli.common import AUDIT, SHARED, CommonOptions, use_threads
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import option
+from foltr_audit.cli.options import switch
 from foltr_audit.cli.output import save_config, show, warn
 
 
 @takes(*AUDIT, *SHARED)
 def audit(
     common: CommonOptions,
-    require_proof: bool = option(
-        "Exit with 1 unless each claim has a proven bound at or below it.",
-        default=False,
-        name="--require-proof",
+    require_proof: bool = switch(
+        "--require-proof", "Exit with 1 unless each claim has a proven bound at or below it."
     ),
 ) -> None:
     """Check what a chain of defenses claims: proven bounds from above, measured ones from below.
@@ -38,6 +36,6 @@ def audit(
     if output is not None:
         output.save_results(report.json())
     show(report.json, partial(print_audit, report), json=common.json)
-    warn(row["warning"] for row in report.warnings)
+    warn(row.warning for row in report.warnings)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)

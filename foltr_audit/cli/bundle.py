@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from foltr_audit.cli.common import use_threads
-from foltr_audit.cli.options import Json, Threads, argument, option
+from foltr_audit.cli.options import Json, Threads, argument, option, switch
 from foltr_audit.cli.output import note, print_line, show
 from foltr_audit.errors import UsageError
 
@@ -16,19 +16,14 @@ from foltr_audit.errors import UsageError
 def bundle(
     folder: Path = argument("The folder of compare, attack, train or audit --out.", "DIR"),
     to: Path = option("Path of the bundle.", ..., metavar="FILE.zip"),
-    with_trace: bool = option(
-        "Pack the observed traces of Runs too, never their truth.", default=False, name="--with-trace"
-    ),
-    without_lists: bool = option(
+    with_trace: bool = switch("--with-trace", "Pack the observed traces of Runs too, never their truth."),
+    without_lists: bool = switch(
+        "--without-lists",
         "Leave out the judged lists of a comparison, which hold the clicks of its simulated users. Without "
         "them, verify needs --all to recompute the results.",
-        default=False,
-        name="--without-lists",
     ),
-    partial: bool = option(
-        "Pack the finished part of an unfinished folder.", default=False, name="--partial"
-    ),
-    overwrite: bool = option("Replace FILE.zip.", default=False, name="--overwrite"),
+    partial: bool = switch("--partial", "Pack the finished part of an unfinished folder."),
+    overwrite: bool = switch("--overwrite", "Replace FILE.zip."),
     json: Json = False,
 ) -> None:
     """Pack Specs, results, the findings of cells, hashes and versions into one file that verify checks."""
@@ -60,7 +55,7 @@ def verify(
     sample: int | None = option(
         "Number of cells or Runs to re-run, drawn at random; 0 for none. Default: 3."
     ),
-    every: bool = option("Re-run every cell or Run.", default=False, name="--all"),
+    every: bool = switch("--all", "Re-run every cell or Run."),
     seed: int | None = option("Seed of the draw. Default: a new number, which is printed."),
     jobs: int | None = option("Processes that re-run cells of a comparison. Default: one per core."),
     data: str | None = option("Path of the data set, if it is not where the Specs say."),

@@ -99,9 +99,9 @@ def _check_fresh(
     found = run_fresh(request, limits, folder, on_terminal())
     if folder is not None:
         folder.save_results(found.json())
-    defenses = found.config["defenses"]
+    defenses = request.grid(limits).defenses
     subjects = subjects_of(found, defenses, all_attacks=not _every(method))
-    names = {row["name"] for row in found.results if row["alternative"] in defenses}
+    names = {row.setting.name for row in found.results if row.setting.alternative in defenses}
     warnings = [*_untried_warnings(limits, request.plan), *warnings_of(found, sorted(names))]
     return CheckReport.of(limits, subjects, found.config, warnings)
 
@@ -182,7 +182,7 @@ def _check_comparison(path: Path, limits: SystemLimits, common: CommonOptions) -
 
     found = CompareReport.of(ComparisonFolder.open(path), progress=on_terminal())
     defenses, eps = common.defense or (), common.eps or ()
-    names = {row["name"] for row in chosen_rows(found, defenses, eps)}
+    names = {row.setting.name for row in chosen_rows(found, defenses, eps)}
     warnings = list(warnings_of(found, sorted(names)))
     return CheckReport.of(limits, subjects_of(found, defenses, eps), found.config, warnings)
 
@@ -207,7 +207,7 @@ def _check_trace(
 
 def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summary: Path | None) -> None:
     """Write the files, print the outcomes, and exit with the code of the outcomes."""
-    from foltr_audit.evidence.check.terminal_table import print_check
+    from foltr_audit.evidence.check.outcome_table import print_check
 
     problem = _write_files(report, junit, summary)
     show(report.json, partial(print_check, report), json=common.json)
@@ -225,7 +225,7 @@ def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summ
 def _write_files(report: CheckReport, junit: Path | None, summary: Path | None) -> FoltrAuditError | None:
     """Write the files; an error is returned, so that the verdict can be printed before it is raised."""
     from foltr_audit.evidence.check.junit import junit_xml
-    from foltr_audit.evidence.check.markdown import append, markdown
+    from foltr_audit.evidence.check.outcome_table import append, markdown
     from foltr_audit.utils import atomic_files
 
     try:

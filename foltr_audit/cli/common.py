@@ -144,11 +144,12 @@ class CommonOptions:
 
     def learner_axis(self, protocol: str | None) -> list[Table]:
         """One point for each --learner; with a protocol, plain fpdgd is the one that the protocol repeats."""
+        from foltr_audit.core.spec.defaults import LEARNER
         from foltr_audit.core.spec.train import default_learner
 
         plain = default_learner(attacks=protocol is not None)
         return [
-            {"train.learner": plain if text.strip() == "fpdgd" else text} for text in self.learner or ()
+            {"train.learner": plain if text.strip() == LEARNER else text} for text in self.learner or ()
         ] or [{}]
 
     def defense_axis(self, table: Table) -> list[Table]:

@@ -17,7 +17,7 @@ from foltr_audit.cli.common import (
 )
 from foltr_audit.cli.given import read_text
 from foltr_audit.cli.lazy import OtherHelp, takes
-from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option
+from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, switch
 from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
 from foltr_audit.errors import UsageError
 
@@ -54,10 +54,8 @@ def compare(
         "Draw attack against utility, and both against epsilon, into a file. May be repeated.",
         metavar="FILE.svg|png|pdf",
     ),
-    dry_run: bool = option(
-        "Only estimate cells, time, memory and disk, roughly; nothing is run.",
-        default=False,
-        name="--dry-run",
+    dry_run: bool = switch(
+        "--dry-run", "Only estimate cells, time, memory and disk, roughly; nothing is run."
     ),
 ) -> None:
     """Run defenses over a grid, and show what each claims, leaks and costs.
@@ -164,7 +162,7 @@ def _compare(
         draw_comparison(picture, report)
     show(report.json, partial(print_compare, report), json=common.json)
     warn(warnings_by_defense(report.warnings))
-    refuse_contradiction(report.claims)
+    refuse_contradiction(row.plain() for row in report.claims)
     worst = worst_error(failed)
     if worst is not None:
         several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "
@@ -176,10 +174,11 @@ def _estimate(grid: ComparisonGrid, workers: Workers, common: CommonOptions) -> 
     from foltr_audit.experiments.comparison.estimate import estimate
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.runner import Runner
-    from foltr_audit.report.tables.estimate import estimate_json, print_estimate
+    from foltr_audit.report.tables.estimate import EstimateReport, print_estimate
 
     study = Runner(with_undefended=False)
     cells = plan_cells(grid, study)
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
     found = estimate(cells, folder, workers, study)
-    show(partial(estimate_json, found), partial(print_estimate, found), json=common.json)
+    report = EstimateReport.of(found)
+    show(report.json, partial(print_estimate, report), json=common.json)

@@ -10,8 +10,8 @@ import typer
 from foltr_audit.cli import data_cache
 from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.lazy import LazyGroup, takes
-from foltr_audit.cli.options import argument, option
-from foltr_audit.cli.output import note, print_json, stdout_console
+from foltr_audit.cli.options import argument, option, switch
+from foltr_audit.cli.output import note, print_json, print_rows
 from foltr_audit.errors import UsageError
 
 QRELS = "intents"
@@ -48,26 +48,22 @@ def info(
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+    from foltr_audit.report.tables.table import Column
 
-    parts = facts["parts"]
+    parts, origin = facts["parts"], facts["intents_from"]
     kind = "synthetic data" if facts["synthetic"] else "data"
-    origin = facts["intents_from"]
     source = facts["source"] if origin is None else f"{facts['source']} with intents {origin}"
-    table = Table(
-        title=escape(f"{kind} {source}, {facts['features']} features"),
-        title_justify="left",
-        caption=f"fingerprint {facts['fingerprint']}",
-        caption_justify="left",
-    )
-    table.add_column("")
-    for name in parts:
-        table.add_column(name, justify="right")
-    for row in next(iter(parts.values())):
-        name = row.replace("_", " ").replace("10 documents", "10 or more documents")
-        table.add_row(name, *(escape(_cell(part[row])) for part in parts.values()))
-    stdout_console().print(table)
+
+    def of(name: str) -> Column[str]:
+        return Column(name, lambda row: _cell(parts[name][row]), "words")
+
+    def words(row: str) -> str:
+        return row.replace("_", " ").replace("10 documents", "10 or more documents")
+
+    columns = [Column[str]("", words, "words"), *map(of, parts)]
+    rows = next(iter(parts.values()))
+    title = f"{kind} {source}, {facts['features']} features"
+    print_rows(title, columns, rows, f"fingerprint {facts['fingerprint']}")
 
 
 def _cell(value: Any) -> str:
@@ -84,7 +80,7 @@ def synth(
     ),
     queries: int | None = option("Number of queries. Default: as in the real set; 1500 for istella-s."),
     seed: int = option("Seed of the generator.", 1, least=0),
-    overwrite: bool = option("Replace the files in --out.", default=False, name="--overwrite"),
+    overwrite: bool = switch("--overwrite", "Replace the files in --out."),
 ) -> None:
     """Write synthetic data with the statistics of a real set as LETOR text, and several intents as qrels."""
     from foltr_audit.data.letor.reader import write_letor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.options import Json
-from foltr_audit.cli.output import print_json, print_line, stdout_console
+from foltr_audit.cli.output import print_json, print_line, print_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,21 +40,19 @@ def _total_size(rows: list[CacheEntry]) -> int:
 
 
 def _print(folder: Path | None, rows: list[CacheEntry]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+    from foltr_audit.data.cache import CacheEntry
+    from foltr_audit.report.tables.table import Column
 
-    table = Table(
-        title=escape(f"{_place(folder)}: {_size(_total_size(rows))}"),
-        title_justify="left",
+    columns = (
+        Column[CacheEntry]("source", lambda row: row.source, "fold"),
+        Column[CacheEntry]("fold", lambda row: str(row.fold or "-")),
+        Column[CacheEntry]("normalised", lambda row: row.normalised, "name"),
+        Column[CacheEntry]("numbers", lambda row: row.dtype, "name"),
+        Column[CacheEntry]("fingerprint", lambda row: row.fingerprint[:12], "name"),
+        Column[CacheEntry]("size", lambda row: _size(row.bytes)),
+        Column[CacheEntry]("last used", lambda row: row.last_used[:10], "name"),
     )
-    table.add_column("source", overflow="fold", min_width=16)
-    for heading in ("fold", "normalised", "numbers", "fingerprint", "size", "last used"):
-        table.add_column(heading, justify="right" if heading in ("fold", "size") else "left", no_wrap=True)
-    for row in rows:
-        fold = str(row.fold) if row.fold else "-"
-        facts = (fold, row.normalised, row.dtype, row.fingerprint[:12], _size(row.bytes), row.last_used[:10])
-        table.add_row(escape(row.source), *facts)
-    stdout_console().print(table)
+    print_rows(f"{_place(folder)}: {_size(_total_size(rows))}", columns, rows)
 
 
 @app.command("clear")

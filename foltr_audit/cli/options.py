@@ -44,6 +44,11 @@ def option(
     )
 
 
+def switch(name: str, text: str, panel: str | None = None) -> Any:
+    """Declare an option without a value and without a `--no-` form; its parameter is False by default."""
+    return option(text, default=False, name=name, panel=panel)
+
+
 def argument(text: str, metavar: str | None = None) -> Any:
     """Declare an argument that has to be given as the default of a parameter."""
     return typer.Argument(..., help=text, metavar=metavar)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from foltr_audit.errors import UsageError
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from foltr_audit.core.plugins import Plugin
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.tables.table import Column
+
+Item = TypeVar("Item")
 
 
 def stdout_console(label: str = "") -> Console:
@@ -41,6 +44,14 @@ def stdout_console(label: str = "") -> Console:
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
     return TitleConsole() if fits else TitleConsole(width=100)
+
+
+def print_rows(title: str, columns: Sequence[Column[Item]], rows: Iterable[Item], caption: str = "") -> None:
+    """Print a table with a line for each row on stdout."""
+    from foltr_audit.report.render.terminal import print_table
+    from foltr_audit.report.tables.table import make_table
+
+    print_table(make_table(title, columns, rows, caption=caption), stdout_console())
 
 
 def print_line(text: str) -> None:

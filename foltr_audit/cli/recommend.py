@@ -93,8 +93,8 @@ def recommend(
         report = RecommendReport.of(found, folder, progress)
         folder.save_results(report.json())
     show(report.json, partial(print_recommend, report), json=common.json)
-    warn(row["warning"] for row in report.warnings)
-    refuse_contradiction(report.claims)
+    warn(row.warning for row in report.warnings)
+    refuse_contradiction(row.plain() for row in report.claims)
     if not report.confirmed:
         raise typer.Exit(1)
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foltr_audit.cli.options import argument, option
+from foltr_audit.cli.options import argument, option, switch
 from foltr_audit.cli.output import note, print_line
 from foltr_audit.errors import UsageError
 
@@ -31,7 +31,7 @@ def report(
         "--json prints; csv: the results, one line for each row. Default: the ending of --out, or html."
     ),
     out: Path | None = option("Write the report to a file instead of stdout.", metavar="FILE"),
-    overwrite: bool = option("Replace the file in --out.", default=False, name="--overwrite"),
+    overwrite: bool = switch("--overwrite", "Replace the file in --out."),
 ) -> None:
     """Describe the findings of a comparison in words, pictures and tables; it may be unfinished."""
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -96,7 +96,7 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
     if to is ReportFormat.csv:
         from foltr_audit.report.render.csv import csv_text, every_column
 
-        return csv_text(every_column(found.results))
+        return csv_text(every_column(found.rows()))
     from foltr_audit.report.render.compare_document import document
     from foltr_audit.report.results.provenance import Provenance
 

@@ -11,7 +11,7 @@ from foltr_audit.cli.attack import run_attacks
 from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.lazy import LazyGroup, takes
 from foltr_audit.cli.merge import run_merge_study
-from foltr_audit.cli.options import DATA, Json, Plot, option
+from foltr_audit.cli.options import DATA, Json, Plot, option, switch
 from foltr_audit.cli.output import print_json, print_line, stdout_console
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
@@ -33,24 +33,25 @@ Name = Annotated[str, typer.Argument(help="Name of a preset: see scenario list."
 def list_(json: Json = False) -> None:
     """Show what each preset reproduces, which data it needs, and how large it is."""
     from foltr_audit.experiments.presets import load_preset, preset_names
+    from foltr_audit.report.render.terminal import print_table
     from foltr_audit.report.tables.presets import preset_rows, preset_table
 
     rows = preset_rows(map(load_preset, preset_names()))
     if json:
-        print_json("scenarios/1", presets=rows)
+        print_json("scenarios/1", presets=[row.plain() for row in rows])
     else:
-        stdout_console().print(preset_table(rows))
+        print_table(preset_table(rows), stdout_console())
 
 
 @app.command()
 def show(name: Name, json: Json = False) -> None:
     """Show a preset as TOML for --config, with its data and published numbers as comments."""
     from foltr_audit.experiments.presets import load_preset
-    from foltr_audit.report.tables.presets import preset_details, preset_text
+    from foltr_audit.report.tables.presets import PresetReport, preset_text
 
     preset = load_preset(name)
     if json:
-        print_json("scenario/1", **preset_details(preset))
+        print_line(PresetReport.of(preset).json())
     else:
         print_line(preset_text(preset))
 
@@ -60,9 +61,7 @@ def show(name: Name, json: Json = False) -> None:
 def run(
     name: Name,
     common: CommonOptions,
-    synthetic: bool = option(
-        "Use the synthetic twin of the data.", default=False, name="--synthetic", panel=DATA
-    ),
+    synthetic: bool = switch("--synthetic", "Use the synthetic twin of the data.", DATA),
     scale: float = option(
         "Factor of rounds, repeats and repetitions; the number of clients does not change.", 1.0
     ),

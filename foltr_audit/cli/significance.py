@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foltr_audit.cli.options import Json, argument, option
+from foltr_audit.cli.options import Json, argument, option, switch
 from foltr_audit.cli.output import show
 
 
@@ -14,9 +14,7 @@ def significance(
         "Metric: the last value of a recorded one, e.g. offline_ndcg@10 (short: final), or online_sum or "
         "online_mean. May be repeated. Default: final and online_sum, or online_mean if rounds differ."
     ),
-    paired_only: bool = option(
-        "Leave out Runs without a partner instead of refusing them.", default=False, name="--paired-only"
-    ),
+    paired_only: bool = switch("--paired-only", "Leave out Runs without a partner instead of refusing them."),
     json: Json = False,
 ) -> None:
     """Test each pair of systems for a difference: paired t-test, Bonferroni's correction, effect size.

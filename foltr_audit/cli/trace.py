@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foltr_audit.cli.options import Json
-from foltr_audit.cli.output import note, print_json, print_line, stdout_console
+from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
 from foltr_audit.errors import TraceError
 
 if TYPE_CHECKING:
@@ -80,19 +80,17 @@ def info(folder: Folder, json: Json = False) -> None:
         _print(path, rows)
 
 
-def _print(title: str, rows: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+def _print(title: str, facts: dict[str, Any]) -> None:
+    from foltr_audit.report.tables.table import Column
 
-    table = Table(title=escape(title), title_justify="left", show_header=False)
-    for name, value in rows.items():
-        shown = (
-            "\n".join(f"{key} = {inner}" for key, inner in value.items())
-            if isinstance(value, dict)
-            else value
-        )
-        table.add_row(name.replace("_", " "), escape(str(shown)))
-    stdout_console().print(table)
+    def value(name: str) -> str:
+        held = facts[name]
+        lines = [f"{key} = {one}" for key, one in held.items()] if isinstance(held, dict) else [str(held)]
+        return "\n".join(lines)
+
+    name = Column[str]("fact", lambda name: name.replace("_", " "), "name")
+    columns = [name, Column[str]("value", value, "fold")]
+    print_rows(title, columns, facts)
 
 
 @app.command("validate")
@@ -131,20 +129,20 @@ def check_facts(
     the best patterns reproduce too few messages, the check tries other signs, kinds, pairs, normalisers, step
     sizes, clips and models, and names the facts that explain most messages.
     """
+    from foltr_audit.report.results.fact_warnings import CheckedFacts, FactsReport, TraceFactRow
+
     rows = [
-        {"trace": str(recorded.traces[name].folder), **check.table()}
+        TraceFactRow(trace=str(recorded.traces[name].folder), found=CheckedFacts.of_plain(check.table()))
         for recorded in _open_attacks(folder, data)
         for name, check in recorded.facts.items()
     ]
+    report = FactsReport(facts=tuple(rows))
     if json:
-        print_json("trace-check-facts/1", facts=rows)
+        print_line(report.json())
     else:
-        from foltr_audit.report.results.fact_warnings import facts_lines
-
-        for row in rows:
-            for line in facts_lines([row]):
-                print_line(f"{row['trace']}: {line}")
-    if any(row["wrong"] for row in rows):
+        for line in report.lines():
+            print_line(line)
+    if any(row.found.wrong for row in rows):
         raise typer.Exit(1)
 
 
@@ -163,13 +161,16 @@ def lint(folder: Folder, json: Json = False) -> None:
         clean = all(linted.clean for linted in found.values())
         print_json("trace-lint/2", clean=clean, traces=traces)
     else:
+        from rich.markup import escape
+
+        from foltr_audit.report.render.terminal import print_table
         from foltr_audit.report.tables.leak_lint import lint_lines, lint_table
 
         console = stdout_console()
         for path, linted in found.items():
-            console.print(lint_table(path, linted))
+            print_table(lint_table(path, linted), console)
             for line in lint_lines(linted):
-                console.print(line)
+                console.print(escape(line))
             console.print()
     if leaks:
         raise typer.Exit(1)

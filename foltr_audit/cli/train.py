@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.cli.common import SHARED, CommonOptions, use_threads
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import Plot, option
+from foltr_audit.cli.options import Plot, option, switch
 from foltr_audit.cli.output import note, print_line, save_config, warn
 from foltr_audit.cli.preset_plan import PresetSelection, print_published, published_table
 
@@ -22,10 +22,9 @@ def train(
     common: CommonOptions,
     click_model: str | None = option("How users click. Default: perfect."),
     plot: Plot = None,
-    twins: bool = option(
+    twins: bool = switch(
+        "--twins",
         "Also train the twins of each scenario (one intent alone, evenly dealt, ...) and compare with them.",
-        default=False,
-        name="--twins",
     ),
 ) -> None:
     """Train a ranker and show the metrics of every round."""
@@ -77,7 +76,7 @@ def run_training(
         print_line(report.json(TrainSpeed.of(cells).row() | published_table(published)))
     else:
         print_published(published, partial(print_train, report, rounds=published is None))
-    warn(row["warning"] for row in report.warnings)
+    warn(row.warning for row in report.warnings)
     if common.json:
         return
     note(str(TrainSpeed.of(cells)))

@@ -28,7 +28,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from foltr_audit.core.records import Collection, Dataset
@@ -66,8 +65,7 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceKey:
+class SourceKey(BaseModel, frozen=True):
     """What a collection is made from.
 
     Attributes:
@@ -89,59 +87,35 @@ class SourceKey:
     files: tuple[Path, ...]
     intents: str | None = None
 
-    def identity(self) -> SourceIdentity | None:
-        """What decides the content; None for a source that is not a plain file."""
-        files = []
-        for path in self.files:
-            stamp = _stamp(path)
-            if stamp is None:
-                return None
-            files.append((str(path.resolve()), *stamp))
-        return SourceIdentity(
-            source=self.name,
-            fold=self.fold,
-            normalised=self.normalise,
-            dtype=self.dtype,
-            split_seed=self.split_seed,
-            files=files,
-            version=code_version(),
-        )
+    def stamps(self) -> list[tuple[int, int] | None]:
+        """Size and time of change, in nanoseconds, of each file; None for one that is no plain file."""
+        return [_stamp(path) for path in self.files]
+
+    def entry_name(self) -> str | None:
+        """Name of its folder, other for other content; None for what is not kept.
+
+        A pipe or a device may give something else each time.
+        """
+        stamps = self.stamps()
+        decides = (self.model_dump_json(exclude={"source"}), stamps, code_version())
+        return None if None in stamps else hashlib.sha256(repr(decides).encode()).hexdigest()[:32]
 
 
-class SourceIdentity(BaseModel, frozen=True):
-    """What decides the content of an entry, as it is stored.
+class EntryFacts(BaseModel):
+    """What `meta.json` says of the collection in its folder."""
 
-    Attributes:
-        files: path, size in bytes and time of change in nanoseconds of every file.
-        version: see `code_version`.
-    """
-
-    source: str
-    fold: int
-    normalised: str
-    dtype: str
-    split_seed: int | None
-    files: list[tuple[str, int, int]]
+    origin: SourceKey
+    stamps: list[tuple[int, int] | None]
     version: str
-
-    @property
-    def name(self) -> str:
-        """Name of its folder."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:32]
+    fingerprint: str
+    synthetic: bool
+    with_intents: bool
 
     @property
     def is_outdated(self) -> bool:
         """Whether the code or a file has changed; a file that is missing may come back with its disk."""
-        changed = any(_stamp(Path(path)) not in (None, tuple(stamp)) for path, *stamp in self.files)
-        return changed or self.version != code_version()
-
-
-class EntryFacts(BaseModel):
-    """What `meta.json` says."""
-
-    identity: SourceIdentity
-    fingerprint: str
-    synthetic: bool
+        now = zip(self.stamps, self.origin.stamps(), strict=True)
+        return self.version != code_version() or any(new not in (None, old) for old, new in now)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +132,6 @@ class CacheEntry:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Size and time of a plain file; a pipe or a device may give something else each time."""
     try:
         facts = path.stat()
     except OSError:
@@ -186,11 +159,10 @@ def cached(origin: SourceKey, load: Callable[[], Collection]) -> Collection:
 
     A cache that cannot be written costs one line on stderr, nothing else.
     """
-    folder = cache_folder()
-    identity = origin.identity()
-    if folder is None or identity is None:
+    folder, name = cache_folder(), origin.entry_name()
+    if folder is None or name is None:
         return load()
-    place = folder / identity.name
+    place = folder / name
     found = map_entry(place, origin)
     if found is not None:
         with suppress(OSError):
@@ -198,14 +170,14 @@ def cached(origin: SourceKey, load: Callable[[], Collection]) -> Collection:
         return found
     collection = load()
     size = sum(collection.part(name).features.nbytes for name in Collection.PARTS)
-    if size < SMALLEST_BYTES or origin.identity() != identity:  # a file was changed while it was read
+    if size < SMALLEST_BYTES or origin.entry_name() != name:  # a file was changed meanwhile
         return collection
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the data may be less public than the folder
         # The cache is a convenience: an entry takes about half of the free space at most.
         if shutil.disk_usage(folder).free < 2 * size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        _put(place, collection, origin, identity)
+        _put(place, collection, origin)
     except OSError as error:
         _note(f"note: data cache: {folder}: {error.strerror or error}; continuing without it")
         return collection
@@ -234,7 +206,7 @@ def _note(line: str) -> None:
 # --- one entry ------------------------------------------------------------------------------------
 
 
-def write_entry(folder: Path, collection: Collection, identity: SourceIdentity) -> None:
+def write_entry(folder: Path, collection: Collection, origin: SourceKey) -> None:
     """Write a collection into an empty folder, and flush it to the disk.
 
     Raises:
@@ -242,25 +214,28 @@ def write_entry(folder: Path, collection: Collection, identity: SourceIdentity) 
     """
     for part in Collection.PARTS:
         for kind in _TYPES:
-            value = getattr(collection.part(part), kind)
-            if value is None:
+            array = getattr(collection.part(part), kind)
+            if array is None:
                 continue
-            array = _packed(value) if kind.endswith("_ids") else value
+            if kind.endswith("_ids"):
+                try:
+                    array = LazyNames.of(array).text
+                except ValueError as error:  # a NUL in a name: `cached` goes on without the cache
+                    raise OSError(None, str(error)) from error
             with (folder / f"{part}.{kind}.npy").open("xb") as file:
                 np.save(file, np.ascontiguousarray(array, array.dtype.newbyteorder("<")), allow_pickle=False)
                 # No checksum would tell a file that a power cut emptied: it is on the disk before it counts.
                 file.flush()
                 os.fsync(file.fileno())
-    facts = EntryFacts(identity=identity, fingerprint=collection.fingerprint, synthetic=collection.synthetic)
+    facts = EntryFacts(
+        origin=origin,
+        stamps=origin.stamps(),
+        version=code_version(),
+        fingerprint=collection.fingerprint,
+        synthetic=collection.synthetic,
+        with_intents=collection.train.intents is not None,
+    )
     atomic_files.write_text(folder / META, facts.model_dump_json(indent=1) + "\n")
-
-
-def _packed(names: Sequence[str]) -> NDArray[np.uint8]:
-    try:
-        return LazyNames.of(names).text
-    except ValueError as error:
-        # As an OSError, which `cached` answers by going on without the cache.
-        raise OSError(None, str(error)) from error
 
 
 def map_entry(folder: Path, origin: SourceKey) -> Collection | None:
@@ -268,7 +243,7 @@ def map_entry(folder: Path, origin: SourceKey) -> Collection | None:
     try:
         facts = _facts(folder)
         found = Collection(
-            **{part: _map_part(folder, part) for part in Collection.PARTS},
+            **{part: _map_part(folder, part, facts) for part in Collection.PARTS},
             source=origin.source,
             synthetic=facts.synthetic,
             fold=origin.fold,
@@ -286,11 +261,11 @@ def _facts(folder: Path) -> EntryFacts:
     return EntryFacts.model_validate_json(file_bytes(folder / META, DataError, _MOST_META_BYTES))
 
 
-def _map_part(folder: Path, part: str) -> Dataset:
+def _map_part(folder: Path, part: str, facts: EntryFacts) -> Dataset:
     arrays: dict[str, Any] = {}
     for kind, types in _TYPES.items():
         path = folder / f"{part}.{kind}.npy"
-        if kind == "intents" and not path.exists():
+        if kind == "intents" and not facts.with_intents:
             continue
         arrays[kind] = map_array(path)
         if arrays[kind].dtype.str not in types:
@@ -302,12 +277,12 @@ def _map_part(folder: Path, part: str) -> Dataset:
     return Dataset(query_ids=tuple(queries), document_ids=documents, **arrays)
 
 
-def _put(place: Path, collection: Collection, origin: SourceKey, identity: SourceIdentity) -> None:
+def _put(place: Path, collection: Collection, origin: SourceKey) -> None:
     """Write a collection next to its place, then rename it, unless another process was faster."""
     written = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
     try:
         written.mkdir()
-        write_entry(written, collection, identity)
+        write_entry(written, collection, origin)
         if map_entry(place, origin) is None:
             _remove(place)  # damaged, or not there
             with suppress(OSError):  # another process has just put its own
@@ -337,7 +312,7 @@ def _sweep(folder: Path) -> None:
     """Remove what killed writers left, and entries that no run can use again."""
     for path, facts in _own(folder):
         young = path.name.startswith(".") and time.time() - path.lstat().st_mtime < _ABANDONED_S
-        if not young and (facts is None or facts.identity.is_outdated):
+        if not young and (facts is None or facts.is_outdated):
             _remove(path)
 
 
@@ -354,20 +329,23 @@ def list_entries() -> list[CacheEntry]:
     folder = cache_folder()
     if folder is None or not folder.is_dir():
         return []
-    rows = [_entry(path, facts) for path, facts in _own(folder) if facts is not None]
+    rows = []
+    for path, facts in _own(folder):
+        with suppress(FileNotFoundError):  # another process has just removed it
+            if facts is not None:
+                used = datetime.fromtimestamp(int((path / META).stat().st_mtime), UTC)
+                rows.append(
+                    CacheEntry(
+                        source=facts.origin.name,
+                        fold=facts.origin.fold,
+                        normalised=facts.origin.normalise,
+                        dtype=facts.origin.dtype,
+                        fingerprint=facts.fingerprint,
+                        bytes=_bytes(path),
+                        last_used=used.isoformat(),
+                    )
+                )
     return sorted(rows, key=lambda row: (row.source, row.fold, row.normalised, row.last_used))
-
-
-def _entry(path: Path, facts: EntryFacts) -> CacheEntry:
-    used = 0.0
-    with suppress(FileNotFoundError):  # another process has just removed it
-        used = (path / META).stat().st_mtime
-    return CacheEntry(
-        **facts.identity.model_dump(include={"source", "fold", "normalised", "dtype"}),
-        fingerprint=facts.fingerprint,
-        bytes=_bytes(path),
-        last_used=datetime.fromtimestamp(int(used), UTC).isoformat(),
-    )
 
 
 def _bytes(folder: Path) -> int:

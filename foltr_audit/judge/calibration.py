@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,14 +10,15 @@ from foltr_audit.errors import PluginError
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.utils.arrays import Bools, Floats
-from foltr_audit.utils.rows import Estimate
+from foltr_audit.utils.rows import Estimate, ResultRow, column
 
 BINS = 10
 _SMALLEST = 1e-15  # log loss moves probabilities closer to 0 or 1 to this distance, so that it stays finite
 _ROUNDING = 1e-9  # by how much rounding may move a probability beyond 0 or 1
 
 
-class ReliabilityBin(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityBin(ResultRow):
     """Documents whose probability lies in [low, high), in the last bin also at 1.
 
     Attributes:
@@ -34,7 +35,8 @@ class ReliabilityBin(NamedTuple):
     clicked: float | None
 
 
-class ProbabilityCalibration(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class ProbabilityCalibration(ResultRow):
     """How good the probabilities of one attack are, over all shown documents of all lists.
 
     Lists without a click count too: without them, any posterior would look too low.
@@ -57,7 +59,7 @@ class ProbabilityCalibration(NamedTuple):
     brier_base_rate: Estimate
     log_loss: Estimate
     log_loss_base_rate: Estimate
-    error: float
+    error: float = column("calibration_error")
     reliability: tuple[ReliabilityBin, ...]
 
 
@@ -122,7 +124,8 @@ def reliability(p: Floats, clicked: Bools) -> tuple[ReliabilityBin, ...]:
 def calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
     """Mean distance of probability and share clicked, weighted by documents; NaN without documents.
 
-    >>> low, high = ReliabilityBin(0.0, 0.1, 3, 0.0625, 0.0), ReliabilityBin(0.9, 1.0, 1, 0.9375, 1.0)
+    >>> low = ReliabilityBin(low=0.0, high=0.1, documents=3, probability=0.0625, clicked=0.0)
+    >>> high = ReliabilityBin(low=0.9, high=1.0, documents=1, probability=0.9375, clicked=1.0)
     >>> calibration_error((low, high))
     0.0625
     """

@@ -52,9 +52,9 @@ class PairedTest:
     effect_size: float
 
     @property
-    def ends(self) -> list[float] | None:
+    def ends(self) -> tuple[float, float] | None:
         """The interval as reports show it; None for fewer than `FEWEST` pairs."""
-        return list(self.interval) if self.pairs >= FEWEST else None
+        return self.interval if self.pairs >= FEWEST else None
 
 
 def paired_t_test(a: Floats, b: Floats) -> PairedTest:

@@ -23,7 +23,6 @@ from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client_data import ClientData
-from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -63,14 +62,14 @@ class ClientRules:
 
         learner, model, steps = self.learner, self.click_model, self.chain.links("step")
         tables = declared_tables(model, self.largest_label)
-        if not isinstance(learner, FPDGD) or tables is None:
+        step = learner.compiled_step
+        if step is None or tables is None:
             return None
         # Exact types and methods: a subclass may score or learn in another way, and the kernel would ignore
         # that. Its loop has room for one ball.
         known = (
             self.sampled
             and type(self.ranker) in (LinearRanker, NeuralRanker)
-            and type(learner).local_step is FPDGD.local_step
             and not self.chain.links("click")
             and (not steps or self.chain.ball is not None)
         )
@@ -81,9 +80,9 @@ class ClientRules:
         return LocalStepRules(
             click=tables[0],
             stop=tables[1],
-            learning_rate=learner.learning_rate,
-            candidates=learner.normaliser == "candidates",
-            only_observed=learner.pairs == "last-click+1",
+            learning_rate=step.learning_rate,
+            candidates=step.setting.normaliser == "candidates",
+            only_observed=step.setting.pairs == "last-click+1",
             norm=ball.norm if ball else np.inf,
             order=ball.ord if ball else 2,
             always=self.acts_without_pairs,

@@ -66,13 +66,17 @@ UNKNOWN = Estimate(math.nan)
 """An estimate that is not defined."""
 
 
-def column(name: str = "", *, optional: bool = False, embedded: bool = False, default: Any = MISSING) -> Any:
+def column(
+    name: str | None = None, *, optional: bool = False, embedded: bool = False, default: Any = MISSING
+) -> Any:
     """A field of a row whose column differs from it.
 
     Args:
-        name: name of the column, if it is no Python name.
+        name: name of the column, if it is no Python name; of an embedded row, what stands before the names of
+            its columns.
         optional: the column is left out where the value is None or an empty list.
-        embedded: the value is a row or a mapping whose columns stand in place of this one.
+        embedded: the value is a row or a mapping whose columns stand in place of this one; if the values of
+            a mapping are rows, the name of each of their columns ends in `_` and the key.
         default: the value if none is given; None if `optional`.
     """
     details = {"name": name, "optional": optional, "embedded": embedded}
@@ -96,7 +100,7 @@ class ResultRow:
     INTERVALS_LAST: ClassVar[bool] = False
 
     def plain(self) -> dict[str, JsonValue]:
-        """The columns as values for JSON, in the order of the fields."""
+        """The columns as values for JSON, in the order of the fields; None for NaN."""
         return dict(self._columns())
 
     def _columns(self) -> Iterator[tuple[str, JsonValue]]:
@@ -104,9 +108,10 @@ class ResultRow:
         for each in fields(self):
             value, details = getattr(self, each.name), each.metadata
             if details.get("embedded"):
-                yield from (value.plain() if isinstance(value, ResultRow) else dict(value)).items()
+                inner = value.plain() if isinstance(value, ResultRow) else dict(_of_mapping(value))
+                yield from ((_prefix(each) + name, _plain(found)) for name, found in inner.items())
             elif isinstance(value, Estimate):
-                yield _name(each), value.value if value.known else None
+                yield _name(each), _plain(value.value)
                 ends: JsonValue = None if value.ci95 is None else list(value.ci95)
                 if self.INTERVALS_LAST:
                     later.append((_name(each) + CI95, ends))
@@ -143,13 +148,30 @@ class ResultRow:
         }
 
 
+def _of_mapping(value: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for key, inner in value.items():
+        if isinstance(inner, ResultRow):
+            yield from ((f"{name}_{key}", found) for name, found in inner.plain().items())
+        elif isinstance(inner, Estimate):
+            yield from ((key, inner.value), (key + CI95, inner.ci95))
+        else:
+            yield key, inner
+
+
 def _name(each: Field[object]) -> str:
-    return str(each.metadata.get("name") or each.name)
+    name = each.metadata.get("name")
+    return each.name if name is None else str(name)
+
+
+def _prefix(each: Field[object]) -> str:
+    return each.metadata.get("name") or ""
 
 
 def _plain(value: object) -> JsonValue:
     if isinstance(value, ResultRow):
         return value.plain()
+    if isinstance(value, float) and math.isnan(value):
+        return None
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -165,20 +187,21 @@ def _names(cls: type[ResultRow]) -> Iterator[str]:
         if not each.metadata.get("embedded"):
             yield from (_name(each), _name(each) + CI95) if kind is Estimate else (_name(each),)
         elif isinstance(kind, type) and issubclass(kind, ResultRow):
-            yield from _names(kind)
+            yield from (_prefix(each) + name for name in _names(kind))
 
 
-def _read(cls: type[R], left: dict[str, object], known: frozenset[str]) -> R:
+def _read(cls: type[R], left: dict[str, object], known: frozenset[str], prefix: str = "") -> R:
     """A row made of the columns that it takes out of `left`; a mapping takes those that are not `known`."""
     found: dict[str, object] = {}
     types = get_type_hints(cls)
     for each in fields(cls):
-        kind, name = types[each.name], _name(each)
+        kind, name = types[each.name], prefix + _name(each)
         if each.metadata.get("embedded"):
             if isinstance(kind, type) and issubclass(kind, ResultRow):
-                found[each.name] = _read(kind, left, known)
+                found[each.name] = _read(kind, left, known, prefix + _prefix(each))
             else:
-                found[each.name] = {name: left.pop(name) for name in list(left) if name not in known}
+                rest = {name: left.pop(name) for name in list(left) if name not in known}
+                found[each.name] = rest if _row_in(kind) is None else _rows_by_key(kind, rest)
         elif kind is Estimate:
             if name not in left:
                 raise ValueError(f"no column {name!r} for a {cls.__name__}")
@@ -193,6 +216,19 @@ def _read(cls: type[R], left: dict[str, object], known: frozenset[str]) -> R:
         elif each.default is MISSING and each.default_factory is MISSING:
             raise ValueError(f"no column {name!r} for a {cls.__name__}")
     return cls(**found)
+
+
+def _rows_by_key(kind: object, table: Mapping[str, object]) -> dict[str, ResultRow]:
+    """The rows of an embedded mapping, by their keys."""
+    row = _row_in(kind) or ResultRow
+    columns = sorted(_names(row), key=len, reverse=True)
+    found: dict[str, dict[str, object]] = {}
+    for name, value in table.items():
+        column = next((one for one in columns if name.startswith(f"{one}_")), None)
+        if column is None:
+            raise ValueError(f"unknown column {name!r} before those of a {row.__name__}")
+        found.setdefault(name.removeprefix(f"{column}_"), {})[column] = value
+    return {key: row.of_plain(inner) for key, inner in found.items()}
 
 
 def _validated(kind: Any, value: object, name: str) -> object:
@@ -226,15 +262,17 @@ def _row_in(kind: object) -> type[ResultRow] | None:
     return next((row for row in map(_row_in, get_args(kind)) if row is not None), None)
 
 
-def _describe(cls: type[ResultRow], properties: dict[str, JsonValue], required: list[JsonValue]) -> bool:
+def _describe(
+    cls: type[ResultRow], properties: dict[str, JsonValue], required: list[JsonValue], prefix: str = ""
+) -> bool:
     """Add the columns of a row to a schema; whether it may have others."""
     more, types = False, get_type_hints(cls)
     later: dict[str, JsonValue] = {}
     for each in fields(cls):
-        kind, name = types[each.name], _name(each)
+        kind, name = types[each.name], prefix + _name(each)
         if each.metadata.get("embedded"):
             if isinstance(kind, type) and issubclass(kind, ResultRow):
-                more |= _describe(kind, properties, required)
+                more |= _describe(kind, properties, required, prefix + _prefix(each))
             else:
                 more = True
         elif kind is Estimate:

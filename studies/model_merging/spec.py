@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -94,7 +94,7 @@ class MergeSpec(SpecTable):
 
     @classmethod
     def parse(
-        cls, table: Mapping[str, Any], where: str = "merge", names: Mapping[str, str] | None = None
+        cls, table: Mapping[str, object], where: str = "merge", names: Mapping[str, str] | None = None
     ) -> MergeSpec:
         """The spec of a plain table.
 
@@ -106,15 +106,16 @@ class MergeSpec(SpecTable):
         """
         source = f"{where}: " if where else ""
         _refuse_unknown(table, cls, source)
-        if isinstance(table.get("data"), Mapping):
-            _refuse_unknown(table["data"], MergeData, f"{source}data.")
+        data = table.get("data")
+        if isinstance(data, Mapping):
+            _refuse_unknown(data, MergeData, f"{source}data.")
         try:
             return cls.model_validate(dict(table))
         except ValidationError as error:
             raise UsageError(source + first_problem(error, names)) from error
 
 
-def _refuse_unknown(table: Mapping[str, Any], kind: type[SpecTable], source: str) -> None:
+def _refuse_unknown(table: Mapping[str, object], kind: type[SpecTable], source: str) -> None:
     for name in table:
         if name not in kind.model_fields:
             raise UsageError(f"{source}{name}: no such field; {suggest_name(str(name), kind.model_fields)}")

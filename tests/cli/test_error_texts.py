@@ -76,8 +76,8 @@ def test_a_spec_in_python_says_what_is_wrong() -> None:
 def test_an_attack_of_a_trace_may_be_a_text(tmp_path: Path) -> None:
     run("attack", *SMALL, "--click-model", "perfect", "--out", tmp_path / "run")
     found = fa.attack_trace(str(tmp_path / "run"), "first-position")
-    assert {row["method"] for row in found.results if not row["baseline"]} == set()
-    assert "first-position" in {row["method"] for row in found.results}
+    assert {row.method for row in found.results if not row.baseline} == set()
+    assert "first-position" in {row.method for row in found.results}
 
 
 def test_published_chains_name_their_argument() -> None:

@@ -268,10 +268,10 @@ def test_an_attack_whose_equations_cannot_be_solved_is_refused(
 
     monkeypatch.setattr(plugin_class(Attack, "lad"), "infer", unsolved)
     report = recorded_report(TraceAttack.open(trace, changes={"methods": ("olsr", "lad")}))
-    why = next(row["reason"] for row in report.refused if row["method"] == "lad")
+    why = next(row.reason for row in report.refused if row.method == "lad")
     assert why.startswith("its equations cannot be solved in round ")
     assert why.endswith(": SVD did not converge")
-    assert any(row["method"] == "olsr" for row in report.results)
+    assert any(row.method == "olsr" for row in report.results)
     with pytest.raises(UsageError, match="attack lad: cannot run on this view: its equations cannot"):
         recorded_report(TraceAttack.open(trace, changes={"methods": ("lad",)}))
 

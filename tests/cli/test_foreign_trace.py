@@ -12,6 +12,7 @@ import pytest
 
 import foltr_audit as fa
 from tests.fixtures.command import run
+from tests.fixtures.result_rows import plain
 
 MESSAGES, LENGTH, FEATURES = 30, 10, 16
 
@@ -80,7 +81,7 @@ def test_a_foreign_trace_with_truth_is_scored(tmp_path: Path) -> None:
     with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
         writer.write(record, truth)
     report = fa.attack_trace(tmp_path / "live", ["olsr"])
-    row = next(row for row in report.results if row["method"] == "olsr")
+    row = next(row for row in plain(report.results) if row["method"] == "olsr")
     assert row["exact"] == 1.0
     assert row["auc"] == 1.0
     assert row["lists"] == int(truth.clicks.any(axis=1).sum())

@@ -16,6 +16,7 @@ from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.command import run
 from tests.fixtures.intent_data import intent_collection
+from tests.fixtures.result_rows import plain
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", "12", "--rounds", "4", "--eps", "inf")
 SKEWED = (*SMALL, "--scenario", "label-skew+click-skew:models=perfect/navigational")
@@ -120,9 +121,9 @@ def test_groups_of_an_intent_are_served_as_their_intent_is() -> None:
     }
     specs = [fa.Spec.parse({**spec, "repetition": i}) for i in range(3)]
     report = fa.simulate(specs, data=intent_collection())
-    last = [row for row in report.rounds if row["round"] == 2]
-    assert [row["place"] for row in report.utility_groups] == [1, 2, 3]
-    for row in report.utility_groups:
+    last = [row for row in plain(report.rounds) if row["round"] == 2]
+    assert [row["place"] for row in plain(report.utility_groups)] == [1, 2, 3]
+    for row in plain(report.utility_groups):
         values = np.array([one[f"offline_ndcg@10/{row['group']}"] for one in last])
         every = np.array([one["offline_ndcg@10"] for one in last])
         assert row["runs"] == 3
@@ -130,8 +131,10 @@ def test_groups_of_an_intent_are_served_as_their_intent_is() -> None:
         assert row["ndcg@10_difference"] == pytest.approx((values - every).mean(), abs=1e-12)
         low, high = row["ndcg@10_difference_ci95"]
         assert low <= row["ndcg@10_difference"] <= high
-    alike = sum(row["ndcg@10"] for row in report.utility_groups) / 3
-    assert alike == pytest.approx(report.utility_groups[0]["ndcg@10_all"], rel=1e-9), "intents weigh alike"
+    alike = sum(row["ndcg@10"] for row in plain(report.utility_groups)) / 3
+    assert alike == pytest.approx(plain(report.utility_groups)[0]["ndcg@10_all"], rel=1e-9), (
+        "intents weigh alike"
+    )
 
 
 def test_tables_name_the_groups() -> None:

@@ -16,9 +16,13 @@ from foltr_audit.experiments.recommend.candidates import LeakEstimate
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.report.results.recommend_rows import SearchCounts
 from foltr_audit.report.results.recommend_sentences import sentence
 from tests.fixtures.command import run
 
+NOTHING = SearchCounts(
+    candidates=0, different=0, kept=0, above_auc=0, refused=0, failed=0, defenses_refused=0
+)
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2", "--jobs", "1")
 TINY = (*SMALL, "--method", "olsr", "--runs", "1", "--trials", "40")
 
@@ -81,7 +85,7 @@ def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
 
 
 def test_where_nothing_can_be_proven_the_sentence_says_so() -> None:
-    said = sentence(None, None, [], [], {"candidates": 0}, PrivacyLimits(max_eps=0.5))
+    said = sentence(None, None, [], [], NOTHING, PrivacyLimits(max_eps=0.5))
     assert said.startswith("No defense keeps to the limits: of none is an epsilon of at most 0.5 proven")
 
 

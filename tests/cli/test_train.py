@@ -111,9 +111,12 @@ def test_the_tables_hold_every_metric_within_eighty_columns() -> None:
 
 def test_learners_and_other_settings_are_named_where_rows_differ_in_them() -> None:
     made = TrainReport.of(*_plan_and_cells())
-    rounds = [{**row, "learner": name} for name in ("foltr-es:sigma=2", "coltr") for row in made.rounds]
-    utility = [{**row, "learner": name} for name in ("foltr-es:sigma=2", "coltr") for row in made.utility]
-    told = _printed(replace(made, rounds=rounds, utility=utility))
+    learners = ("foltr-es:sigma=2", "coltr")
+    rounds = [replace(row, setting=replace(row.setting, learner=x)) for x in learners for row in made.rounds]
+    utility = [
+        replace(row, setting=replace(row.setting, learner=x)) for x in learners for row in made.utility
+    ]
+    told = _printed(replace(made, rounds=tuple(rounds), utility=tuple(utility)))
     assert [line[:3] for line in told if line[:1] in (["foltr-es"], ["coltr"])] == [
         ["foltr-es", "none", "0"],
         ["coltr", "none", "0"],

@@ -16,7 +16,7 @@ import pytest
 
 from foltr_audit.core.records import Collection
 from foltr_audit.data import cache as store
-from foltr_audit.data.cache import META, SourceIdentity, write_entry
+from foltr_audit.data.cache import META, SourceKey, write_entry
 from foltr_audit.data.synthetic.generate import synthesise
 from tests.fixtures.command import run
 from tests.fixtures.data_cache import assert_same, contents, is_mapped, load, names
@@ -79,6 +79,16 @@ def test_a_damaged_entry_is_made_again(cache_place: Path, letor_file: Path, kind
     assert_same(again, plain)
     assert contents(cache_place) == [folder]
     assert len(names(cache_place)) == 1, "nothing is left of the damaged one"
+
+
+def test_an_entry_without_its_intents_is_made_again(cache_place: Path) -> None:
+    made = "synthetic:mq2007:30"
+    plain = load(made, cache=False, intents="synthetic:2")
+    load(made, intents="synthetic:2")
+    (folder,) = contents(cache_place)
+    for part in Collection.PARTS:
+        (folder / f"{part}.intents.npy").unlink()
+    assert_same(load(made, intents="synthetic:2"), plain)
 
 
 @pytest.mark.parametrize("kind", ["gone", "a file", "a link to nothing"])
@@ -149,11 +159,11 @@ def test_a_killed_writer_leaves_nothing_that_is_read(cache_place: Path, letor_fi
 def test_who_comes_second_takes_the_entry_of_the_first(
     cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overtaken(folder: Path, collection: Collection, identity: SourceIdentity) -> None:
+    def overtaken(folder: Path, collection: Collection, origin: SourceKey) -> None:
         monkeypatch.setattr(store, "write_entry", write_entry)
         load(letor_file)
         theirs.extend(path.stat().st_ino for path in contents(cache_place))
-        write_entry(folder, collection, identity)
+        write_entry(folder, collection, origin)
 
     theirs: list[int] = []
     monkeypatch.setattr(store, "write_entry", overtaken)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from foltr_audit.evidence.check.junit import junit_xml
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.markdown import append, markdown
+from foltr_audit.evidence.check.outcome_table import append, markdown
 from foltr_audit.evidence.check.report import CheckReport
-from foltr_audit.evidence.check.subjects import ValueWithInterval, printable
+from foltr_audit.evidence.check.subjects import CheckReading, printable
 from foltr_audit.report.render.markdown import escape_markdown
 from tests.fixtures.check_subjects import subject
 
@@ -25,7 +25,7 @@ LIMITS = SystemLimits.parse(
 
 def report(name: str = "toy", warnings: tuple[str, ...] = ()) -> CheckReport:
     """Two limits that hold, one that is broken (proven epsilon 1) and one that cannot be judged."""
-    held = subject(name=printable(name), loss=ValueWithInterval(missing=f"no twin of {name}"))
+    held = subject(name=printable(name), loss=CheckReading(missing=f"no twin of {name}"))
     return CheckReport.of(LIMITS, [held], {"who": name}, warnings)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,8 @@ from hypothesis import strategies as st
 from foltr_audit.errors import ContradictionError
 from foltr_audit.evidence.check.limit_check import outcomes
 from foltr_audit.evidence.check.limits import NAMES, SystemLimits
-from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval
+from foltr_audit.evidence.check.subjects import CheckReading, CheckSubject
+from foltr_audit.utils.rows import Estimate
 from tests.fixtures.check_subjects import attack, claim, judged, subject
 
 UNIT = st.floats(0.5, 0.99)
@@ -73,17 +73,17 @@ def test_one_attack_is_said_to_be_the_only_one() -> None:
         ("max_attack_auc", subject(attacks=[], refused={"map": "no law"}), "map: no law"),
         ("max_attack_auc", subject(refused={"map": "no law"}), "map: no law"),
         ("max_attack_auc", subject(attacks=[attack("olsr", None, None)]), "no attacked list"),
-        ("max_attack_auc", subject(attacks=[attack("olsr", math.nan, None)]), "no value"),
+        ("max_attack_auc", subject(attacks=[attack("olsr", math.nan, None)]), "no attacked list"),
         ("max_attack_auc", subject(attacks=[attack("olsr", 0.5, None)]), "no interval"),
         (
             "max_attack_auc",
             subject(attacks=[attack("a", 0.9, (0.9, 0.9)), attack("b", None, None)]),
             "no att",
         ),
-        ("min_ndcg", subject(ndcg=ValueWithInterval(missing="no metrics")), "no metrics"),
-        ("min_ndcg", subject(ndcg=ValueWithInterval(value=math.nan)), "no value"),
-        ("min_ndcg", subject(ndcg=ValueWithInterval(value=0.9)), "no interval"),
-        ("max_ndcg_loss", subject(loss=ValueWithInterval(missing="no twin")), "no twin"),
+        ("min_ndcg", subject(ndcg=CheckReading(missing="no metrics")), "no metrics"),
+        ("min_ndcg", subject(ndcg=CheckReading(Estimate(math.nan))), "no value"),
+        ("min_ndcg", subject(ndcg=CheckReading(Estimate(0.9))), "no interval"),
+        ("max_ndcg_loss", subject(loss=CheckReading(missing="no twin")), "no twin"),
         ("max_proven_eps", subject(claims=[], no_audit="foltr-es sends metrics"), "foltr-es sends metrics"),
         (
             "max_proven_eps",
@@ -115,7 +115,7 @@ def test_a_broken_limit_is_broken_whatever_else_cannot_be_judged() -> None:
 
 
 def test_an_attack_on_few_lists_says_so() -> None:
-    few = {**attack("map", 0.7, (0.6, 0.8)), "lists": 14}
+    few = attack("map", 0.7, (0.6, 0.8), lists=14)
     assert judged("max_attack_auc", 0.9, subject(attacks=[few])).about == (
         "attack map, the only one that ran, only 14 lists"
     )
@@ -191,7 +191,7 @@ def test_only_a_measured_epsilon_has_an_interval_and_it_is_open() -> None:
 
 
 def test_no_zero_is_negative() -> None:
-    held = subject(loss=ValueWithInterval(value=-0.0004, interval=(-0.0014, 0.0004)))
+    held = subject(loss=CheckReading(Estimate(-0.0004, (-0.0014, 0.0004))))
     assert (
         "max_ndcg_loss: toy, perfect clicks: .000 (-.001 to .000);" in judged("max_ndcg_loss", 0.1, held).line
     )
@@ -199,7 +199,7 @@ def test_no_zero_is_negative() -> None:
 
 def test_texts_of_a_stored_comparison_cannot_steer_a_terminal() -> None:
     rows = [claim(why="red \x1b[31m", verdict="not refuted\x07")]
-    found = asdict(judged("no_refuted_claims", True, subject(claims=rows)))
+    found = judged("no_refuted_claims", True, subject(claims=rows)).plain()
     assert all(text.isprintable() for text in found.values() if isinstance(text, str))
 
 

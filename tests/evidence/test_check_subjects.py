@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -10,49 +9,51 @@ import pytest
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.report import warnings_of
 from foltr_audit.evidence.check.subjects import CheckSubject, subjects_of
+from foltr_audit.experiments.comparison.expansion import GridExclusion
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_rows import CellCounts, ComparedRefusal, CompareRow
+from foltr_audit.utils.rows import UNKNOWN, Estimate
+from tests.fixtures.comparisons import attack, claim, result, warning, where
 
 
-def row(name: str, number: float, **changes: Any) -> dict[str, Any]:
+def row(name: str, number: float, difference: Estimate | None = None, **place: Any) -> CompareRow:
     """A row of a comparison whose numbers tell it from others."""
     alternative, _, eps = name.partition(", eps ")
-    found = {
-        "learner": "fpdgd",
-        "scenario": "uniform",
-        "click_model": "perfect",
-        "name": name,
-        "alternative": alternative,
-        "eps": float(eps) if eps else None,
-        "defense": f"chain of {name}",
-        "ndcg@10": number,
-        "ndcg@10_ci95": [number - 0.1, number + 0.1],
-        "ndcg@10_difference": -number,
-        "ndcg@10_difference_ci95": [-number - 0.2, -number + 0.1],
-    }
-    return found | changes
+    named = {"name": name, "defense": f"chain of {name}", "learner": "fpdgd", **place}
+    of = where(alternative, **named, eps=float(eps) if eps else None)
+    ends = (-number - 0.2, -number + 0.1)
+    return result(
+        of,
+        [],
+        number,
+        ndcg_difference=Estimate(-number, ends) if difference is None else difference,
+    )
 
 
 ROWS = [
-    row("none", 0.5, **{"ndcg@10_difference": None, "ndcg@10_difference_ci95": None}),
+    row("none", 0.5, UNKNOWN),
     row("published, eps 1", 0.1),
     row("published, eps 2", 0.2),
     row("published, eps 2", 0.25, click_model="navigational"),
     row("click-rr:eps=1", 0.3),
-    row("published, eps 2", 0.4, learner="foltr-es", **{"ndcg@10_difference": None}),
+    row("published, eps 2", 0.4, UNKNOWN, learner="foltr-es"),
 ]
 
 
 def report(**changes: Any) -> CompareReport:
     """A comparison in which every row has an attack and a baseline, and the rows of one learner a claim."""
-    fields: dict[str, Any] = {each.name: () for each in dataclasses.fields(CompareReport)}
-    fields["config"] = {"audit": True}
-    fields["results"] = ROWS
-    fields["attacks"] = [
-        {**one, "method": method, "baseline": method == "prior", "auc": one["ndcg@10"]}
-        for one in ROWS
-        for method in ("prior", "olsr")
-    ]
-    fields["claims"] = [{**one, "view": "individual"} for one in ROWS if one["learner"] == "fpdgd"]
+    fields: dict[str, Any] = {
+        "config": {"audit": True},
+        "dataset": None,
+        "cells": CellCounts(attack=6, audit=0),
+        "results": ROWS,
+        "attacks": [
+            attack(one.setting, method, one.ndcg.value, baseline=method == "prior")
+            for one in ROWS
+            for method in ("prior", "olsr")
+        ],
+        "claims": [claim(one.setting, "proven") for one in ROWS if one.setting.learner == "fpdgd"],
+    }
     return CompareReport(**(fields | changes))
 
 
@@ -64,11 +65,10 @@ def found(
 
 def test_each_row_has_what_is_its_own() -> None:
     for subject, own in zip(found(), ROWS[1:], strict=True):
-        assert subject.ndcg.value == own["ndcg@10"]
-        assert [one["auc"] for one in subject.attacks] == [own["ndcg@10"]]
-        assert [one["method"] for one in subject.attacks] == ["olsr"]
-        if own["learner"] == "fpdgd":
-            assert {one["name"] for one in subject.claims} == {own["name"]}
+        assert subject.ndcg.found == own.ndcg
+        assert [(one.method, one.auc.value) for one in subject.attacks] == [("olsr", own.ndcg.value)]
+        if own.setting.learner == "fpdgd":
+            assert {one.name for one in subject.claims} == {own.setting.name}
         else:
             assert not subject.claims
 
@@ -86,9 +86,9 @@ def test_names_tell_rows_apart() -> None:
 
 def test_a_loss_is_the_difference_turned_round() -> None:
     first = found(defenses=("published",), eps=(1,))[0].loss
-    assert first.value == pytest.approx(0.1)
-    assert first.interval == pytest.approx((0.0, 0.3))
-    assert found(defenses=("none",))[0].loss.value == 0.0
+    assert first.found.value == pytest.approx(0.1)
+    assert first.found.ci95 == pytest.approx((0.0, 0.3))
+    assert found(defenses=("none",))[0].loss.found.value == 0.0
     assert "without a defense" in found()[-1].loss.missing
 
 
@@ -100,26 +100,29 @@ def test_rows_are_chosen_by_defense_and_epsilon() -> None:
         found(eps=(3,))
     with pytest.raises(UsageError, match="only the runs without a defense"):
         found(results=ROWS[:1])
-    left = [{"learner": "fpdgd", "defense": "metric-rr:eps=1", "why": "it has no metric stage"}]
+    left = [GridExclusion(learner="fpdgd", defense="metric-rr:eps=1", why="it has no metric stage")]
     with pytest.raises(UsageError, match="left out: it has no metric stage"):
         found(defenses=("metric-rr:eps=1",), left_out=left)
 
 
 def test_why_there_is_no_audit() -> None:
     assert found(config={"audit": False})[0].no_audit == "the comparison ran without audits"
-    left = [{"learner": "foltr-es", "defense": "audit", "why": "it sends metrics"}]
+    left = [GridExclusion(learner="foltr-es", defense="audit", why="it sends metrics")]
     assert found(left_out=left)[-1].no_audit == "it sends metrics"
 
 
 def test_refused_attacks_go_with_their_row() -> None:
-    refused = [{**ROWS[2], "method": name, "reason": "no law"} for name in ("position-prior", "map")]
+    refused = [
+        ComparedRefusal(method=name, setting=ROWS[2].setting, reason="no law")
+        for name in ("position-prior", "map")
+    ]
     subjects = found(refused=refused)
     assert [subject.refused for subject in subjects] == [{}, {"map": "no law"}, {}, {}, {}]
     assert not any(subject.all_attacks for subject in subjects)
 
 
 def test_warnings_are_of_the_judged_rows_and_of_what_was_left_out() -> None:
-    warnings = [{"name": one["name"], "learner": "fpdgd", "warning": "odd"} for one in ROWS]
-    left = [{"learner": "dbgd", "defense": "audit", "why": "no"}]
+    warnings = [warning(one.setting.name, "odd") for one in ROWS]
+    left = [GridExclusion(learner="dbgd", defense="audit", why="no")]
     told = list(warnings_of(report(warnings=warnings, left_out=left), ["published, eps 1"]))
     assert told == ["published, eps 1: odd", "left out of the comparison: dbgd, audit: no"]

@@ -29,7 +29,7 @@ from foltr_audit.experiments.recommend.space import (
     SearchSpace,
 )
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.report.results.attack import attack_rows
+from foltr_audit.report.results.attack_rows import scored
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.rng import Streams
 
@@ -156,13 +156,14 @@ def test_a_candidate_is_judged_on_the_validation_part_by_its_worst_attack(tmp_pa
     assert spec.attack is not None
     assert spec.attack.on == ("vali",)
     cell = STUDY.run(spec)
-    rows = attack_rows(cell.attacks.evidence["perfect"], "perfect", {}, Streams(spec.seed))["results"]
-    row = next(one for one in rows if one["method"] == "olsr")
+    rows = scored(cell.attacks.evidence["perfect"], Streams(spec.seed))
+    auc = next(found.auc for method, _, found in rows if method == "olsr")
     leak = worst_leak([runner.folder.read(spec)])
     assert leak is not None
-    assert (leak.auc, list(leak.interval or ())) == (row["auc"], row["auc_ci95"])
+    assert (leak.auc, leak.interval) == (auc.value, auc.ci95)
     assert score is not None
-    assert score.excess == row["auc_ci95"][1] - 0.9
+    assert auc.ci95 is not None
+    assert score.excess == auc.ci95[1] - 0.9
 
 
 def grid(space: SearchSpace) -> Iterator[CandidatePoint]:
@@ -217,9 +218,9 @@ def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None
     assert all(spec.attack and spec.attack.on == ("vali",) for spec in others)
     assert report.evidence is not None
     assert report.recommended is not None
-    eps = report.recommended["eps_proven"]
-    assert report.evidence["eps_proven_individual"] == pytest.approx(eps, rel=1e-6)
-    assert report.evidence["verdict_individual"] == "proven"
+    eps = report.recommended.eps_proven
+    assert report.evidence.audits["individual"].eps_proven == pytest.approx(eps, rel=1e-6)
+    assert report.evidence.audits["individual"].verdict == "proven"
 
 
 @pytest.mark.parametrize(

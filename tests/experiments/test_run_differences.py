@@ -14,7 +14,7 @@ import pytest
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.runs.differences import RunDiff
 from foltr_audit.experiments.runs.reader import RunReader
-from foltr_audit.report.tables.run_differences import diff_json, models_line
+from foltr_audit.report.tables.run_differences import DiffReport, models_line
 from tests.fixtures.stored_runs import P, rounds_of, write_run
 
 ROUNDS = rounds_of(0.7, [0.1, 0.2, 0.6])
@@ -48,7 +48,7 @@ def test_every_field_is_named_with_both_values(tmp_path: Path) -> None:
         ("seed", 7, 8),
         ("population.cohort", None, 5),
     ]
-    told = json.loads(diff_json(found))
+    told = json.loads(DiffReport.of(found).json())
     assert told["spec"][1] == {"field": "population.cohort", "a": None, "b": 5}
     assert files_of(found) == {  # the Spec's hash stands in the header, and nowhere else
         name: "different" if name == "trace/trace.toml" else "equal" for name in files_of(found)

@@ -71,7 +71,7 @@ def _told(folder: ComparisonFolder) -> None:
     report = CompareReport.of(folder, partial=True)
     report.json()
     report.to_frame()
-    csv_text(every_column(report.results))
+    csv_text(every_column(report.rows()))
 
 
 def comparisons(folder: Path) -> Feed:

@@ -19,7 +19,7 @@ from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.experiments.runs.reader import RunReader, read_runs
 from foltr_audit.experiments.runs.systems import read_systems
 from foltr_audit.report.results.recorded_attack import recorded_report
-from foltr_audit.report.tables.run_differences import diff_json
+from foltr_audit.report.tables.run_differences import DiffReport
 from foltr_audit.report.tables.significance import SignificanceReport
 from foltr_audit.trace import Trace, validate
 from tests.fixtures.stored_runs import rounds_of, write_run, write_system
@@ -219,7 +219,7 @@ def runs(folder: Path) -> Feed:
 
     def differences() -> None:
         _ = RunFolder(folder / "a").problems()
-        diff_json(RunDiff.of(RunReader.open(folder / "a"), RunReader.open(folder / "b")))
+        DiffReport.of(RunDiff.of(RunReader.open(folder / "a"), RunReader.open(folder / "b"))).json()
 
     def tests() -> None:
         read_runs(folder / "c")
@@ -256,9 +256,7 @@ def cache_entries(folder: Path) -> Feed:
     origin = SourceKey(
         name="x", source="x", fold=0, normalise="none", dtype="float32", split_seed=None, files=()
     )
-    identity = origin.identity()
-    assert identity is not None
-    write_entry(place, data, identity)
+    write_entry(place, data, origin)
     files = tree(place)
 
     def feed(rng: Random) -> None:

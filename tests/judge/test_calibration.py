@@ -165,7 +165,9 @@ def test_rounding_beyond_one_is_no_error() -> None:
     scores = np.array([[np.nextafter(1.0, 2.0), -1e-17]])
     found = calibrated(evidence(["a"], clicks, clicks, scores=scores))
     assert found.brier.value == 0.0
-    assert found.reliability[9] == ReliabilityBin(0.9, 1.0, 1, 1.0, 1.0)
+    assert found.reliability[9] == ReliabilityBin(
+        low=0.9, high=1.0, documents=1, probability=1.0, clicked=1.0
+    )
 
 
 def test_probabilities_that_are_what_they_say_have_a_small_error() -> None:

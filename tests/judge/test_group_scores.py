@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 from scipy import stats
 from sklearn import metrics as sk
 
@@ -23,14 +21,18 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.scoring import AttackScorer
-from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.results.base import UtilityGroupRow
 from foltr_audit.report.tables.attack import print_attack
 from foltr_audit.report.tables.group_tables import groups_table
+from foltr_audit.report.tables.table import Table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import TraceDataset, TraceHeader
 from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
 from tests.fixtures.judging import judge_clicks
+from tests.fixtures.result_rows import KINDS, dataset, kinds, plain, rows_of_clicks
 
 SETTING = {
     "trained_on": "perfect",
@@ -138,7 +140,7 @@ def test_without_a_population_all_are_one_group() -> None:
     found = judged_by(recording(5, 1, np.arange(5)), ONE_GROUP)
     assert found.groups == ("everybody",)
     assert not found.group.any()
-    assert not list(attack_rows(found, "perfect", SETTING, Streams(1))["groups"])
+    assert not list(rows_of_clicks(found, "perfect", SETTING, Streams(1)).groups)
 
 
 def test_some_lists_keep_their_groups_and_pooled_evidence_goes_by_their_names() -> None:
@@ -280,7 +282,7 @@ def test_a_group_without_a_judged_list_is_last_and_knows_nothing() -> None:
     for score in (*silent.metrics.values(), *silent.differences.values()):
         assert np.isnan(score.value)
         assert score.ci95 is None
-    rows = attack_rows(replace(judged, clicks=clicks), "perfect", SETTING, Streams(1))["groups"]
+    rows = kinds(rows_of_clicks(replace(judged, clicks=clicks), "perfect", SETTING, Streams(1)))["groups"]
     (row,) = [row for row in rows if row["method"] == "attack" and row["place"] == 2]
     assert row["auc"] is row["auc_ci95"] is row["f1_difference"] is None
 
@@ -305,16 +307,13 @@ def test_random_guesses_know_the_mean_number_of_clicks_only() -> None:
 # --- rows and tables of attacks -------------------------------------------------------------------
 
 
-def report_of(judged: ClickEvidence, utility_groups: list[dict[str, Any]] | None = None) -> AttackReport:
-    rows = joined([attack_rows(judged, "perfect", SETTING, Streams(1))])
-    data = {"source": "data", "synthetic": False, "features": 4, "normalised": "none"}
-    folds = [{"fingerprint": "0123456789abcdef"}]
+def report_of(judged: ClickEvidence, utility_groups: tuple[UtilityGroupRow, ...] = ()) -> AttackReport:
+    rows = rows_of_clicks(judged, "perfect", SETTING, Streams(1))
     return AttackReport(
         config={"seed": 1},
-        dataset={**data, "folds": folds},
-        utility=[],
-        utility_groups=utility_groups or [],
-        **rows,
+        dataset=dataset(),
+        utility=(),
+        **{**vars(rows), "utility_groups": utility_groups},
     )
 
 
@@ -324,14 +323,14 @@ def printed(*tables: Table, report: AttackReport | None = None, width: int = 80)
     if report is not None:
         print_attack(report, console)
     for table in tables:
-        console.print(table)
+        print_table(table, console)
     assert all(len(line) <= width for line in text.getvalue().splitlines())
     return text.getvalue()
 
 
 def test_rows_name_group_place_and_all_clients() -> None:
     judged = leaking(2.0, seed=1)
-    found = attack_rows(judged, "perfect", SETTING, Streams(1))
+    found = kinds(rows_of_clicks(judged, "perfect", SETTING, Streams(1)))
     (result,) = [row for row in found["results"] if row["method"] == "attack"]
     rows = [row for row in found["groups"] if row["method"] == "attack"]
     assert [(row["group"], row["place"], row["lists"]) for row in rows] == [("odd", 1, 100), ("even", 2, 100)]
@@ -352,8 +351,8 @@ def test_json_tells_of_groups_only_where_there_are_several() -> None:
     told = json.loads(report_of(leaking(1.0, seed=1)).json())
     assert len(told["groups"]) == 4
     one = json.loads(report_of(random_evidence(1)).json())
-    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS, *INQUIRIES} - {"tasks"}
-    assert set(one) == fields - {"groups", "places"}
+    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS}
+    assert set(one) == fields - {"groups", "places", "facts", "tasks"}
 
 
 def test_the_table_shows_the_hardest_hit_below_all_clients() -> None:
@@ -367,7 +366,7 @@ def test_the_table_shows_the_hardest_hit_below_all_clients() -> None:
         for name in ("all clients", " odd", " even")
     )
     assert everybody < odd < even
-    (row,) = [row for row in report.groups if row["group"] == "odd" and row["method"] == "attack"]
+    (row,) = [row for row in plain(report.groups) if row["group"] == "odd" and row["method"] == "attack"]
     assert f"{row['auc']:.3f}".lstrip("0") in table[odd]
     assert "200" in table[everybody]
     assert "by group" not in printed(report=report_of(random_evidence(1)))

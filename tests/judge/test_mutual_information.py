@@ -28,7 +28,8 @@ from foltr_audit.judge.mutual_information import MutualInformation, held, inform
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.randomized_response import RandomizedResponse
-from foltr_audit.report.results.attack_rows import information_rows
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.attack_rows import AttackPlace, information_rows
 from foltr_audit.report.tables.attack_details import information_table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -37,6 +38,7 @@ from tests.attacks.test_es_first_click import answer, patterns_of, sent
 from tests.attacks.test_maximum_posterior import simulated
 from tests.fixtures.evidence import evidence
 from tests.fixtures.judging import judge_clicks
+from tests.fixtures.result_rows import plain, setting
 from tests.inference.test_pattern_decoder import known as known_steps
 from tests.judge.test_clicks import recording_of
 
@@ -335,12 +337,13 @@ def test_pooled_evidence_keeps_its_bits() -> None:
     assert ClickEvidence.combined([one, replace(other, guessed=lost)]).guessed["attack"].surprisal is None
 
 
-WHERE = {"click_model": "perfect", "eps_claimed": 1.2, "defense": "none", "view": "individual"}
+def where(eps: float = 1.2) -> AttackPlace:
+    return AttackPlace(click_model="perfect", setting=setting(eps_claimed=eps))
 
 
 def test_rows_hold_the_estimate_and_baselines_have_none() -> None:
     judged = with_bits(np.array([3.0, 2.0, 5.0]), np.array([1.0, np.inf, 2.0]))
-    (row,) = information_rows(judged, WHERE, resamples(judged))
+    (row,) = plain(information_rows(judged, where(), resamples(judged)))
     found = measured(judged)
     assert row["bits"] == found.bits.value
     assert row["bits_ci95"] == list(found.bits.ci95 or ())
@@ -351,11 +354,11 @@ def test_rows_hold_the_estimate_and_baselines_have_none() -> None:
     )
     assert (row["lists"], row["queries"], row["impossible"], row["wrong_prior"]) == (3, 3, 1, 0)
     assert row["exact_posterior"] is False
-    assert {name: row[name] for name in WHERE} == WHERE
+    assert row["eps_claimed"] == 1.2
     baseline = replace(judged, baselines=frozenset({"attack"}))
-    assert not list(information_rows(baseline, WHERE, resamples(judged)))
+    assert not list(information_rows(baseline, where(), resamples(judged)))
     wrong = with_bits(np.array([np.inf]), np.array([1.0]))
-    (row,) = information_rows(wrong, WHERE, resamples(wrong))
+    (row,) = plain(information_rows(wrong, where(), resamples(wrong)))
     assert (row["bits"], row["share"], row["bias_bound"], row["wrong_prior"]) == (None, None, None, 1)
 
 
@@ -365,10 +368,10 @@ def test_the_table_fits_and_says_what_is_bounded() -> None:
     rows = [
         row
         for eps, judged in ((1.2, sure), (4.5, unsure))
-        for row in information_rows(judged, {**WHERE, "eps_claimed": eps}, resamples(judged))
+        for row in information_rows(judged, where(eps), resamples(judged))
     ]
     text = io.StringIO()
-    Console(file=text, width=80).print(information_table(rows))
+    print_table(information_table(rows), Console(file=text, width=80))
     lines = [" ".join(line.split()) for line in text.getvalue().splitlines()]
     assert all(len(line) <= 80 for line in text.getvalue().splitlines())
     assert any(line.startswith("attack 1.2 2.000 ") and line.endswith(".000 3.333 60.0 %") for line in lines)

@@ -19,16 +19,16 @@ from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, judge, not_for_clicks, task_of
 from foltr_audit.judge.task import Evidence, MessageTask, TaskScore, answer_of
-from foltr_audit.report.results.attack import INQUIRIES, AttackReport, joined, rows_of
+from foltr_audit.report.results.attack import AttackReport, rows_of
 from foltr_audit.report.tables.inquiries import print_inquiries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
+from tests.fixtures.result_rows import dataset, plain, setting
 from tests.judge.test_clicks import recording_of
 
 SetupOf = Callable[..., Setup]
-SETTING = {"eps_claimed": 1.2, "sees": "message"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,10 +117,10 @@ def test_a_task_of_another_package_is_judged_next_to_others(
 def test_its_numbers_stand_in_the_report(setup_of: SetupOf, collection: Collection) -> None:
     recording = recording_of(setup_of())
     found = found_by(recording, collection, make(Attack, "olsr"), Shown(), Shown(share=0.0))
-    rows = [rows_of(found, "perfect", SETTING, Streams(1))]
-    report = AttackReport(config={}, dataset={}, utility=[], **joined(rows), **joined(rows, INQUIRIES))
-    half, none = report.tasks
-    assert [row["method"] for row in report.tasks] == ["toy-shown", "toy-shown:share=0"]
+    rows = rows_of(found, "perfect", setting(sees="message"), Streams(1))
+    report = AttackReport(config={}, dataset=dataset(), utility=(), **vars(rows))
+    half, none = plain(report.tasks)
+    assert [row.method for row in report.tasks] == ["toy-shown", "toy-shown:share=0"]
     assert {name: half[name] for name in ("task", "view", "messages")} == {
         "task": "volume",
         "view": "individual",

@@ -159,7 +159,7 @@ def test_false_alarms_among_equal_systems() -> None:
 def test_two_pairs_show_no_interval() -> None:
     assert paired_t_test(np.array([0.4, 0.5]), np.array([0.1, 0.3])).ends is None
     three = paired_t_test(np.array([0.4, 0.5, 0.7]), np.array([0.1, 0.3, 0.3]))
-    assert three.ends == list(three.interval)
+    assert three.ends == three.interval
 
 
 def test_the_interval_of_a_mean_stays_within_its_ends() -> None:

@@ -12,15 +12,17 @@ import pytest
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import calibration
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.report.results.attack import INQUIRIES, KINDS, AttackReport, attack_rows, joined, result_rows
+from foltr_audit.report.results.attack import AttackReport, AttackRows, joined
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.evidence import evidence, random_evidence
+from tests.fixtures.result_rows import KINDS, dataset, kinds, plain, rows_of_clicks
 
 SETTING = {
     "trained_on": "perfect",
     "eps_claimed": 1.2,
     "defense": "clip:norm=1",
+    "learner": "fpdgd",
     "pdgd": "pham-2022",
     "sees": "message and lists",
     "population.clients": 40,
@@ -51,20 +53,26 @@ def four_lists() -> ClickEvidence:
     return replace(judged, guessed={"attack": weighed}, surprisal=np.array([2.0, 1.5, 3.0, 1.5]))
 
 
+def typed_rows(judged: ClickEvidence, queries: tuple[str, ...] = ()) -> AttackRows:
+    return rows_of_clicks(judged, "navigational", SETTING, Streams(1), queries)
+
+
 def rows_of(judged: ClickEvidence, queries: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:
-    return attack_rows(judged, "navigational", SETTING, Streams(1), queries)
+    return kinds(typed_rows(judged, queries))
+
+
+OF_CLICKS = set(KINDS) - {"facts", "counts", "intent_inference", "linkage", "query_identification", "tasks"}
+"""The kinds that judged lists have rows of."""
 
 
 def test_every_row_of_every_kind_names_its_setting() -> None:
     judged = replace(four_lists(), group=np.array([0, 1, 1, 0]), groups=("even", "odd"))
     rows = rows_of(judged, ("a", "none such"))
-    assert tuple(rows) == KINDS
-    for kind in KINDS:
-        assert rows[kind], kind
+    assert {kind for kind in KINDS if rows[kind]} >= OF_CLICKS - {"places"}
+    for kind in OF_CLICKS:
         for row in rows[kind]:
             assert {name: row[name] for name in WHERE} == WHERE
-    alone = list(result_rows(four_lists(), "navigational", SETTING, Streams(1)))
-    assert json_text(rows["results"]) == json_text(alone)
+    assert json_text(rows["results"]) == json_text(rows_of(four_lists())["results"])
 
 
 def test_results_count_their_lists() -> None:
@@ -172,12 +180,11 @@ def test_without_a_list_or_a_click_nothing_is_a_number(rows: Any) -> None:
         assert calibrated["brier"] is calibrated["calibration_error"] is None
     for row in found["results"]:
         assert (row["lists"], row["finest_fpr"], row["unclicked_documents"]) == (0, None, 0)
-        assert np.isnan(row["accuracy"])
-        assert np.isnan(row["tpr_at_1"])
+        assert row["accuracy"] is row["tpr_at_1"] is None
 
 
-def report_of(rows: dict[str, list[dict[str, Any]]]) -> AttackReport:
-    return AttackReport(config={}, dataset={}, utility=[], **rows)
+def report_of(rows: AttackRows) -> AttackReport:
+    return AttackReport(config={}, dataset=dataset(), utility=(), **vars(rows))
 
 
 def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
@@ -185,29 +192,29 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
     guessed = judged.guessed["attack"]
     infinite = replace(guessed, scores=np.where(guessed.scores == 0, -np.inf, guessed.scores))
     judged = replace(judged, guessed={"attack": infinite}, refused={"map": "no"})
-    rows = rows_of(judged, ("q0", "q1"))
-    report = report_of(rows)
+    report = report_of(typed_rows(judged, ("q0", "q1")))
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
 
     told = json.loads(report.json(), parse_constant=refuse)
-    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS, *INQUIRIES}
-    assert set(told) == fields - {"groups", "places", "tasks"}, "clients do not differ, one list a message"
+    fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS}
+    nothing = {"groups", "places", "facts", "tasks"}
+    assert set(told) == fields - nothing, "clients do not differ, one list a message"
     assert told["schema"] == "foltr-audit/attack/1"
-    assert len(told["queries"]) == len(rows["queries"]) > 2
+    assert len(told["queries"]) == len(report.queries) > 2
     assert "-inf" in [score for row in told["queries"] for score in row["scores"]]
     frame = report.to_frame()
-    assert frame["method"].to_list() == [row["method"] for row in rows["results"]]
+    assert frame["method"].to_list() == [row.method for row in report.results]
     assert frame.columns[:3] == ["method", "baseline", "click_model"]
 
 
 def test_rows_of_several_settings_stand_one_after_the_other() -> None:
-    one, two = rows_of(four_lists()), rows_of(random_evidence(1))
+    one, two = typed_rows(four_lists()), typed_rows(random_evidence(1))
     both = joined(iter([one, two]))
-    assert tuple(both) == KINDS
-    assert all(both[kind] == one[kind] + two[kind] for kind in KINDS)
-    assert joined([]) == {kind: [] for kind in KINDS}
+    for kind in KINDS:
+        assert plain(getattr(both, kind)) == plain((*getattr(one, kind), *getattr(two, kind)))
+    assert joined([]) == AttackRows()
 
 
 def test_baselines_are_marked_in_every_kind() -> None:

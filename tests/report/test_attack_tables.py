@@ -11,19 +11,14 @@ import pytest
 from rich.console import Console
 
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.report.results.attack import AttackReport, attack_rows, joined
+from foltr_audit.report.results.attack import AttackReport, joined
 from foltr_audit.report.tables.attack import print_attack
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import epsilon, short
 from tests.fixtures.evidence import random_evidence
+from tests.fixtures.result_rows import dataset, plain, rows_of_clicks
 
-DATA = {
-    "source": "data",
-    "synthetic": False,
-    "features": 4,
-    "normalised": "none",
-    "folds": [{"fingerprint": "0123456789abcdef"}],
-}
+DATA = dataset(source="data", synthetic=False)
 
 
 def setting(eps: float) -> dict[str, Any]:
@@ -58,10 +53,10 @@ def report_of(
     settings: dict[float, ClickEvidence], queries: tuple[str, ...] = (), click_model: str = "perfect"
 ) -> AttackReport:
     pieces = [
-        attack_rows(judged, click_model, setting(eps), Streams(1), queries)
+        rows_of_clicks(judged, click_model, setting(eps), Streams(1), queries)
         for eps, judged in settings.items()
     ]
-    return AttackReport(config={"seed": 1}, dataset=DATA, utility=[], **joined(pieces))
+    return AttackReport(config={"seed": 1}, dataset=DATA, utility=(), **vars(joined(pieces)))
 
 
 def printed(report: AttackReport, width: int = 80) -> str:
@@ -77,7 +72,7 @@ def flat(text: str) -> str:
 
 
 def row(report: AttackReport, kind: str, method: str) -> dict[str, Any]:
-    (found,) = [one for one in getattr(report, kind) if one["method"] == method]
+    (found,) = [one for one in plain(getattr(report, kind)) if one["method"] == method]
     return dict(found)
 
 
@@ -109,7 +104,7 @@ def test_every_number_stands_in_its_table() -> None:
     assert f"map: Brier score {brier} (base rate " in flat(text)
     assert "olsr: Brier" not in text
     assert "lad: cannot run: the observer does not know: order" in lines
-    (facts,) = report.identifiability
+    (facts,) = plain(report.identifiability)
     assert f"identifiable: {100 * facts['identifiable']:.1f} % of documents; rank" in flat(text)
     assert f"{facts['all_clicked']} lists all clicked, {facts['without_click']} without a click" in flat(text)
     assert f"{found['unclicked_documents']} unclicked documents" in flat(text)

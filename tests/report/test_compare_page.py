@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -15,15 +16,29 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.experiments.comparison.expansion import GridExclusion
 from foltr_audit.report.render import compare_document
 from foltr_audit.report.render.compare_document import document
 from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.report.render.html import html_page
 from foltr_audit.report.render.markdown import markdown
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_rows import ServedRow
 from foltr_audit.report.results.provenance import PACKAGES, versions
 from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, measured
-from tests.fixtures.comparisons import LEARNER, checked, claim, provenance, report, setting, several, where
+from tests.fixtures.comparisons import (
+    LEARNER,
+    checked,
+    claim,
+    failed,
+    provenance,
+    report,
+    setting,
+    several,
+    unfinished,
+    warning,
+    where,
+)
 
 EVIL = "<script>alert(1)</script>|`*&\"'"
 
@@ -116,7 +131,7 @@ def test_pictures_and_tables_have_names() -> None:
         "noise of 1/1000",
         "fingerprint train vali test 0 ab12 3 1 1",
         "cells/0123456789ab/spec.toml",
-        "p = .003",
+        ".003",
         "foltr-audit compare --config grid.toml",
         LEARNER,
     ],
@@ -132,12 +147,11 @@ def test_versions_are_those_of_what_is_installed() -> None:
 
 
 def test_unfinished_failed_and_left_out_cells_are_shown() -> None:
-    waiting = {"kind": "attack", "scenario": "uniform", "click_model": "perfect", "learner": "x"}
     found = report(
         setting("none", runs=1),
-        unfinished=[{**waiting, "name": "slow one", "cells": 2, "done": 1}],
-        failed=[{"defense": "a", "learner": "x", "click_model": "y", "run": 0, "why": "out of luck"}],
-        left_out=[{"defense": "b", "learner": "z", "why": "does not fit"}],
+        unfinished=[unfinished(2, 1, "slow one")],
+        failed=[failed("out of luck")],
+        left_out=[GridExclusion(defense="b", learner="z", why="does not fit")],
     )
     text = Reader(page_of(found)).text
     for words in ("Not finished: 1 of 2 cells are done.", "slow one", "out of luck", "does not fit"):
@@ -193,17 +207,18 @@ def evil() -> CompareReport:
     found = report(
         setting(EVIL, **place, **checked(EVIL), worst_served_group=EVIL, worst_served_online=0.1, groups=1),
         setting("none", **place),
-        warnings=[{"name": EVIL, "learner": EVIL, "warning": EVIL}],
-        left_out=[{"defense": EVIL, "learner": EVIL, "why": EVIL}],
+        warnings=[warning(EVIL, EVIL)],
+        left_out=[GridExclusion(defense=EVIL, learner=EVIL, why=EVIL)],
     )
-    for rows in (found.attacks, found.results):
-        for row in rows:
-            row |= {name: EVIL for name in ("method", "attack") if row.get(name) in ("map:guess=x",)}
-    served = [{**found.results[0], "group": EVIL, "online_mean": 0.1}]
-    found.served.extend(served)
-    found.dataset["source"] = EVIL
-    found.dataset["folds"][0]["fingerprint"] = EVIL
-    return found
+    assert found.dataset is not None
+    fold = replace(found.dataset.folds[0], fingerprint=EVIL)
+    return replace(
+        found,
+        attacks=[replace(row, method=EVIL) if row.method == "map:guess=x" else row for row in found.attacks],
+        results=[replace(row, attack=EVIL) for row in found.results],
+        served=[ServedRow(setting=found.results[0].setting, group=EVIL, online_mean=0.1)],
+        dataset=replace(found.dataset, source=EVIL, folds=(fold,)),
+    )
 
 
 def test_what_users_named_is_shown_and_never_run() -> None:
@@ -243,7 +258,7 @@ def test_what_is_dominated_says_by_what() -> None:
 
 
 def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_text(every_column(several().results)))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(every_column(several().rows())))))
     assert [row["name"] for row in rows] == [
         "none",
         "published, eps 1.2",
@@ -251,7 +266,7 @@ def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
         "skellam, eps 1.2",
     ]
     ends = [float(rows[2][f"auc_ci95_{end}"]) for end in ("low", "high")]
-    assert ends == several().results[2]["auc_ci95"]
+    assert tuple(ends) == several().results[2].auc.ci95
     assert (rows[0]["eps_claimed"], rows[0]["eps"], rows[1]["verdict_individual"]) == ("inf", "", "refuted")
     assert rows[0]["verdict_individual"] == rows[0]["ndcg@10_difference_ci95_low"] == ""
     assert [row["pareto"] for row in rows] == ["True", "False", "True", "True"]
@@ -272,12 +287,12 @@ def test_no_text_is_a_formula_to_a_spreadsheet(text: str) -> None:
 def with_delta() -> CompareReport:
     """One claim with a delta, on data of several intents."""
     place = where("gaussian", 1.2)
-    audited = checked("proven") | {"delta_individual": 1e-5}
+    audited = checked("proven", delta=1e-5)
     rows = [
         setting(name, eps, evaluated_on="the training part", **more)
         for name, eps, more in (("none", None, {}), ("gaussian", 1.2, audited))
     ]
-    return report(*rows, claims=[claim(place, "proven") | {"delta": 1e-5}])
+    return report(*rows, claims=[claim(place, "proven", delta=1e-5)])
 
 
 @pytest.mark.parametrize("pictures", [True, False])

@@ -26,12 +26,13 @@ from foltr_audit.report.pictures.compare_panels import (
 from foltr_audit.report.pictures.compare_plots import PointLabel, place_labels
 from foltr_audit.report.pictures.style import picture_style
 from foltr_audit.report.pictures.svg import THEME, inline_svg
-from tests.fixtures.comparisons import report, setting, several, where
+from foltr_audit.report.results.compare_rows import ServedRow
+from tests.fixtures.comparisons import Made, hit, report, setting, several, where
 
 EVERY_EPSILON = (1.2, 4.5)
 
 
-def many() -> list[dict[str, list[dict[str, object]]]]:
+def many() -> list[Made]:
     rows = [setting("none", auc=0.99)]
     rows += [setting("a", eps, auc=0.6 + eps / 100) for eps in EVERY_EPSILON]
     return [*rows, setting("top-k", auc=0.8), setting("a", 10.0, auc=None, ndcg=0.41)]
@@ -101,10 +102,10 @@ def test_learning_curves_leave_out_rounds_without_a_value() -> None:
 def test_groups_are_drawn_where_clients_differ() -> None:
     assert not list(group_bars(several()))
     place = where("none")
-    served = [{**place, "group": "rare", "online_mean": 0.2}, {**place, "group": "often", "online_mean": 0.4}]
-    best = {"method": "map:guess=x", "auc": 0.9, "auc_ci95": None, "auc_all": 0.8}
-    hit = [{**place, **best, "group": "rare", "place": 1}]
-    panels = list(group_bars(replace(report(setting("none")), served=served, groups=hit)))
+    means = {"rare": 0.2, "often": 0.4}
+    served = [ServedRow(setting=place, group=name, online_mean=mean) for name, mean in means.items()]
+    groups = [hit(place, "rare", 0.9, 0.8)]
+    panels = list(group_bars(replace(report(setting("none")), served=served, groups=groups)))
     assert titles(panels) == ["attacked: none", "served: none"]
     with picture_style():
         axis = figure_of(panels[1]).axes[0]

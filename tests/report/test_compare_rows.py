@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.compare import with_front
-from foltr_audit.report.results.compare_rows import CellGroup, attack_rows_of, curve_row, setting_row
+from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
+from foltr_audit.report.results.compared_cells import CellGroup, attack_rows_of, compare_row, curve_row
 from foltr_audit.rng import Streams
-from tests.fixtures.comparisons import same_queries
+from foltr_audit.utils.rows import Estimate, JsonValue
+from tests.fixtures.comparisons import attack, result, same_queries, where
 from tests.fixtures.evidence import random_evidence
 
 NDCG = np.array([[0.2, 0.4, np.nan, 0.9, 0.1], [0.3, 0.2, np.nan, 0.8, 0.3]])
@@ -61,9 +64,16 @@ def setting(name: str, values: np.ndarray[Any, Any], **facts: Any) -> CellGroup:
     return CellGroup(label=label, cells=[stored(name, run, row, **facts) for run, row in enumerate(values)])
 
 
+def row_of(
+    group: CellGroup, attacks: Sequence[ComparedAttackRow], base: CellGroup | None
+) -> dict[str, JsonValue]:
+    """The columns of a group's row."""
+    return compare_row(group, attacks, [], base, 2).plain()
+
+
 def test_utility_against_the_same_by_hand() -> None:
     mine, base = setting("published", NDCG), setting("none", BASE)
-    row = setting_row(mine, attack_rows_of(mine), base)
+    row = row_of(mine, attack_rows_of(mine), base)
     means = NDCG.mean(axis=0)[[0, 1, 3, 4]]
     test = ttest_rel(means, BASE.mean(axis=0)[[0, 1, 3, 4]])
     assert row["name"] == "published, eps 1.2"
@@ -89,7 +99,7 @@ def online_interval(values: np.ndarray[Any, Any]) -> float:
 def test_the_interval_over_runs_has_no_end_below_0() -> None:
     """Student's over .4, .42 and .02 is -.28 to .84, of the difference to no defense -.77 to .27."""
     three = np.concatenate([NDCG, NDCG[:1]])
-    row = setting_row(setting("published", three), [], setting("none", three))
+    row = row_of(setting("published", three), [], setting("none", three))
     values = np.array(ONLINE["published"])
     half = online_interval(values)
     assert values.mean() < half
@@ -101,38 +111,31 @@ def test_the_interval_over_runs_has_no_end_below_0() -> None:
 
 def test_one_run_has_no_interval_over_runs_and_the_base_no_difference() -> None:
     base = setting("none", BASE[:1])
-    row = setting_row(base, [], base)
+    row = row_of(base, [], base)
     assert (row["online_mean_ci95"], row["ndcg@10_p"], row["attack"], row["auc"]) == (None, None, None, None)
     mine = setting("published", NDCG[:1])
-    row = setting_row(mine, [], base)
+    row = row_of(mine, [], base)
     assert row["online_mean_p"] is None
     assert row["online_mean_difference"] == pytest.approx(0.4 - 0.5)
 
 
 def test_the_best_attack_is_the_one_with_the_highest_auc() -> None:
-    def attack(method: str, auc: float | None, *, baseline: bool) -> dict[str, Any]:
-        nothing = dict.fromkeys(f"{name}{end}" for name in BEST for end in ("", "_ci95"))
-        return {"method": method, "baseline": baseline, "lists": 7, **nothing, "auc": auc}
-
-    rows = [attack("prior", 0.9, baseline=True), attack("first", 0.5, baseline=True)]
-    rows += [attack("olsr", float("nan"), baseline=False), attack("lad", 0.7, baseline=False)]
-    rows += [attack("map", 0.6, baseline=False)]
-    row = setting_row(setting("none", BASE), rows, None)
+    place = where("none")
+    rows = [attack(place, "prior", 0.9, baseline=True), attack(place, "first", 0.5, baseline=True)]
+    rows += [attack(place, "olsr", math.nan), attack(place, "lad", 0.7), attack(place, "map", 0.6)]
+    row = row_of(setting("none", BASE), rows, None)
     assert (row["attack"], row["auc"], row["attacks"]) == ("lad", 0.7, 3)
     assert (row["baseline"], row["baseline_auc"]) == ("prior", 0.9)
 
 
-BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
-
-
 def test_the_worst_served_group_and_the_curves() -> None:
     made = setting("published", NDCG)
-    row = setting_row(made, [], None)
+    row = row_of(made, [], None)
     assert (row["worst_served_group"], row["groups"]) == ("b", 2)
     assert row["worst_served_online"] == pytest.approx((0.15 + 0.1) / 2)
     curve = curve_row(made)
-    assert curve["round"] == [0, 1]
-    assert curve["offline_ndcg@10"] == pytest.approx([0.8, 0.9])
+    assert curve.round == (0, 1)
+    assert curve.offline == pytest.approx([0.8, 0.9])
 
 
 def found(view: str, upper: float, unit: str = "interaction", verdict: str = "proven") -> AuditFacts:
@@ -171,19 +174,19 @@ def test_of_several_units_the_worst_one_is_told(turned: bool) -> None:
         cells=setting("none", BASE).cells,
         findings=several[::-1] if turned else several,
     )
-    row = setting_row(made, [], None)
+    row = row_of(made, [], None)
     assert (row["verdict_individual"], row["unit_individual"]) == ("refuted", "client")
     assert (row["verdict_aggregate"], row["eps_proven_aggregate"]) == ("not refuted", 5.0)
 
 
 def test_only_repetitions_that_both_have_are_held_against_each_other() -> None:
     mine, base = setting("published", NDCG), setting("none", BASE)
-    row = setting_row(replace(mine, cells=mine.cells[1:]), [], base)
-    alone = setting_row(replace(mine, cells=mine.cells[1:]), [], replace(base, cells=base.cells[1:]))
+    row = row_of(replace(mine, cells=mine.cells[1:]), [], base)
+    alone = row_of(replace(mine, cells=mine.cells[1:]), [], replace(base, cells=base.cells[1:]))
     names = [name for name in row if name.endswith(("_difference", "_p"))]
     assert names
     assert [row[name] for name in names] == [alone[name] for name in names]
-    nothing = setting_row(replace(mine, cells=mine.cells[:1]), [], replace(base, cells=base.cells[1:]))
+    nothing = row_of(replace(mine, cells=mine.cells[:1]), [], replace(base, cells=base.cells[1:]))
     assert nothing["ndcg@10_difference"] is None
 
 
@@ -194,21 +197,23 @@ def test_claims_of_each_view_stand_apart() -> None:
         cells=setting("none", BASE).cells,
         findings=[finding("individual", math.inf), finding("aggregate", 1.1)],
     )
-    row = setting_row(made, [], None)
+    row = row_of(made, [], None)
     assert (row["eps_proven_individual"], row["eps_proven_aggregate"]) == (float("inf"), 1.1)
     assert row["eps_measured_aggregate"] == 1.0
     assert "eps_proven_colluding" not in row
 
 
 def test_rows_are_beaten_by_those_of_their_own_world_only() -> None:
-    def row(world: str, name: str, auc: float | None, ndcg: float) -> dict[str, Any]:
-        where = {"data": "d", "scenario": "s", "click_model": world, "learner": "l", "name": name}
-        return {**where, "auc": auc, "auc_ci95": None, "ndcg@10": ndcg}
+    def row(world: str, name: str, auc: float | None, ndcg: float) -> CompareRow:
+        place = where(name, click_model=world)
+        alone = Estimate(math.nan if auc is None else auc)
+        return result(place, [attack(place, "map", auc)], ndcg, auc=alone)
 
     rows = [row("a", "x", 0.9, 0.3), row("b", "y", 0.6, 0.5), row("a", "z", 0.8, 0.4), row("a", "w", None, 1)]
-    found = {one["name"]: one for one in with_front(rows, [same_queries(one["ndcg@10"]) for one in rows])}
-    assert found["x"]["dominated_by"] == ["z"]
-    assert (found["y"]["pareto"], found["z"]["pareto"], found["w"]["pareto"]) == (True, True, None)
+    fronted = with_front(rows, [same_queries(one.ndcg.value) for one in rows])
+    found = {one.setting.name: one for one in fronted}
+    assert found["x"].dominated_by == ("z",)
+    assert (found["y"].pareto, found["z"].pareto, found["w"].pareto) == (True, True, None)
 
 
 def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from foltr_audit.report.render.compare_entries import at_a_glance
-from foltr_audit.report.results.base import Row
+from foltr_audit.experiments.comparison.expansion import GridExclusion
 from foltr_audit.report.results.claim_sentences import (
     describe_claims,
     describe_contradictions,
     describe_lost_proofs,
 )
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_rows import CellCounts
 from foltr_audit.report.results.compare_summary import (
     StrongestLeak,
     describe_leaks,
@@ -24,80 +25,82 @@ from foltr_audit.report.results.compare_summary import (
     summarise,
 )
 from foltr_audit.report.results.compare_worlds import worlds
+from foltr_audit.report.tables.compare import glance_table
+from foltr_audit.utils.rows import UNKNOWN, Estimate, ResultRow
 from tests.fixtures.comparisons import (
     LEARNER,
     against,
     attack,
     checked,
     claim,
+    failed,
     guesses,
     report,
     result,
     setting,
     several,
+    unfinished,
     where,
 )
+
+R = TypeVar("R", bound=ResultRow)
 
 
 def said(found: CompareReport) -> str:
     return " ".join(sentence for one in summarise(found) for sentence in one.sentences)
 
 
-def changed(rows: list[Row], number: int, **values: Any) -> list[Row]:
-    return [row | values if place == number else row for place, row in enumerate(rows)]
+def changed(rows: Sequence[R], number: int, **values: Any) -> list[R]:
+    return [replace(row, **values) if place == number else row for place, row in enumerate(rows)]
 
 
 def test_what_was_found() -> None:
     text = said(several())
-    defenses = "4 defenses (none, published, laplace, skellam), of which published, laplace and skellam at a "
-    assert f"{defenses}claimed epsilon of 1.2" in text
-    assert "synthetic data synthetic:mq2007, with perfect clicks: 2 runs each." in text
-    assert (
-        "Of 2 checked claims, 1 is false (published, eps 1.2: at least 4.5 measured, from the message)"
-        in text
-    )
-    assert "and 1 is proven (laplace, eps 1.2)" in text
+    assert "Defenses: none, published, laplace, skellam. Claimed epsilons: 1.2. On synthetic data" in text
+    assert "synthetic data synthetic:mq2007, with perfect clicks. Runs of each: 2." in text
+    false = "False: 1 (published, eps 1.2: at least 4.5 measured, from the message)"
+    assert f"Checked claims: 2. {false}. Proven: 1 (laplace, eps 1.2)." in text
     assert "under none (AUC .990); published, eps 1.2 (AUC .980)" in text
     assert "Under published, eps 1.2, map finds 98 % of the clicks, and 98 % of what it names" in text
     assert "(position-prior) under laplace, eps 1.2 (AUC .550); skellam, eps 1.2 (AUC .560)" in text
     assert "skellam, eps 1.2 keeps the most nDCG@10, .440, which is .010 below no defense" in text
     front = "On the front of attack AUC and nDCG@10: none; laplace, eps 1.2; skellam, eps 1.2; "
-    assert f"{front}1 is left out for a false claim." in text
+    assert f"{front}left out for a false claim: 1." in text
     assert "rests on only" not in text
 
 
 def test_one_that_is_beaten_and_none_on_the_front() -> None:
     beaten = said(report(setting("none", auc=0.99, ndcg=0.45), setting("skellam", 1.2, auc=0.56, ndcg=0.46)))
-    assert "nDCG@10: skellam, eps 1.2; 1 is dominated by one of these." in beaten
+    assert "nDCG@10: skellam, eps 1.2; dominated by one of these: 1." in beaten
     false = setting("published", 1.2, auc=0.98, ndcg=0.45, **checked("refuted"))
     again = setting("published", 4.5, auc=0.98, ndcg=0.45, **checked("refuted"))
-    assert "nDCG@10: no row; 2 are left out for a false claim." in said(report(false, again))
+    assert "nDCG@10: no row; left out for a false claim: 2." in said(report(false, again))
 
 
 def test_few_attacked_lists_are_told() -> None:
-    few = [setting("none", auc=0.99), setting("skellam", 1.2, auc=0.56)]
-    for one, lists in zip(few, (14, 11), strict=True):
-        one["results"][0]["lists"] = lists
-    assert "This rests on only 11 to 14 lists." in said(report(*few))
+    few = report(setting("none", auc=0.99, lists=14), setting("skellam", 1.2, auc=0.56, lists=11))
+    assert "This rests on only 11 to 14 lists." in said(few)
 
 
 @pytest.mark.parametrize(
     ("kind", "number", "change", "sentence"),
     [
-        ("results", 0, {"auc": 0.971}, "none (AUC .971)"),
-        ("results", 1, {"recall": 0.314}, "finds 31 % of the clicks"),
-        ("results", 1, {"precision": math.nan}, "none of what it names"),
-        ("results", 3, {"ndcg@10": 0.4321}, "nDCG@10, .432"),
-        ("results", 3, {"ndcg@10_difference": -0.0201}, ".020 below no defense"),
-        ("results", 3, {"ndcg@10_difference": 0.0004}, "within .001 of no defense"),
-        ("results", 3, {"ndcg@10_p": 0.011}, "a significant difference, p = .033"),
+        ("results", 0, {"auc": Estimate(0.971, (0.95, 0.98))}, "none (AUC .971)"),
+        ("results", 1, {"recall": Estimate(0.314)}, "finds 31 % of the clicks"),
+        ("results", 1, {"precision": UNKNOWN}, "none of what it names"),
+        ("results", 3, {"ndcg": Estimate(0.4321)}, "nDCG@10, .432"),
+        ("results", 3, {"ndcg_difference": Estimate(-0.0201)}, ".020 below no defense"),
+        ("results", 3, {"ndcg_difference": Estimate(0.0004)}, "within .001 of no defense"),
+        ("results", 3, {"ndcg_p": 0.011}, "a significant difference, p = .033"),
         ("claims", 0, {"eps_lower": 3.21}, "at least 3.21 measured"),
         ("claims", 0, {"verdict": "false by exact loss", "eps_exact": 7.1}, "an exact loss of 7.1,"),
         ("claims", 0, {"verdict": "false by exact loss", "eps_exact": math.inf}, "an infinite exact loss"),
-        ("claims", 0, {"verdict": "not refuted"}, "none are false, 1 is proven"),
+        ("claims", 0, {"verdict": "not refuted"}, "False: none. Proven: 1"),
     ],
 )
-def test_a_changed_number_changes_the_sentence(kind: str, number: int, change: Row, sentence: str) -> None:
+def test_a_changed_number_changes_the_sentence(
+    kind: str, number: int, change: dict[str, Any], sentence: str
+) -> None:
     before = several()
     rows: Any = changed(getattr(before, kind), number, **change)
     after = replace(before, **{kind: rows})
@@ -108,14 +111,14 @@ def test_a_changed_number_changes_the_sentence(kind: str, number: int, change: R
 def test_p_values_are_corrected_for_the_tests_of_their_world() -> None:
     (world,) = worlds(several())
     key = (LEARNER, "skellam, eps 1.2")
-    assert world.corrected()[key] == 1.0  # 3 tests of .4
-    assert world.corrected()[LEARNER, "laplace, eps 1.2"] == pytest.approx(0.003)
+    assert world.corrected[key] == 1.0  # 3 tests of .4
+    assert world.corrected[LEARNER, "laplace, eps 1.2"] == pytest.approx(0.003)
     two = report(
         setting("none"),
         setting("a", **against(-0.1, 0.02)),
         setting("b", click_model="x", **against(0, 0.02)),
     )
-    assert [list(one.corrected().values()) for one in worlds(two)] == [[0.02], [0.02]]
+    assert [list(one.corrected.values()) for one in worlds(two)] == [[0.02], [0.02]]
 
 
 # --- what an attack tells ---------------------------------------------------------------------------
@@ -141,18 +144,19 @@ def leak(auc: float | None, width: float = 0.02) -> StrongestLeak | None:
 def test_an_attack_is_held_against_guesses_without_a_message(auc: float, bound: str | None) -> None:
     found = leak(auc)
     assert found is not None
-    assert (found.bound and found.bound["method"]) == bound
+    assert (found.bound and found.bound.method) == bound
     assert found.held is (bound in ("position-prior", "random:k=3"))
 
 
 def test_an_attack_without_an_interval_beats_nothing() -> None:
     place = where("a", 1.2)
-    best = attack(place, "map", 0.95) | {"auc_ci95": None}
+    best = attack(place, "map", 0.95)
+    best = replace(best, found=replace(best.found, auc=Estimate(0.95)))
     attacks = [*guesses(place), best]
     (world,) = worlds(report({"results": [result(place, attacks)], "attacks": attacks, "curves": []}))
     (found,) = find_leaks(world)
     assert not found.held
-    assert at_a_glance(world).lines[0].cells[2].mark == ""
+    assert glance_table(world).lines[0].cells[2].mark == ""
     (sentence,) = describe_leaks(world)
     assert "has no interval, so that nothing is shown of it, under a, eps 1.2 (AUC .950)" in sentence
     assert describe_most_useful(world) == ""
@@ -196,7 +200,7 @@ def test_a_useful_defense_with_a_false_claim_is_not_praised() -> None:
 
 
 def test_what_claims_nothing_has_no_open_claim() -> None:
-    nothing = checked("not refuted") | {"eps_claimed_individual": math.inf}
+    nothing = checked("not refuted", claimed=math.inf)
     proven = {**against(-0.01, 0.5), **checked("proven")}
     best = setting("top-k", auc=0.5, ndcg=0.45, **against(0.01, 0.5), **nothing)
     text = said(report(best, setting("b", 1.2, auc=0.5, ndcg=0.43, **proven)))
@@ -212,14 +216,7 @@ def test_what_claims_nothing_has_no_open_claim() -> None:
 
 
 def test_nothing_is_done() -> None:
-    waiting = {
-        "kind": "attack",
-        "scenario": "uniform",
-        "click_model": "perfect",
-        "learner": "x",
-        "name": "none",
-    }
-    empty = report(cells={"attack": 3, "audit": 1}, unfinished=[{**waiting, "cells": 4, "done": 0}])
+    empty = report(cells=CellCounts(attack=3, audit=1), unfinished=[unfinished(4, 0)])
     text = said(empty)
     assert text.startswith("No cell of this comparison is done")
     assert "0 of 4 cells are done" in text
@@ -228,16 +225,16 @@ def test_nothing_is_done() -> None:
 def test_unfinished_and_failed_cells_and_combinations_are_counted() -> None:
     found = report(
         setting("none", runs=1),
-        cells={"attack": 5, "audit": 2},
-        unfinished=[{"cells": 3, "done": 1}, {"cells": 1, "done": 0}],
-        failed=[{"why": "x"}],
-        left_out=[{"why": "y"}, {"why": "z"}],
+        cells=CellCounts(attack=5, audit=2),
+        unfinished=[unfinished(3, 1), unfinished(1, 0)],
+        failed=[failed("x")],
+        left_out=[GridExclusion(learner="x", defense="a", why=why) for why in "yz"],
     )
     text = said(found)
     assert "4 of 7 cells are done" in text
-    assert "1 cell could not be run and is left out" in text
-    assert "2 combinations cannot be" in text
-    assert "one run each, so that no interval here" in text
+    assert "could not be run and are left out (see below): 1." in text
+    assert "Combinations that cannot be (see below): 2." in text
+    assert "Runs of each: 1, so that no interval here" in text
 
 
 def test_the_worst_view_of_a_false_claim_is_told() -> None:
@@ -259,7 +256,7 @@ def test_nothing_was_audited_attacked_or_claimed() -> None:
     text = said(report(setting("none", auc=None, ndcg=None), setting("top-k", auc=None)))
     assert "No claim was checked." in text
     assert "No list with a click was attacked" in text
-    assert "epsilon of" not in text
+    assert "Claimed epsilons" not in text
     assert "front" not in text
     assert describe_claims([claim(where("none"), "not refuted")]).startswith("No defense claims an epsilon")
 
@@ -271,8 +268,8 @@ def test_without_the_undefended_run_nothing_is_compared_with_it() -> None:
 
 
 def test_one_run_of_a_difference_without_a_test() -> None:
-    row: Row = {"ndcg@10_difference": -0.1, "ndcg@10_difference_ci95": None, "ndcg@10_p": None}
-    assert "(not tested)" in said(report(setting("none"), setting("a", 1.2, auc=0.5, **row)))
+    one = setting("a", 1.2, auc=0.5, ndcg_difference=Estimate(-0.1))
+    assert "(not tested)" in said(report(setting("none"), one))
 
 
 def test_several_worlds_and_learners_are_told_apart() -> None:
@@ -286,12 +283,12 @@ def test_several_worlds_and_learners_are_told_apart() -> None:
 
 
 def test_clients_that_differ() -> None:
-    served: Row = {"worst_served_group": "rare", "worst_served_online": 0.21, "groups": 2}
+    served: dict[str, Any] = {"worst_served_group": "rare", "worst_served_online": 0.21, "groups": 2}
     text = said(
         report(setting("none", **served), setting("a", 1.2, **served | {"worst_served_group": "often"}))
     )
     assert "under none the group 'rare' is served worst (online nDCG@10 .210; of all clients .350)" in text
-    assert "under 1 of 2 settings" in text
+    assert "so in 1 of 2 rows" in text
 
 
 def test_long_lists_of_names_are_cut() -> None:
@@ -303,7 +300,7 @@ def test_proofs_that_do_not_reach_who_sees_lists_are_told() -> None:
     place, other = where("laplace", 1.2), where("click-rr", 1.2)
     rows = [
         claim(place, "proven"),
-        claim(place | {"eps_claimed": math.inf}, "not refuted", view="individual+lists"),
+        claim(replace(place, eps_claimed=math.inf), "not refuted", view="individual+lists"),
         claim(other, "proven"),
         claim(other, "proven", view="individual+lists"),
     ]
@@ -315,10 +312,8 @@ def test_proofs_that_do_not_reach_who_sees_lists_are_told() -> None:
 
 def test_a_contradiction_is_neither_proof_nor_refutation() -> None:
     rows = [claim(where("laplace", 1.2), "contradiction", exact=2.0), claim(where("b", 1.2), "proven")]
-    assert (
-        "Of 2 checked claims, none are false, 1 is proven (b, eps 1.2), and 1 is neither"
-        in describe_claims(rows)
-    )
+    counts = "Checked claims: 2. False: none. Proven: 1 (b, eps 1.2). Neither: 1;"
+    assert counts in describe_claims(rows)
     assert describe_contradictions(rows).startswith(
         "Proof and trials contradict each other for laplace, eps 1.2:"
     )
@@ -327,6 +322,5 @@ def test_a_contradiction_is_neither_proof_nor_refutation() -> None:
 
 def test_a_link_that_does_less_than_it_declares_is_told() -> None:
     (row,) = [claim(where("laplace", 1.2), "declared law broken")]
-    assert "1 is false (laplace, eps 1.2: does less than it declares, from the message)" in describe_claims(
-        [row]
-    )
+    told = "False: 1 (laplace, eps 1.2: does less than it declares, from the message)"
+    assert told in describe_claims([row])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
-from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_rows import ComparedWarningRow
 from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, measured
 from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
-from tests.fixtures.comparisons import against, claim, report, setting, where
+from tests.fixtures.comparisons import Made, against, claim, report, setting, warning, where
 
 
 def printed(found: CompareReport) -> str:
@@ -21,11 +22,11 @@ def printed(found: CompareReport) -> str:
     return " ".join(out.getvalue().split())
 
 
-def settings(runs: int) -> list[dict[str, list[Row]]]:
-    more: Row = {
+def settings(runs: int) -> list[Made]:
+    more: dict[str, Any] = {
         "pdgd": "none",
-        "ndcg@10_ceiling": 0.9,
-        "ndcg@10_untrained": 0.2,
+        "ceiling": 0.9,
+        "untrained": 0.2,
         "evaluated_on": "the training part",
         "runs": runs,
     }
@@ -34,11 +35,11 @@ def settings(runs: int) -> list[dict[str, list[Row]]]:
 
 
 def test_it_says_what_its_values_are_not() -> None:
-    claims = [claim(where("gaussian", 1.2), "proven") | {"delta": 1e-5}, claim(where("b", 2.0), "refuted")]
+    claims = [claim(where("gaussian", 1.2), "proven", delta=1e-5), claim(where("b", 2.0), "refuted")]
     text = printed(report(*settings(1), claims=claims))
     for words in (CHOSEN, FIXED, FRONT, measured(0.95), "nDCG@10 on the training part"):
         assert words in text
-    assert "1.2 (delta 1e-05)" in text
+    assert "delta 1e-05" in text
     assert text.count("delta") == 1
     assert "1 run;" in text
     assert "2 runs;" in printed(report(*settings(2)))
@@ -47,13 +48,13 @@ def test_it_says_what_its_values_are_not() -> None:
 def test_its_p_values_are_corrected() -> None:
     text = printed(report(*settings(2)))
     assert "times 2 comparisons" in text
-    assert ".100 .064 " in text
-    assert ".100 < .001 " in text
+    assert "−.100 .064 " in text  # noqa: RUF001
+    assert "−.100 < .001 " in text  # noqa: RUF001
 
 
 def test_a_warning_is_said_once_with_all_that_it_is_about() -> None:
-    def row(alternative: str, eps: float | None, warning: str) -> dict[str, object]:
-        return {"alternative": alternative, "eps": eps, "warning": warning}
+    def row(alternative: str, eps: float | None, text: str) -> ComparedWarningRow:
+        return warning("x", text, eps=eps, alternative=alternative)
 
     rows = [row("published", 1.2, "w"), row("published", 10.0, "w"), row("published", 10.0, "w")]
     rows += [row("sign", None, "v"), row("b", 2.0, "w")]

@@ -17,8 +17,9 @@ from foltr_audit.report.pictures import curves
 from foltr_audit.report.pictures.curves import PANELS, LearningCurve, check_picture, draw, save_curves
 from foltr_audit.report.results.settings import differing, setting_label, setting_text
 from tests.conftest import SetupOf
+from tests.fixtures.result_rows import dataset, setting
 
-DATA = {"source": "tiny", "synthetic": True}
+DATA = dataset()
 
 PAPERS = ["fpdgd", "foltr-es", "pdgd", "dbgd", "coltr"]
 
@@ -82,35 +83,28 @@ def test_rounds_without_a_value_are_left_out(cells: list[RunResult]) -> None:
 # --- what lines are called ------------------------------------------------------------------------
 
 
-def row(**more: object) -> dict[str, Any]:
-    plain = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "a", "learner": "fpdgd", "pdgd": "x"}
-    return {**plain, **more}
-
-
 def test_a_line_is_called_by_what_it_differs_in() -> None:
-    alone = row()
+    alone = setting()
     assert setting_label(alone, [alone]) == "perfect clicks, eps 1.2"
-    rows = [row(learner=f"{name}:b=1", eps_claimed=eps) for name in PAPERS for eps in (1.2, float("inf"))]
+    rows = [setting(learner=f"{name}:b=1", eps_claimed=eps) for name in PAPERS for eps in (1.2, float("inf"))]
     labels = [setting_label(each, rows) for each in rows]
     assert labels[:4] == ["fpdgd, eps 1.2", "fpdgd, eps none", "foltr-es, eps 1.2", "foltr-es, eps none"]
     assert len(set(labels)) == len(rows)
 
 
 def test_learners_of_one_name_keep_their_parameters() -> None:
-    rows = [row(learner="coltr:tau=1"), row(learner="coltr:tau=0.1"), row(learner="dbgd")]
+    rows = [setting(learner="coltr:tau=1"), setting(learner="coltr:tau=0.1"), setting(learner="dbgd")]
     assert [setting_text(each, "learner", rows) for each in rows] == ["coltr:tau=1", "coltr:tau=0.1", "dbgd"]
 
 
 def test_other_settings_name_a_line_too() -> None:
-    rows = [row(**{"population.clients": 10}), row(**{"population.clients": 1000})]
+    rows = [setting(**{"population.clients": 10}), setting(**{"population.clients": 1000})]
     assert [setting_label(each, rows) for each in rows] == ["clients 10", "clients 1000"]
-    rows = [row(trained_on="perfect"), row(trained_on="navigational")]
+    rows = [setting(trained_on="perfect"), setting(trained_on="navigational")]
     assert [setting_label(each, rows) for each in rows] == ["perfect clicks", "navigational clicks"]
-    same_eps = [row(defense="a"), row(defense="b")]
+    same_eps = [setting(defense="a"), setting(defense="b")]
     assert differing(same_eps) == ["defense"]
-    assert differing([row(defense="a"), row(defense="b", eps_claimed=3.0)]) == []
-    before = [{key: value for key, value in each.items() if key != "learner"} for each in same_eps]
-    assert differing(before) == ["defense"]
+    assert differing([setting(defense="a"), setting(defense="b", eps_claimed=3.0)]) == []
 
 
 # --- the picture ----------------------------------------------------------------------------------
@@ -183,7 +177,7 @@ def test_other_curves_give_other_bytes(tmp_path: Path, cells: list[RunResult]) -
 def test_a_source_with_signs_of_mathematics_is_written_as_it_is(
     tmp_path: Path, cells: list[RunResult]
 ) -> None:
-    save_curves(tmp_path / "x.svg", cells, {"source": r"/data/$\frac{$_^", "synthetic": False})
+    save_curves(tmp_path / "x.svg", cells, dataset(source=r"/data/$\frac{$_^", synthetic=False))
     assert (tmp_path / "x.svg").stat().st_size > 1000
 
 

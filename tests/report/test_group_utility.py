@@ -12,6 +12,7 @@ from foltr_audit.core.records.population import EVERYBODY
 from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings
 from foltr_audit.report.tables.group_tables import utility_groups_table
 from foltr_audit.utils.formatting import json_text
+from tests.fixtures.result_rows import Plain, plain, setting
 from tests.judge.test_group_scores import INTENTS, SETTING, TWO, printed
 
 
@@ -29,13 +30,18 @@ def rounds(online: dict[str, list[float]], every: list[float], **final: float) -
     return rows
 
 
+def served(trainings: list[TrainingHistory]) -> list[Plain]:
+    """The rows of the groups as plain tables."""
+    return plain(rows_of_trainings(trainings, setting(**SETTING)))
+
+
 def two_groups(even: list[float], odd: list[float], every: list[float]) -> TrainingHistory:
     return TrainingHistory(TWO, rounds({"even": even, "odd": odd}, every))
 
 
 def test_online_means_by_hand_worst_served_first() -> None:
     even, odd = [0.25, 0.5, 0.75], [0.125, 0.25, 0.375]
-    rows = rows_of_trainings([two_groups(even, odd, [0.2, 0.4, 0.6])], SETTING)
+    rows = served([two_groups(even, odd, [0.2, 0.4, 0.6])])
     assert [(row["group"], row["place"]) for row in rows] == [("odd", 1), ("even", 2)]
     worst, best = rows
     assert (worst["online_mean"], best["online_mean"]) == (0.25, 0.5)
@@ -49,7 +55,7 @@ def test_online_means_by_hand_worst_served_first() -> None:
 
 def test_the_last_tenth_of_the_rounds() -> None:
     values = [i / 40 for i in range(40)]
-    rows = rows_of_trainings([two_groups(values, values, values)], SETTING)
+    rows = served([two_groups(values, values, values)])
     assert rows[0]["last_rounds"] == 4
     assert rows[0]["online_last"] == pytest.approx((36 + 37 + 38 + 39) / 160)
 
@@ -59,7 +65,7 @@ def test_several_runs_have_students_interval_and_differences_are_paired() -> Non
     every = rng.random(5)
     even, odd = every + 0.1 + 0.01 * rng.random(5), every - 0.1 - 0.01 * rng.random(5)
     played = [two_groups([e], [o], [a]) for e, o, a in zip(even, odd, every, strict=True)]
-    worst = rows_of_trainings(played, SETTING)[0]
+    worst = served(played)[0]
     assert (worst["group"], worst["runs"]) == ("odd", 5)
     for name, values in (("online_mean", odd), ("online_mean_difference", odd - every)):
         half = stats.t.ppf(0.975, 4) * values.std(ddof=1) / np.sqrt(5)
@@ -73,7 +79,7 @@ def test_offline_utility_is_that_of_a_groups_own_intent() -> None:
     online = {name: [0.5, 0.5] for name in INTENTS.groups}
     online["intent 2, no clicks"] = [0.25, float("nan")]
     final = {"offline_ndcg@10": 0.5, "offline_ndcg@10/intent 1": 0.625, "offline_ndcg@10/intent 2": 0.375}
-    rows = rows_of_trainings([TrainingHistory(INTENTS, rounds(online, [0.5, 0.5], **final))], SETTING)
+    rows = served([TrainingHistory(INTENTS, rounds(online, [0.5, 0.5], **final))])
     assert rows[0]["group"] == "intent 2, no clicks"
     assert rows[0]["online_mean"] == 0.25, "rounds without the group do not count"
     assert rows[0]["online_last"] is None
@@ -84,25 +90,25 @@ def test_offline_utility_is_that_of_a_groups_own_intent() -> None:
 
 
 def test_a_group_that_never_played_is_last() -> None:
-    rows = rows_of_trainings([TrainingHistory(TWO, rounds({"odd": [0.9]}, [0.9]))], SETTING)
+    rows = served([TrainingHistory(TWO, rounds({"odd": [0.9]}, [0.9]))])
     assert [row["group"] for row in rows] == ["odd", "even"]
     assert rows[1]["online_mean"] is rows[1]["online_mean_all"] is rows[1]["online_mean_difference"] is None
     json.loads(json_text(rows))
 
 
 def test_identical_clients_have_no_rows() -> None:
-    assert rows_of_trainings([TrainingHistory(EVERYBODY, rounds({}, [0.5]))], SETTING) == []
+    assert served([TrainingHistory(EVERYBODY, rounds({}, [0.5]))]) == []
 
 
 def test_the_table_of_utility_shows_the_worst_served_below_all_clients() -> None:
     one = two_groups([0.5, 0.5], [0.25, 0.25], [0.375, 0.375])
-    told = printed(utility_groups_table(rows_of_trainings([one], SETTING)))
+    told = printed(utility_groups_table(rows_of_trainings([one], setting(**SETTING))))
     lines = [" ".join(line.split()) for line in told.splitlines()]
     assert lines.index("perfect 1.2 all clients .375 .375") < lines.index("odd .250 .250 -.125")
     assert lines.index("odd .250 .250 -.125") < lines.index("even .500 .500 .125")
     assert "offline" not in told
     assert "interval" not in told
     for trainings, shown in ((2, False), (3, True)):
-        told = printed(utility_groups_table(rows_of_trainings([one] * trainings, SETTING)))
+        told = printed(utility_groups_table(rows_of_trainings([one] * trainings, setting(**SETTING))))
         assert ("interval over runs" in told) == shown
         assert (".25-.25" in told) == shown

@@ -13,8 +13,9 @@ from scipy.stats import spearmanr
 from foltr_audit.judge.counts import CountEvidence, rank_correlations
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import QueryEvidence, TruthRanks
-from foltr_audit.report.results.inquiries import inquiry_rows
+from foltr_audit.report.results.attack import inquiry_rows
 from foltr_audit.rng import Streams
+from tests.fixtures.result_rows import kinds, setting
 
 SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "pdgd": "pham-2022"}
 WHERE = {"click_model": "navigational", **SETTING}
@@ -53,7 +54,7 @@ def counts() -> CountEvidence:
 
 
 def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
-    return inquiry_rows(inquiries, "navigational", SETTING, Streams(1))
+    return kinds(inquiry_rows(inquiries, "navigational", setting(**SETTING), Streams(1)))
 
 
 def test_query_rows_by_hand() -> None:

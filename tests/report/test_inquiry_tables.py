@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.results.inquiries import CountRow, QueryIdRow
 from foltr_audit.report.tables.attack import print_attack
 from tests.fixtures.command import SMALL, run
 from tests.report.test_attack_tables import DATA, flat
@@ -127,17 +128,12 @@ def test_tables_fit_a_terminal() -> None:
     eps = ("--eps", 1.2, "--eps", "inf", "--click-model", "perfect", "--json")
     which = run("attack", *SMALL, *eps, "--method", "query-id").json()
     sums = run("attack", *SMALL, *eps, *SUMS, "--method", "aggregate:restarts=0").json()
-    kinds = ("any_click", "calibration", "identifiability", "queries", "refused", "results")
-    for rows in (which, sums):
-        for row in (*rows["query_identification"], *rows["counts"]):
-            row["eps_claimed"] = float(row["eps_claimed"])
     report = AttackReport(
         config={"seed": 1},
         dataset=DATA,
-        utility=[],
-        **{kind: [] for kind in kinds},
-        counts=sums["counts"],
-        query_identification=which["query_identification"],
+        utility=(),
+        counts=tuple(map(CountRow.of_plain, sums["counts"])),
+        query_identification=tuple(map(QueryIdRow.of_plain, which["query_identification"])),
     )
     text = io.StringIO()
     print_attack(report, Console(file=text, width=80))

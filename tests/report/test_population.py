@@ -18,12 +18,12 @@ from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
 from foltr_audit.judge.linkage import LinkEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import TruthRanks
-from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.inquiries import inquiry_rows
+from foltr_audit.report.results.attack import AttackReport, inquiry_rows
 from foltr_audit.report.tables.attack import print_attack
 from foltr_audit.rng import Streams
 from tests.fixtures.client_recordings import DATA, SHARES
 from tests.fixtures.command import SMALL, run
+from tests.fixtures.result_rows import kinds, plain, setting
 
 WHERE = {"trained_on": "perfect", "eps_claimed": 1.2, "defense": "clip:norm=1", "learner": "fpdgd"}
 
@@ -55,7 +55,7 @@ def links() -> LinkEvidence:
 
 
 def rows(inquiries: TaskEvidence) -> dict[str, list[dict[str, Any]]]:
-    return inquiry_rows(inquiries, "navigational", WHERE, Streams(1))
+    return kinds(inquiry_rows(inquiries, "navigational", setting(**WHERE), Streams(1)))
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -149,14 +149,14 @@ def recorded_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Attack
 
 def test_training_rounds_are_attacked(recorded_run: tuple[Path, AttackReport]) -> None:
     _, report = recorded_run
-    one, three = report.intent_inference
+    one, three = plain(report.intent_inference)
     assert (one["decisions"], three["decisions"], one["clients"], three["clients"]) == (72, 24, 24, 24)
     assert (one["chance"], one["most_frequent"], one["mixed"], three["left_over"]) == (0.5, 0.5, 0, 0)
     assert three["accuracy"] > 0.6
-    assert [row["method"] for row in report.linkage] == ["count", "same-queries", "linkage"]
-    for row in report.linkage:
+    assert [row["method"] for row in plain(report.linkage)] == ["count", "same-queries", "linkage"]
+    for row in plain(report.linkage):
         assert (row["choices"], row["chance"], row["messages"], row["clients"]) == (4, 0.25, 48, 24)
-    assert report.linkage[0]["accuracy"] == 0.25, "everybody has as many interactions"
+    assert plain(report.linkage)[0]["accuracy"] == 0.25, "everybody has as many interactions"
 
 
 def test_a_report_fits_a_terminal(recorded_run: tuple[Path, AttackReport]) -> None:
@@ -180,7 +180,7 @@ def test_fresh_clients_are_linked_by_their_own_query() -> None:
     """The same client asks the same query again: what a server sees of that links nearly all."""
     fresh = spec("uniform", "linkage", target="fresh", click_models=("perfect",), repeats=2, min_documents=5)
     report = api.attack(fresh, data=DATA)
-    _, queries, _ = report.linkage
+    _, queries, _ = plain(report.linkage)
     assert queries["accuracy"] == 1.0
     with pytest.raises(UsageError, match="two recorded rounds"):
         api.attack(spec("uniform", "linkage", target="fresh", click_models=("perfect",)), data=DATA)
@@ -190,13 +190,13 @@ def test_without_intents_it_is_refused() -> None:
     with pytest.raises(UsageError, match="the observer does not know: intents"):
         api.attack(spec("intent-skew", "intent-inference", hide=("intents",)), data=DATA)
     report = api.attack(spec("intent-skew", *BOTH, hide=("intents",)), data=DATA)
-    assert {row["method"] for row in report.refused} >= set(BOTH[:1])
-    assert len(report.linkage) == 3
+    assert {row["method"] for row in plain(report.refused)} >= set(BOTH[:1])
+    assert len(plain(report.linkage)) == 3
 
 
 def test_fresh_clients_have_the_intents_of_their_groups() -> None:
     fresh = spec("intent-skew", "intent-inference", target="fresh", click_models=("informational",))
-    (row,) = api.attack(fresh, data=DATA).intent_inference
+    (row,) = plain(api.attack(fresh, data=DATA).intent_inference)
     assert (row["intents"], row["mixed"], row["chance"]) == (2, 0, 0.5)
     assert row["decisions"] == row["clients"] > 40
     assert row["accuracy"] > row["chance"]

@@ -18,6 +18,7 @@ from foltr_audit.experiments.runner import RunResult, WorldDescription
 from foltr_audit.report.results.published_extent import StudyExtent
 from foltr_audit.report.tables.published_figures import FigureComparison
 from tests.fixtures.command import SHARED
+from tests.fixtures.result_rows import plain
 from tests.fixtures.run_results import run_of
 
 PAPERS = SHARED / "papers"
@@ -245,7 +246,8 @@ def compared(scale: float = 1.0) -> dict[tuple[str, str, str | None, int | None]
         ],
         "fixed": fixed,
     }
-    rows = FigureComparison.of(preset(), cells, StudyExtent(data="here", synthetic=False, scale=scale)).rows
+    extent = StudyExtent(data="here", synthetic=False, scale=scale)
+    rows = plain(FigureComparison.of(preset(), cells, extent).rows)
     return {
         (row["cell"], row["metric"], row["where"].get("trained_on"), row["where"].get("period")): row
         for row in rows

@@ -35,9 +35,10 @@ from foltr_audit.report.results.twins import (
 from foltr_audit.report.tables.train import print_train
 from foltr_audit.simulation.intent_metrics import PLAYED, of_intent
 from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
+from tests.fixtures.result_rows import dataset, plain
 from tests.fixtures.run_results import run_of
 
-DATA = {"source": "tiny", "synthetic": True}
+DATA = dataset()
 N = 10
 """Interactions of a round."""
 
@@ -98,7 +99,7 @@ def report_of(*cells: RunResult) -> TrainReport:
 
 
 def test_a_row_for_each_period_by_hand() -> None:
-    first, second = period_rows([abrupt(), fixed(1, FIRST), fixed(2, SECOND)])
+    first, second = plain(period_rows([abrupt(), fixed(1, FIRST), fixed(2, SECOND)]))
     assert (first["period"], first["first"], first["end"], first["intent"]) == (1, 0, 20, 1)
     assert (second["period"], second["first"], second["end"], second["intent"]) == (2, 20, 40, 2)
     assert first["ndcg_drop@10"] is None
@@ -113,7 +114,7 @@ def test_a_row_for_each_period_by_hand() -> None:
 def test_periods_are_means_over_runs_and_count_those_with_a_twin() -> None:
     worse = [[0.3, 0.2], [0.8, 0.0], [0.6, 0.0], [0.5, 0.0]]
     cells = [abrupt(0), abrupt(1, worse), fixed(2, SECOND, 1)]
-    first, second = period_rows(cells)
+    first, second = plain(period_rows(cells))
     assert (second["runs"], second["delta_runs"], first["delta_runs"]) == (2, 1, 0)
     assert second["ndcg_drop@10"] == pytest.approx((0.5 + 1.0) / 2)
     assert second["ndcg_delta@10"] == 1.0
@@ -121,11 +122,11 @@ def test_periods_are_means_over_runs_and_count_those_with_a_twin() -> None:
 
 
 def test_worlds_without_a_change_have_no_periods() -> None:
-    assert period_rows([fixed(1, FIRST), cell("mixed", RUN), cell("uniform", RUN)]) == []
+    assert period_rows([fixed(1, FIRST), cell("mixed", RUN), cell("uniform", RUN)]) == ()
 
 
 def test_periods_of_several_settings_stand_apart() -> None:
-    rows = period_rows([abrupt(), cell("swap:changes=1", RUN)])
+    rows = plain(period_rows([abrupt(), cell("swap:changes=1", RUN)]))
     assert [row["population.scenario"] for row in rows] == ["abrupt:period=0"] * 2 + [
         make(Scenario, "swap:changes=1").text
     ] * 2
@@ -158,7 +159,7 @@ def test_the_evenly_dealt_twin_is_tested_in_pairs() -> None:
     theirs = [(0.7, 0.35), (0.65, 0.3), (0.72, 0.37)]
     cells = [skewed("click-skew", *pair, run) for run, pair in enumerate(ours)]
     cells += [skewed("click-skew:strength=0", *pair, run) for run, pair in enumerate(theirs)]
-    offline, online = twin_rows(cells)
+    offline, online = plain(twin_rows(cells))
     for number, (row, metric) in enumerate(((offline, "offline_ndcg@10"), (online, "online_mean"))):
         a, b = (np.array([pair[number] for pair in side]) for side in (ours, theirs))
         test = paired_t_test(a, b)
@@ -172,10 +173,10 @@ def test_the_evenly_dealt_twin_is_tested_in_pairs() -> None:
 
 def test_a_single_pair_has_a_difference_and_no_test() -> None:
     one = [skewed("click-skew", 0.5, 0.3, 0), skewed("click-skew:strength=0", 0.6, 0.5, 0)]
-    offline, online = twin_rows(one)
+    offline, online = plain(twin_rows(one))
     assert (offline["difference"], online["difference"]) == pytest.approx((-0.1, -0.2))
     assert offline["p"] is offline["p_bonferroni"] is offline["difference_ci95"] is None
-    assert twin_rows(one[:1]) == []
+    assert twin_rows(one[:1]) == ()
 
 
 def test_comparisons_of_one_metric_are_corrected_together() -> None:
@@ -185,7 +186,7 @@ def test_comparisons_of_one_metric_are_corrected_together() -> None:
         for run in range(4):
             cells.append(skewed(text, float(rng.uniform(0.3, 0.5)), 0.2, run))
             cells.append(skewed(f"{text}:strength=0", float(rng.uniform(0.5, 0.7)), 0.2, run))
-    offline = [row for row in twin_rows(cells) if row["metric"] == "offline_ndcg@10"]
+    offline = [row for row in plain(twin_rows(cells)) if row["metric"] == "offline_ndcg@10"]
     assert len(offline) == 2
     for row in offline:
         assert row["p_bonferroni"] == pytest.approx(min(1.0, 2 * row["p"]))
@@ -209,7 +210,7 @@ def rankers(repetition: int = 0) -> list[RunResult]:
 
 def test_the_single_ranker_beside_one_per_intent() -> None:
     single = cell("mixed", RUN)
-    offline, online = twin_rows([single, *rankers()])
+    offline, online = plain(twin_rows([single, *rankers()]))
     assert offline["twin"] == online["twin"] == SPECIFIC
     assert offline["mean"] == pytest.approx((0.5 + 0.6) / 2)
     assert offline["mean_twin"] == pytest.approx((1.0 + 0.8) / 2)
@@ -223,7 +224,7 @@ def test_a_missing_ranker_leaves_no_ensemble() -> None:
     single, cells = cell("mixed", RUN), rankers()
     assert specific_rankers(single, runs_by_spec([single, *cells])) == cells
     assert specific_rankers(single, runs_by_spec([single, cells[1]])) == []
-    assert twin_rows([single, cells[1]]) == []
+    assert twin_rows([single, cells[1]]) == ()
     assert fixed_intents(single, runs_by_spec([single, *cells])) == {}
 
 
@@ -252,7 +253,7 @@ def of_clients(found: RunResult, groups: int = 2) -> RunResult:
 
 def test_the_table_of_clients() -> None:
     report = report_of(*(of_clients(abrupt(run)) for run in range(2)))
-    assert report.population == [made_population().plain()]
+    assert report.population == (made_population(),)
     text = text_of(report)
     assert "10 clients, intent-skew" in text
     assert "intent-skew: 50.0 % of the interactions are of any kind" in text

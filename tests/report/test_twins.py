@@ -18,6 +18,7 @@ from foltr_audit.report.results.twins import SPECIFIC
 from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
 from tests.conftest import SetupOf
+from tests.fixtures.result_rows import plain
 from tests.fixtures.tiny import collection_of, tiny_collection
 
 INTENTS = 2
@@ -84,7 +85,7 @@ def test_the_run_equals_its_first_twin_up_to_the_change(data: Collection) -> Non
     assert main[3:] != first[3:]
     assert second[0] != main[0]
     report = TrainReport.of(plan, cells)
-    one, two = report.periods
+    one, two = plain(report.periods)
     assert (one["first"], one["end"], two["end"]) == (0, 72, 144)
     assert one["ndcg_delta@10"] == 0.0
     before = main[2]
@@ -92,7 +93,7 @@ def test_the_run_equals_its_first_twin_up_to_the_change(data: Collection) -> Non
     assert two["ndcg_drop@10"] == pytest.approx(max(old - new, 0) / old)
     assert two["ndcg@10"] == main[-1]["offline_ndcg@10"] == main[-1]["offline_ndcg@10/intent 2"]
     assert two["online_mean"] == pytest.approx(np.mean([row["online_ndcg@10"] for row in main[3:]]))
-    assert report.twins == report.population == []
+    assert (report.twins, report.population) == ((), ())
 
 
 def test_one_ranker_per_intent_plays_every_interaction_of_the_single_one(data: Collection) -> None:
@@ -103,7 +104,7 @@ def test_one_ranker_per_intent_plays_every_interaction_of_the_single_one(data: C
     played = np.array([[row[PLAYED] for row in ranker.trained.rounds] for ranker in rankers])
     assert (played.sum(axis=0) == each).all()
     assert PLAYED not in main.trained.rounds[0]
-    offline, online = TrainReport.of(plan, cells).twins
+    offline, online = plain(TrainReport.of(plan, cells).twins)
     assert offline["twin"] == online["twin"] == SPECIFIC
     ends = [ranker.trained.rounds[-1][f"offline_ndcg@10/intent {k + 1}"] for k, ranker in enumerate(rankers)]
     assert offline["mean_twin"] == pytest.approx(np.mean(ends))
@@ -113,14 +114,14 @@ def test_evenly_dealt_twins_are_held_against_their_runs(data: Collection) -> Non
     specs = [spec("intent-skew", repetition=run) for run in range(2)]
     plan, cells = ran(data, *specs)
     report = TrainReport.of(plan, cells)
-    offline, online = report.twins
+    offline, online = plain(report.twins)
     assert (offline["twin"], offline["pairs"]) == ("evenly dealt", 2)
     ours = [cell.trained.ndcg for cell in cells if cell.spec in specs]
     assert offline["mean"] == pytest.approx(np.mean(ours))
     assert offline["p"] is not None
     assert online["metric"] == "online_mean"
-    assert report.periods == []
-    (skewed,) = report.population
+    assert report.periods == ()
+    (skewed,) = plain(report.population)
     assert skewed["strengths"] == {"intent-skew": 1.0}
     assert [row["intent"] for row in skewed["groups"]] == [1, 2]
 
@@ -225,4 +226,4 @@ def test_every_learner_works_under_every_environment(data: Collection, learner: 
         report = TrainReport.of(Plan((one,)), [cell])
         periods = 0 if cell.world.environment is None else len(cell.world.environment.change_points) + 1
         assert len(report.periods) == (periods if periods > 1 else 0)
-        assert all(row["ndcg_drop@10"] is not None for row in report.periods[1:])
+        assert all(row["ndcg_drop@10"] is not None for row in plain(report.periods[1:]))

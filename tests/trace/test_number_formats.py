@@ -23,7 +23,7 @@ def exact(folder: Path, system: System, **formats: str) -> dict[str, float]:
     report = fa.attack_trace(
         foreign_trace.write(folder, header, foreign_trace.records(system, **formats)), ["olsr", "lad"]
     )
-    return {row["method"]: row["exact"] for row in report.results if row["method"] in ("olsr", "lad")}
+    return {row.method: row.found.exact.value for row in report.results if row.method in ("olsr", "lad")}
 
 
 @pytest.mark.parametrize("normaliser", ["shown", "candidates"])

@@ -13,7 +13,7 @@ from foltr_audit.core.plugins.learner import Fact, Learner, ModelLearner
 from foltr_audit.core.plugins.scenario import ClickModel
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.errors import PluginError
-from foltr_audit.privacy.events import PrivacyClaim, PrivacyEvent
+from foltr_audit.privacy.events import NoiseAddition, PrivacyClaim, PrivacyEvent
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -105,7 +105,11 @@ def facts_of(learner: Learner) -> dict[str, Fact]:
 
 def events_of(defense: Defense, context: RoundContext) -> tuple[PrivacyEvent, ...]:
     """The privacy events of a defense; errors as for `array_of`."""
-    return all_of(f"defense {defense.name}: events", defense.events(context), _EVENTS, "events")
+    found = all_of(f"defense {defense.name}: events", defense.events(context), _EVENTS, "events")
+    for event in found:
+        if isinstance(event, NoiseAddition):
+            _checked_law(defense, event.law)
+    return found
 
 
 def claims_of(defense: Defense, context: RoundContext) -> tuple[PrivacyClaim, ...]:
@@ -116,7 +120,11 @@ def claims_of(defense: Defense, context: RoundContext) -> tuple[PrivacyClaim, ..
 def law_of(defense: Defense, context: RoundContext) -> AdditiveNoise | None:
     """The noise law that a defense declares, or None; errors as for `array_of`."""
     law = defense.law(context)
-    if law is not None and not (hasattr(law, "text") and hasattr(law, "sample")):
+    return None if law is None else _checked_law(defense, law)
+
+
+def _checked_law(defense: Defense, law: object) -> AdditiveNoise:
+    if not isinstance(law, AdditiveNoise):
         raise PluginError(f"defense {defense.name}: law gave {_described(law)}; expected a law of noise")
     return law
 

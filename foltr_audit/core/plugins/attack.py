@@ -27,6 +27,8 @@ class Attack(Plugin):
         needs: names of `Knowledge` that it requires.
         probabilities: whether its scores are probabilities; reports then show their calibration.
         baseline: whether it runs with every other attack, for comparison.
+        strongest: whether no attack that knows as much can get more lists exactly right, if the facts that
+            it needs are true.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update"})
@@ -35,6 +37,7 @@ class Attack(Plugin):
     needs: ClassVar[frozenset[str]] = frozenset({"features", "shown"})
     probabilities: ClassVar[bool] = False
     baseline: ClassVar[bool] = False
+    strongest: ClassVar[bool] = False
 
     @classmethod
     def __pydantic_init_subclass__(cls, **more: Any) -> None:

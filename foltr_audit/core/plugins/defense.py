@@ -91,16 +91,17 @@ class Defense(Plugin):
                 "expected both, since one stands for the other"
             )
 
+    @classmethod
+    def possible_stages(cls) -> tuple[Stage, ...]:
+        """The stages whose hooks the class overrides."""
+        return tuple(
+            stage for stage, hook in HOOKS.items() if getattr(cls, hook) is not getattr(Defense, hook)
+        )
+
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages in which it acts: those whose hooks its class overrides.
-
-        Override it if a parameter decides.
-        """
-        mine = type(self)
-        return tuple(
-            stage for stage, hook in HOOKS.items() if getattr(mine, hook) is not getattr(Defense, hook)
-        )
+        """The stages in which it acts; by default all possible ones. Override it if a parameter decides."""
+        return self.possible_stages()
 
     # --- hooks ------------------------------------------------------------------------------------
 

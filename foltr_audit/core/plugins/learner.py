@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from foltr_audit.core.pdgd import PDGDSetting
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records.central import CentralResult, Users
-from foltr_audit.errors import UsageError
+from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -66,6 +67,18 @@ class Learner(Plugin):
         raise UsageError(f"--eps: learner {self.name} has no published defense; expected --defense")
 
 
+class PDGDStep(NamedTuple):
+    """A local step of PDGD, which the compiled loop can take.
+
+    Attributes:
+        learning_rate: step size eta.
+        setting: which pairs learn, and what they are normalised by.
+    """
+
+    learning_rate: float
+    setting: PDGDSetting
+
+
 class ModelLearner(Learner):
     """Clients take local steps and send their models."""
 
@@ -86,6 +99,24 @@ class ModelLearner(Learner):
     def ranked_with(self) -> Literal["local", "global"]:
         """The model that ranks the lists of a round; with `global` no list depends on the round's clicks."""
         return self.rank_with or "local"
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **more: object) -> None:
+        """Refuse a class whose `compiled_step` may not be what its `local_step` does."""
+        super().__pydantic_init_subclass__(**more)
+        own = vars(cls)
+        # The compiled loop does not call `local_step`, so an inherited step would hide new code.
+        inherited = "local_step" in own and "compiled_step" not in own
+        if inherited and cls.compiled_step is not ModelLearner.compiled_step:
+            raise PluginError(
+                f"learner {getattr(cls, 'name', cls.__name__)}: it defines local_step but not compiled_step; "
+                "expected both, since one stands for the other"
+            )
+
+    @property
+    def compiled_step(self) -> PDGDStep | None:
+        """The step that the compiled loop takes in place of `local_step`; None if it must call that."""
+        return None
 
     def local_step(
         self,
@@ -150,11 +181,28 @@ class MetricLearner(Learner):
         raise NotImplementedError
 
 
+class BatchedSteps(NamedTuple):
+    """Local steps of a server on its own model.
+
+    Attributes:
+        learner: who takes the steps.
+        batch: interactions whose steps are summed.
+    """
+
+    learner: ModelLearner
+    batch: int
+
+
 class CentralLearner(Learner):
     """A server that sees every list and every click, and learns from one interaction after another."""
 
     sends: ClassVar[Literal["models", "metrics", "clicks"]] = "clicks"
     stages: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def batched_steps(self) -> BatchedSteps | None:
+        """The local steps that the server takes on its model, in place of `learn`; None if it calls that."""
+        return None
 
     def first_state(self, parameters: int) -> Floats:
         """Its initial state for a model of P parameters, float64 (S,)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -13,18 +13,18 @@ from foltr_audit.core.plugins.registry import canonical, first_problem, make
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.view import KNOWLEDGE
 from foltr_audit.core.spec.base import PARTS, Flag, SpecTable, known_parts, not_deterministic, once
+from foltr_audit.core.spec.defaults import (
+    CLICK_MODELS,
+    MODEL_ATTACKS,
+    ONE_LIST_ATTACK,
+    OTHER_ATTACKS,
+    SEVERAL_LISTS_ATTACK,
+    SUM_ATTACK,
+)
 from foltr_audit.errors import UsageError, suggest_name
 
-_LEAST_SQUARES = ("olsr", "lad")
-_ONE_LIST, _SEVERAL_LISTS, _SUMS = "map", "joint-map", "aggregate"
 _NEAR_IDS = 3  # similar query ids that an error suggests
 _MOST_QUOTED = 20  # longest id that an error quotes: by mistake an id may be a line of another file
-
-_OTHER_ATTACKS = {"es": ("es-first-click",), "clicks": ("seen-clicks",)}
-"""Default attacks on messages that are not models, by their kind."""
-
-STRONGEST = frozenset({_ONE_LIST, _SEVERAL_LISTS, _SUMS, *(name for (name,) in _OTHER_ATTACKS.values())})
-"""Names of the strongest attacks, each for its kind of messages."""
 
 
 def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class AttackSpec(SpecTable):
         Field(min_length=1),
         AfterValidator(once),
         Flag("click-model"),
-    ] = Field(("perfect", "navigational", "informational"), description="How the attacked users click.")
+    ] = Field(CLICK_MODELS, description="How the attacked users click.")
     target: Literal["fresh", "training"] = Field(
         "fresh",
         description="Messages to attack: fresh, of one new client per query, or training, of the rounds.",
@@ -126,15 +126,18 @@ class AttackSpec(SpecTable):
     def defaults_on(self, kind: str) -> tuple[str, ...]:
         """The default attacks on messages of a kind."""
         several = self.target == "fresh" and self.interactions > 1
-        names = _OTHER_ATTACKS.get(kind) or (*_LEAST_SQUARES, _SEVERAL_LISTS if several else _ONE_LIST)
-        return tuple(make(Attack, name).text for name in ((_SUMS,) if self.sums else names))
+        names = OTHER_ATTACKS.get(kind) or (
+            *MODEL_ATTACKS,
+            SEVERAL_LISTS_ATTACK if several else ONE_LIST_ATTACK,
+        )
+        return tuple(make(Attack, name).text for name in ((SUM_ATTACK,) if self.sums else names))
 
     def strengthened(self, kind: str) -> AttackSpec:
         """The same protocol plus the default attacks, so that no verdict depends on weak attacks alone."""
         return changed_protocol(self, {"methods": (*(self.methods or ()), *self.defaults_on(kind))})
 
 
-def changed_protocol(protocol: AttackSpec, changes: Mapping[str, Any]) -> AttackSpec:
+def changed_protocol(protocol: AttackSpec, changes: Mapping[str, object]) -> AttackSpec:
     """The attack protocol with some fields changed.
 
     Raises:

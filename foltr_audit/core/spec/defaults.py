@@ -43,3 +43,27 @@ PROVEN_MECHANISMS: Final = ("laplace", "click-rr")
 
 PROVEN_IN_SUM: Final = "skellam"
 """The mechanism that it proves for secure sums."""
+
+LEARNER: Final = "fpdgd"
+"""The learner of an experiment that names none."""
+
+CLICK_MODELS: Final = ("perfect", "navigational", "informational")
+"""The click models of attacked users; training uses the first."""
+
+SCENARIO: Final = "uniform"
+"""The scenario in which clients are alike."""
+
+MODEL_ATTACKS: Final = ("olsr", "lad")
+"""Attacks on models and updates that name none, each with one of the next two."""
+
+ONE_LIST_ATTACK: Final = "map"
+"""The attack on messages of one interaction."""
+
+SEVERAL_LISTS_ATTACK: Final = "joint-map"
+"""The attack on messages of several interactions."""
+
+SUM_ATTACK: Final = "aggregate"
+"""The attack on sums of messages."""
+
+OTHER_ATTACKS: Final = {"es": ("es-first-click",), "clicks": ("seen-clicks",)}
+"""Attacks on messages that are not models, by their kind."""

@@ -55,7 +55,7 @@ class Spec(SpecTable):
     attack: AttackSpec | None = None
     audit: AuditSpec | None = None
 
-    def __init__(self, /, **table: Any) -> None:
+    def __init__(self, /, **table: object) -> None:
         """Make a Spec from its fields.
 
         Raises:
@@ -71,7 +71,7 @@ class Spec(SpecTable):
 
     @model_validator(mode="before")
     @classmethod
-    def _learner_of_the_attack(cls, table: Any) -> Any:
+    def _learner_of_the_attack(cls, table: object) -> object:
         """With an attack or audit the default learner is that of Pham 2022."""
         if not isinstance(table, Mapping) or (table.get("attack") is None and table.get("audit") is None):
             return table
@@ -120,7 +120,7 @@ class Spec(SpecTable):
 
     @classmethod
     def parse(
-        cls, table: dict[str, Any], where: str = "spec", names: Mapping[str, str] | None = None
+        cls, table: Mapping[str, object], where: str = "spec", names: Mapping[str, str] | None = None
     ) -> Spec:
         """The Spec of a plain table; an error is one line.
 
@@ -180,7 +180,7 @@ _TABLE_CLASSES: dict[str, type[SpecTable]] = {
 }
 
 
-def _refuse_unknown(table: dict[str, Any]) -> None:
+def _refuse_unknown(table: Mapping[str, object]) -> None:
     known = {"schema", *Spec.model_fields} - {"schema_"}
     for name, value in table.items():
         if name not in known:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from foltr_audit.core.plugins import ClickModel, Scenario
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.base import Flag, SpecTable
+from foltr_audit.core.spec.defaults import SCENARIO
 from foltr_audit.privacy.noise.parse import parts
 
 
@@ -44,7 +45,7 @@ class PopulationSpec(SpecTable):
     """Scenarios joined by `+`, the number of clients, and the number of clients in each round."""
 
     scenario: Annotated[str, AfterValidator(canonical_scenarios), Flag(form="list")] = Field(
-        "uniform", description="How clients differ. May be repeated: scenarios are combined, as with +."
+        SCENARIO, description="How clients differ. May be repeated: scenarios are combined, as with +."
     )
     clients: int = Field(1000, ge=1, le=100_000_000, description="Number of clients.")
     cohort: Annotated[int | None, Flag(default="all")] = Field(

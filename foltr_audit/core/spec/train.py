@@ -11,14 +11,15 @@ from foltr_audit.core.plugins import ClickModel, Learner
 from foltr_audit.core.plugins.registry import canonical
 from foltr_audit.core.rankers import ranker_text
 from foltr_audit.core.spec.base import Flag, SpecTable
+from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER
 
 
 def default_learner(*, attacks: bool) -> str:
     """The default learner: PDGD as published, or with `attacks` as in the attack experiment."""
     if not attacks:
-        return "fpdgd"
+        return LEARNER
     setting = PDGD_SETTINGS["pham-2022"]
-    return f"fpdgd:pairs={setting.pairs},normaliser={setting.normaliser}"
+    return f"{LEARNER}:pairs={setting.pairs},normaliser={setting.normaliser}"
 
 
 class TrainSpec(SpecTable):
@@ -32,7 +33,7 @@ class TrainSpec(SpecTable):
     )
     rounds: int = Field(20, ge=1, le=10_000_000, description="Number of rounds.")
     click_model: Annotated[str, canonical(ClickModel), Flag("train-click-model")] = Field(
-        "perfect",
+        CLICK_MODELS[0],
         description="How users click in training, or same to train under each attacked click model.",
     )
     init: str | None = Field(None, description="Start from a model: a .npy file or a Run folder.")

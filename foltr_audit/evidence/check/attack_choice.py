@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.protocol import not_for_clicks
-from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.wording import join_names
 
 
@@ -43,6 +42,6 @@ def untried_warnings(protocol: AttackSpec, kind: str) -> list[str]:
     ]
 
 
-def refusals(rows: Iterable[Row]) -> dict[str, str]:
-    """Why attacks could not run, by `method`, from rows with a `reason`; baselines are left out."""
-    return {row["method"]: row["reason"] for row in rows if not make(Attack, row["method"]).baseline}
+def refusals(reasons: Mapping[str, str]) -> dict[str, str]:
+    """Why attacks could not run, by their names; baselines are left out."""
+    return {name: why for name, why in reasons.items() if not make(Attack, name).baseline}

@@ -10,19 +10,20 @@ from typing import Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval, printable
+from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, CheckSubject, printable
 from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.privacy.observer_views import sees, with_article
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.compare_rows import ClaimRow
 from foltr_audit.report.results.few_lists import describe_few_lists
 from foltr_audit.report.results.wording import join_names
 from foltr_audit.utils.formatting import short
+from foltr_audit.utils.rows import ResultRow
 
 Status = Literal["holds", "broken", "not judged"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LimitOutcome:
+class LimitOutcome(ResultRow):
     """The outcome of one limit on one subject.
 
     Attributes:
@@ -52,9 +53,14 @@ class LimitOutcome:
         """The outcome in one line: limit, subject, value, interval, allowed number, and what it describes."""
         start = f"{self.limit}: {self.subject}"
         if self.status == "not judged":
-            return f"{start}: {self.missing}"
+            return f"{start}: {self.details}"
         value = f"{self.value_text}{self.interval_text(' (', ')')}"
-        return f"{start}: {value}; {self.allowed_text} allowed; {self.about}"
+        return f"{start}: {value}; {self.allowed_text} allowed; {self.details}"
+
+    @property
+    def details(self) -> str:
+        """What the value describes, or why the limit cannot be judged."""
+        return self.missing if self.status == "not judged" else self.about
 
     @property
     def value_text(self) -> str:
@@ -112,7 +118,7 @@ def outcomes(limits: SystemLimits, subjects: Sequence[CheckSubject]) -> list[Lim
         ContradictionError: the proof and the trials of a claim contradict each other.
     """
     for subject in subjects:
-        refuse_contradiction(subject.claims)
+        refuse_contradiction(row.plain() for row in subject.claims)
     return [_outcome(name, limits, subject) for subject in subjects for name in limits.given]
 
 
@@ -133,15 +139,15 @@ def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOut
         interval=found.interval,
         allowed=allowed,
         about=printable(found.about),
-        attacks=tuple(str(row["method"]) for row in subject.attacks) if name == "max_attack_auc" else (),
+        attacks=tuple(row.method for row in subject.attacks) if name == "max_attack_auc" else (),
         missing=printable(found.missing),
     )
 
 
-def _read(limits: SystemLimits, reading: ValueWithInterval, about: str, *, high_is_bad: bool) -> _LimitValue:
+def _read(limits: SystemLimits, reading: CheckReading, about: str, *, high_is_bad: bool) -> _LimitValue:
     """The value of a reading; with `use = "interval"` the worse end of its interval is compared too."""
-    value, interval = reading.value, reading.interval
-    if value is None or math.isnan(value):
+    value, interval = reading.found
+    if not reading.found.known:
         return _LimitValue(about=about, missing=reading.missing or f"no value is known: {about}")
     if limits.use == "value":
         return _LimitValue(value, value, interval, about)
@@ -160,7 +166,7 @@ def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
         return _LimitValue(
             missing=f"no attack on clicks could run: {refused}" if refused else subject.no_attack
         )
-    ran = [str(row["method"]) for row in subject.attacks]
+    ran = [row.method for row in subject.attacks]
     others = f"the strongest of {join_names(ran)}" if len(ran) > 1 else "the only one that ran"
     found = [_one_attack(limits, row, others) for row in subject.attacks]
     worst = max(found, key=lambda one: -1.0 if one.judged is None else one.judged)
@@ -172,81 +178,76 @@ def _attack_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     return unknown or worst
 
 
-def _one_attack(limits: SystemLimits, row: Row, others: str) -> _LimitValue:
-    interval = row["auc_ci95"]
-    reading = ValueWithInterval(
-        value=row["auc"],
-        interval=None if interval is None else (interval[0], interval[1]),
-        missing="" if row["auc"] is not None else "no attacked list has both clicked and unclicked documents",
-    )
-    few = describe_few_lists([row["lists"]])
-    about = ", ".join(part for part in (f"attack {row['method']}", others, few) if part)
-    return _read(limits, reading, about, high_is_bad=True)
+def _one_attack(limits: SystemLimits, row: CheckedAttack, others: str) -> _LimitValue:
+    missing = "" if row.auc.known else "no attacked list has both clicked and unclicked documents"
+    few = describe_few_lists([row.lists])
+    about = ", ".join(part for part in (f"attack {row.method}", others, few) if part)
+    return _read(limits, CheckReading(row.auc, missing), about, high_is_bad=True)
 
 
 def _of_audit(
-    judge: Callable[[SystemLimits, list[Row]], _LimitValue], limits: SystemLimits, subject: CheckSubject
+    judge: Callable[[SystemLimits, list[ClaimRow]], _LimitValue], limits: SystemLimits, subject: CheckSubject
 ) -> _LimitValue:
     """Judge an epsilon by the audited rows of the view of the limits."""
     if not subject.claims:
         return _LimitValue(missing=subject.no_audit)
-    rows = [row for row in subject.claims if row["view"] == limits.view]
+    rows = [row for row in subject.claims if row.view == limits.view]
     if not rows:
-        seen = "; ".join(dict.fromkeys(str(row["sees"]) for row in subject.claims))
+        seen = "; ".join(dict.fromkeys(row.sees for row in subject.claims))
         return _LimitValue(
             missing=f"no audit where the server sees {with_article(sees(limits.view))}; audited: {seen}"
         )
     return judge(limits, rows)
 
 
-def _about(row: Row) -> str:
-    delta = f", delta {row['delta']:g}" if row["delta"] else ""
-    return f"{row['sees']}, one {row['unit']}, {row['canary']}{delta}"
+def _about(row: ClaimRow) -> str:
+    delta = f", delta {row.delta:g}" if row.delta else ""
+    return f"{row.sees}, one {row.unit}, {row.canary}{delta}"
 
 
-def _measured_eps(limits: SystemLimits, rows: list[Row]) -> _LimitValue:
-    row = max(rows, key=lambda one: float(one["eps_lower"]))
-    value, about = float(row["eps_lower"]), f"{_about(row)}, {row['trials']} trials"
-    interval = value, float(row["eps_upper"])  # from the measured bound to the proven one
+def _measured_eps(limits: SystemLimits, rows: list[ClaimRow]) -> _LimitValue:
+    row = max(rows, key=lambda one: one.eps_lower)
+    value, about = row.eps_lower, f"{_about(row)}, {row.trials} trials"
+    interval = value, row.eps_upper  # from the measured bound to the proven one
     allowed = limits.max_measured_eps or 0.0
-    ceiling = min(float(one["eps_ceiling"]) for one in rows)
+    ceiling = min(one.eps_ceiling for one in rows)
     if value <= allowed and ceiling <= allowed:  # these trials could not break the limit: a vacuous check
         missing = (
-            f"{row['trials']} trials can show at most {ceiling:.3g}, whatever leaks; expected more --trials"
+            f"{row.trials} trials can show at most {ceiling:.3g}, whatever leaks; expected more --trials"
         )
         return _LimitValue(value, None, interval, about, missing)
     return _LimitValue(value, value, interval, about)
 
 
-def _exact_eps(limits: SystemLimits, rows: list[Row]) -> _LimitValue:
+def _exact_eps(limits: SystemLimits, rows: list[ClaimRow]) -> _LimitValue:
     worst, unknown = max(rows, key=_exact), min(rows, key=_exact)
     if _exact(unknown) < 0.0 and _exact(worst) <= (limits.max_exact_eps or 0.0):
         missing = "the exact loss of the pair that was played is not computable for this chain"
         return _LimitValue(about=_about(unknown), missing=f"{missing} ({_about(unknown)})")
-    return _LimitValue(worst["eps_exact"], worst["eps_exact"], about=_about(worst))
+    return _LimitValue(worst.eps_exact, worst.eps_exact, about=_about(worst))
 
 
-def _exact(row: Row) -> float:
+def _exact(row: ClaimRow) -> float:
     """The exact loss of a row of claims; an unknown one sorts below all others."""
-    value = row["eps_exact"]
+    value = row.eps_exact
     return -1.0 if value is None or math.isnan(value) else float(value)
 
 
-def _proven_eps(_limits: SystemLimits, rows: list[Row]) -> _LimitValue:
-    row = max(rows, key=lambda one: float(one["eps_upper"]))
-    value = float(row["eps_upper"])
-    return _LimitValue(value, value, about=f"{_about(row)}: {row['upper_how']}")
+def _proven_eps(_limits: SystemLimits, rows: list[ClaimRow]) -> _LimitValue:
+    row = max(rows, key=lambda one: one.eps_upper)
+    value = row.eps_upper
+    return _LimitValue(value, value, about=f"{_about(row)}: {row.upper_how}")
 
 
 def _claims(_limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
     if not subject.claims:
         return _LimitValue(missing=subject.no_audit)
-    claiming = [row for row in subject.claims if not math.isinf(row["eps_claimed"])]
+    claiming = [row for row in subject.claims if not math.isinf(row.eps_claimed)]
     if not claiming:
         return _LimitValue(missing="there is no claim to refute; state one with --claim")
-    row = next((one for one in claiming if one["verdict"] in FALSE), claiming[0])
-    about = f"claim {row['eps_claimed']:g}, {_about(row)}: {row['why']}"
-    return _LimitValue(row["verdict"], float(row["verdict"] in FALSE), None, about)
+    row = next((one for one in claiming if one.verdict in FALSE), claiming[0])
+    about = f"claim {row.eps_claimed:g}, {_about(row)}: {row.why}"
+    return _LimitValue(row.verdict, float(row.verdict in FALSE), None, about)
 
 
 def _ndcg(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:

@@ -14,17 +14,18 @@ from foltr_audit.core.spec.attack import changed_protocol
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.subjects import CheckSubject, ValueWithInterval, printable
+from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, CheckSubject, printable
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
 from foltr_audit.judge.bootstrap import Interval, QueryBootstrap
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.attack_rows import AttackRow, RefusedRow
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.rows import Estimate, JsonValue
 
 _NO_TRUTH = "the trace holds no truth to score attacks with"
 _NO_AUDIT = "a trace holds no audit; run one, without --trace"
@@ -41,7 +42,7 @@ class RunSubjects:
     """
 
     subjects: list[CheckSubject]
-    config: Row
+    config: dict[str, JsonValue]
 
 
 def check_recorded(
@@ -72,26 +73,32 @@ def check_recorded(
     if methods:
         protocol = changed_protocol(protocol, {"methods": tuple(methods)})
     recorded = replace(recorded, protocol=protocol)
-    results: list[Row] = []
-    refused: list[Row] = []
+    results: Sequence[AttackRow] = ()
+    refused: Sequence[RefusedRow] = ()
     if limits.max_attack_auc is not None and recorded.has_truth:
         report = recorded_report(recorded, progress)
         results, refused = report.results, report.refused
-    ndcg = _ndcg(recorded, with_interval=limits.use == "interval") if limits.min_ndcg else ValueWithInterval()
+    ndcg = _ndcg(recorded, with_interval=limits.use == "interval") if limits.min_ndcg else CheckReading()
     subjects = [
         CheckSubject(
             name=printable(f"{_defense(recorded)}, {click_model} clicks"),
-            attacks=[row for row in results if row["click_model"] == click_model and not row["baseline"]],
-            refused=refusals(row for row in refused if row["click_model"] == click_model),
+            attacks=[
+                CheckedAttack(row.method, row.found.auc, row.found.lists)
+                for row in results
+                if row.where.click_model == click_model and not row.baseline
+            ],
+            refused=refusals(
+                {row.method: row.reason for row in refused if row.where.click_model == click_model}
+            ),
             all_attacks=all_attacks,
             no_attack="no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,
             no_audit=_NO_AUDIT,
             ndcg=ndcg,
-            loss=ValueWithInterval(missing=_NO_TWIN),
+            loss=CheckReading(missing=_NO_TWIN),
         )
         for click_model in recorded.traces
     ]
-    config: Row = {"trace": str(path), "methods": list(recorded.methods)}
+    config: dict[str, JsonValue] = {"trace": str(path), "methods": list(recorded.methods)}
     if recorded.spec is not None:
         config["spec"] = recorded.spec.table()
     return RunSubjects(subjects, config)
@@ -103,25 +110,23 @@ def _defense(recorded: TraceAttack) -> str:
     return text or "unknown defense"
 
 
-def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> ValueWithInterval:
+def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> CheckReading:
     """The nDCG@10 after the last round, with its interval over queries if the Run has its model."""
     trace = _training(recorded)
     rounds = trace.metrics() if trace.has_truth else []
     if not rounds or OFFLINE_NDCG not in rounds[-1]:
-        return ValueWithInterval(missing="the trace holds no metrics of its training")
+        return CheckReading(missing="the trace holds no metrics of its training")
     if recorded.spec is not None and len(rounds) < recorded.spec.train.rounds:
         missing = (
             f"{len(rounds)} of {recorded.spec.train.rounds} rounds are recorded; finish the run with --resume"
         )
-        return ValueWithInterval(missing=missing)
+        return CheckReading(missing=missing)
     value = float(rounds[-1][OFFLINE_NDCG])
     if not with_interval:
-        return ValueWithInterval(value=value)
+        return CheckReading(Estimate(value))
     if recorded.spec is None or not (recorded.path / MODEL).is_file():
-        return ValueWithInterval(
-            value=value, missing="only a finished Run has the model that it is computed with"
-        )
-    return ValueWithInterval(value=value, interval=_interval(recorded, recorded.path))
+        return CheckReading(Estimate(value), "only a finished Run has the model that it is computed with")
+    return CheckReading(Estimate(value, _interval(recorded, recorded.path)))
 
 
 def _training(recorded: TraceAttack) -> Trace:

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.evidence.check.attack_choice import refusals
-from foltr_audit.judge.bootstrap import Interval
-from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_rows import ClaimRow, CompareRow
+from foltr_audit.report.results.compare_worlds import epsilons, families
+from foltr_audit.utils.rows import UNKNOWN, Estimate
 
-_WORLD = ("learner", "scenario")
 
-
-@dataclass(frozen=True, kw_only=True)
-class ValueWithInterval:
-    """A number with its 95 % interval, or why there is none.
+class CheckReading(NamedTuple):
+    """A number of a subject.
 
     Attributes:
-        value: the number; None if it is missing.
-        interval: its interval; None if it has none.
-        missing: why the value is missing, or why the interval of a value is.
+        found: the number with its interval.
+        missing: why the number is missing, or why the interval of a number is.
     """
 
-    value: float | None = None
-    interval: Interval | None = None
+    found: Estimate = UNKNOWN
     missing: str = ""
+
+
+NO_READING = CheckReading()
+
+
+class CheckedAttack(NamedTuple):
+    """An attack on clicks, its AUC and the number of lists with a click that it was judged on."""
+
+    method: str
+    auc: Estimate
+    lists: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,25 +43,25 @@ class CheckSubject:
 
     Attributes:
         name: its name, e.g. `published, eps 1.2, perfect clicks`.
-        attacks: a row with `method`, `auc` and `auc_ci95` for each attack.
+        attacks: the attacks that ran.
         refused: why attacks could not run, by their names.
         all_attacks: whether the AUC cannot be judged if an attack could not run.
         no_attack: why there are no attacks.
-        claims: a row of `CompareReport.claims` for each audited view.
+        claims: a row for each audited view.
         no_audit: why there are no claims.
         ndcg: offline nDCG@10.
         loss: nDCG@10 without a defense minus its own.
     """
 
     name: str
-    attacks: Sequence[Row] = ()
-    refused: dict[str, str] = field(default_factory=dict)
+    attacks: Sequence[CheckedAttack] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
     all_attacks: bool = True
     no_attack: str = "no attack was run"
-    claims: Sequence[Row] = ()
+    claims: Sequence[ClaimRow] = ()
     no_audit: str = "no audit was run"
-    ndcg: ValueWithInterval = ValueWithInterval()
-    loss: ValueWithInterval = ValueWithInterval()
+    ndcg: CheckReading = NO_READING
+    loss: CheckReading = NO_READING
 
 
 def subjects_of(
@@ -75,39 +83,42 @@ def subjects_of(
         UsageError: the comparison does not have an alternative or epsilon, or no row is left.
     """
     chosen = chosen_rows(report, defenses, eps)
-    learners, scenarios = (len({row[name] for row in report.results}) > 1 for name in _WORLD)
+    every = [row.setting for row in report.results]
+    several = (len({one.learner for one in every}) > 1, len({one.scenario for one in every}) > 1)
     return [
         CheckSubject(
-            name=_name(row, learners=learners, scenarios=scenarios),
-            attacks=[one for one in _rows_of(row, report.attacks) if not one["baseline"]],
-            refused=refusals(_rows_of(row, report.refused)),
+            name=_name(row, *several),
+            attacks=[
+                CheckedAttack(one.method, one.found.auc, one.found.lists)
+                for one in report.attacks
+                if one.setting == row.setting and not one.baseline
+            ],
+            refused=refusals(
+                {one.method: one.reason for one in report.refused if one.setting == row.setting}
+            ),
             all_attacks=all_attacks,
-            claims=[one for one in report.claims if all(one[name] == row[name] for name in _CLAIM)],
+            claims=[one for one in report.claims if _is_of(one, row)],
             no_audit=_no_audit(report, row),
-            ndcg=ValueWithInterval(value=row["ndcg@10"], interval=_pair(row["ndcg@10_ci95"])),
+            ndcg=CheckReading(row.ndcg),
             loss=_loss(row),
         )
         for row in chosen
     ]
 
 
-_ATTACK = ("learner", "scenario", "click_model", "name", "defense")
-_CLAIM = ("learner", "scenario", "name", "defense")
+def _is_of(claim: ClaimRow, row: CompareRow) -> bool:
+    of, mine = row.setting, (claim.learner, claim.scenario, claim.name, claim.defense)
+    return mine == (of.learner, of.scenario, of.name, of.defense)
 
 
-def _rows_of(row: Row, rows: Sequence[Row]) -> list[Row]:
-    return [one for one in rows if all(one[name] == row[name] for name in _ATTACK)]
-
-
-def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[float]) -> list[Row]:
+def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[float]) -> list[CompareRow]:
     """The rows of a comparison that are judged; arguments and errors as for `subjects_of`."""
-    known = dict.fromkeys(row["alternative"] for row in report.results)
-    left_out = {row["defense"]: row["why"] for row in report.left_out}
+    known, there = families(report), epsilons(report.results)
+    left_out = {row.defense: row.why for row in report.left_out}
     for name in defenses:
         if name not in known:
             why = f"left out: {left_out[name]}" if name in left_out else suggest_name(name, known)
             raise UsageError(f"--defense: {name!r} is not a defense of this comparison; {why}")
-    there = sorted({row["eps"] for row in report.results if row["eps"] is not None})
     for value in eps:
         if value not in there:
             listed = ", ".join(f"{one:g}" for one in there) or "none"
@@ -118,7 +129,7 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
     found = [
         row
         for row in report.results
-        if row["alternative"] in wanted and (not eps or row["eps"] is None or row["eps"] in eps)
+        if row.setting.alternative in wanted and (not eps or row.setting.eps in (None, *eps))
     ]
     if not found:
         raise UsageError(
@@ -127,11 +138,10 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
     return found
 
 
-def _name(row: Row, *, learners: bool, scenarios: bool) -> str:
-    more = [f"{row['click_model']} clicks"]
-    more += [row["learner"]] if learners else []
-    more += [row["scenario"]] if scenarios else []
-    return printable(", ".join((row["name"], *more)))
+def _name(row: CompareRow, learners: bool, scenarios: bool) -> str:
+    of = row.setting
+    more = [of.learner] * learners + [of.scenario] * scenarios
+    return printable(", ".join((of.name, f"{of.click_model} clicks", *more)))
 
 
 def printable(text: str) -> str:
@@ -139,23 +149,19 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _no_audit(report: CompareReport, row: Row) -> str:
+def _no_audit(report: CompareReport, row: CompareRow) -> str:
     if not report.config.get("audit", True):
         return "the comparison ran without audits"
-    reasons = [one["why"] for one in report.left_out if one["defense"] in ("audit", row["alternative"])]
-    reasons += [one["why"] for one in report.failed if one["defense"] == row["defense"]]
+    of = row.setting
+    reasons = [one.why for one in report.left_out if one.defense in ("audit", of.alternative)]
+    reasons += [one.why for one in report.failed if one.defense == of.defense]
     return "; ".join(dict.fromkeys(reasons)) or "no audit of it was run"
 
 
-def _pair(interval: Sequence[float] | None) -> Interval | None:
-    return None if interval is None else (float(interval[0]), float(interval[1]))
-
-
-def _loss(row: Row) -> ValueWithInterval:
-    if row["alternative"] == "none":
-        return ValueWithInterval(value=0.0, interval=(0.0, 0.0))
-    difference, interval = row["ndcg@10_difference"], _pair(row["ndcg@10_difference_ci95"])
-    if difference is None:
-        return ValueWithInterval(missing="there is no training without a defense to compare with")
-    flipped = None if interval is None else (0.0 - interval[1], 0.0 - interval[0])
-    return ValueWithInterval(value=0.0 - difference, interval=flipped)
+def _loss(row: CompareRow) -> CheckReading:
+    if row.setting.alternative == "none":
+        return CheckReading(Estimate(0.0, (0.0, 0.0)))
+    value, ends = row.ndcg_difference
+    if not row.ndcg_difference.known:
+        return CheckReading(missing="there is no training without a defense to compare with")
+    return CheckReading(Estimate(0.0 - value, None if ends is None else (0.0 - ends[1], 0.0 - ends[0])))

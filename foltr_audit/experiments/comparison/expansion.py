@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.defaults import NO_DEFENSE, SCENARIO
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import (
@@ -179,7 +180,7 @@ class GridExpansion:
         """The Spec of a point without a defense; None, and left out, where there is none."""
         try:
             spec = self.grid.spec_of(learner, scenario, click_model, run, kind)
-            if scenario != "uniform":
+            if scenario != SCENARIO:
                 _ = self.study.setup(spec).clients.population  # refuses a scenario that does not fit the data
             if spec.audit is not None:
                 from foltr_audit.auditing.audit import Audit  # slow to import, and not every grid audits
@@ -194,8 +195,8 @@ class GridExpansion:
         self, blank: Spec, learner: str, scenario: str, click_model: str, kind: Kind
     ) -> Iterator[CellPlan]:
         several = [DefenseAlternative(text) for text in self.grid.defenses]
-        if not any(one.text == "none" for one in several):
-            several.insert(0, DefenseAlternative("none"))
+        if not any(one.text == NO_DEFENSE for one in several):
+            several.insert(0, DefenseAlternative(NO_DEFENSE))
         for one in several:
             for eps in self.grid.eps if one.uses_epsilon else (None,):
                 delta = None if eps is None else self._sensitivity((learner, scenario, click_model, eps))

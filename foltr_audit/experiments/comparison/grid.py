@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
@@ -12,7 +12,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import Flag, SpecTable, once
 from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.defaults import DELTA
+from foltr_audit.core.spec.defaults import CLICK_MODELS, DELTA, SCENARIO
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.train import default_learner
@@ -77,7 +77,7 @@ class ComparisonGrid(SpecTable):
         AfterValidator(once),
         Flag("click-model"),
     ] = Field(
-        ("perfect", "navigational", "informational"),
+        CLICK_MODELS,
         description="How users click, in training and when attacked.",
     )
     learners: Annotated[
@@ -89,12 +89,12 @@ class ComparisonGrid(SpecTable):
         AfterValidator(once),
         Flag("scenario"),
     ] = Field(
-        ("uniform",),
+        (SCENARIO,),
         description="How clients differ; + combines scenarios. May be repeated: scenarios are compared.",
     )
     folds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     audit: bool = Field(default=True, description="Audit each claim too, once for each chain.")
-    spec: dict[str, Any] = Field(default_factory=lambda: {"attack": {}, "audit": _AUDIT})
+    spec: Table = Field(default_factory=lambda: {"attack": {}, "audit": _AUDIT})
 
     @field_validator("defenses")
     @classmethod
@@ -103,7 +103,7 @@ class ComparisonGrid(SpecTable):
 
     @field_validator("spec")
     @classmethod
-    def _says_nothing_of_the_axes(cls, table: dict[str, Any]) -> dict[str, Any]:
+    def _says_nothing_of_the_axes(cls, table: Table) -> Table:
         for name in (*_AXES, *_FIXED):
             outer, _, inner = name.partition(".")
             held = table.get(outer)
@@ -202,14 +202,14 @@ class ComparisonGrid(SpecTable):
         return spec if self.attacks else spec.with_strong_attacks()  # the Spec of a cell names its attacks
 
 
-def _refuse_protocol(name: str, kind: type[SpecTable], table: Any) -> None:
+def _refuse_protocol(name: str, kind: type[SpecTable], table: object) -> None:
     try:
         kind.model_validate(table)
     except ValidationError as error:
         raise UsageError(f"{name}.{first_problem(error, None)}") from error
 
 
-def _drop(table: Table, dotted: str) -> Any:
+def _drop(table: Table, dotted: str) -> object:
     """Remove a field from a Spec's table and return it; None where it is absent."""
     outer, _, inner = dotted.partition(".")
     return table.get(outer, {}).pop(inner, None) if inner else table.pop(outer, None)

@@ -9,6 +9,7 @@ from typing import Literal
 from foltr_audit.core.spec.defaults import DELTA, VIEW
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.observer_views import without_lists
+from foltr_audit.utils.rows import ResultRow
 
 LEAST_EPS = 1e-4
 """The smallest limit on epsilon."""
@@ -18,7 +19,7 @@ ROUNDING = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacyLimits:
+class PrivacyLimits(ResultRow):
     """Limits on what one observer may learn.
 
     Attributes:

@@ -26,10 +26,11 @@ from foltr_audit.experiments.recommend.space import (
 )
 from foltr_audit.experiments.runner import DataFacts, Runner
 from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.rows import ResultRow
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchBudget:
+class SearchBudget(ResultRow):
     """How much is run.
 
     Attributes:

@@ -16,6 +16,7 @@ from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.recommend.limits import ROUNDING, PrivacyLimits
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.rows import ResultRow
 
 USUAL_NORM = 1.5
 """The published norm, with which every mechanism is tried first."""
@@ -51,7 +52,8 @@ class CandidatePoint(NamedTuple):
         return DefenseLabel(self.alternative, self.eps, None if self.norm is None else 2.0 * self.norm)
 
 
-class CandidateRejection(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class CandidateRejection(ResultRow):
     """A defense, or one candidate of it, that accounting rejects.
 
     Attributes:
@@ -116,13 +118,13 @@ class CandidateAccountant:
                 Spec.parse({**self.setup.spec.table(), "defense": list(chain)}, ""), self.setup.collection
             )
         except UsageError as error:
-            return CandidateRejection(point.alternative, math.inf, str(error))
+            return CandidateRejection(alternative=point.alternative, eps_proven=math.inf, why=str(error))
         upper = upper_bound(defended.privacy.events(), self._situation())
         if not self.limits.proves(upper.epsilon):
-            return CandidateRejection(point.alternative, upper.epsilon, upper.how)
+            return CandidateRejection(alternative=point.alternative, eps_proven=upper.epsilon, why=upper.how)
         if point.eps is not None and upper.epsilon > point.eps * ROUNDING:
             why = f"made for epsilon {point.eps:g}, in this view and chain {upper.how}"
-            return CandidateRejection(point.alternative, upper.epsilon, why)
+            return CandidateRejection(alternative=point.alternative, eps_proven=upper.epsilon, why=why)
         return CandidateProof(point, chain, upper)
 
     def chain(self, point: CandidatePoint) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import TraceError
@@ -14,6 +13,7 @@ from foltr_audit.experiments.runs.folder import FRESH, MODEL, TRAINING
 from foltr_audit.experiments.runs.reader import RunReader
 from foltr_audit.trace import Trace
 from foltr_audit.utils.reading import file_bytes
+from foltr_audit.utils.rows import JsonValue, ResultRow
 
 MODELS = ("parameters", "aggregate", "state")
 """Columns of a recorded round that hold the server's model: before the round, after it, and the further state
@@ -21,35 +21,38 @@ that its learner remembers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldDifference:
+class FieldDifference(ResultRow):
     """A Spec field with its values in both Runs; None where a Run has no such field."""
 
     field: str
-    a: Any
-    b: Any
+    a: JsonValue
+    b: JsonValue
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricPair:
-    """A metric at the end of both Runs; NaN where a Run has no such metric, or did not measure it."""
+class MetricPair(ResultRow):
+    """A metric at the end of both Runs; NaN where a Run has no such metric, or did not measure it.
+
+    Attributes:
+        difference: B - A.
+        equal: whether both are the same number, or both are missing.
+    """
 
     metric: str
     a: float
     b: float
+    difference: float
+    equal: bool
 
-    @property
-    def difference(self) -> float:
-        """B - A."""
-        return self.b - self.a
-
-    @property
-    def equal(self) -> bool:
-        """Whether both are the same number, or both are missing."""
-        return self.a == self.b or (math.isnan(self.a) and math.isnan(self.b))
+    @classmethod
+    def of(cls, metric: str, a: float, b: float) -> MetricPair:
+        """The metric of two Runs."""
+        same = a == b or (math.isnan(a) and math.isnan(b))
+        return cls(metric=metric, a=a, b=b, difference=b - a, equal=same)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelDifference:
+class ModelDifference(ResultRow):
     """Where the server's models begin to differ.
 
     Attributes:
@@ -62,7 +65,7 @@ class ModelDifference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileComparison:
+class FileComparison(ResultRow):
     """A file of a Run, or all parts of a table of a trace.
 
     Attributes:
@@ -109,7 +112,7 @@ class RunDiff:
             b=b,
             fields=_fields(a, b),
             metrics=[
-                MetricPair(metric=name, a=metrics_a.get(name, math.nan), b=metrics_b.get(name, math.nan))
+                MetricPair.of(name, metrics_a.get(name, math.nan), metrics_b.get(name, math.nan))
                 for name in {**metrics_a, **metrics_b}
             ],
             models=_models(a.trace, b.trace),

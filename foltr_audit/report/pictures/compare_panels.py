@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.report.pictures import compare_plots as pictures
-from foltr_audit.report.pictures.compare_plots import GLYPHS, MEASURES, SeriesStyle, known
+from foltr_audit.report.pictures.compare_plots import GLYPHS, MEASURES, SeriesStyle
 from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw_panel
 from foltr_audit.report.pictures.style import save_picture
 from foltr_audit.report.render.document import LegendKey
-from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_worlds import WorldRows, families, worlds
+from foltr_audit.report.results.compare_rows import CompareRow, CurveRow
+from foltr_audit.report.results.compare_worlds import WorldRows, epsilons, families, worlds
 from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def trade_offs(report: CompareReport) -> Iterator[PanelPlot]:
     """Attack against utility, a panel for each world where both are known of something."""
     names = families(report)
     for world in worlds(report):
-        rows = [row for row in world.results if known(row, "auc", "ndcg@10")]
+        rows = [row for row in world.results if row.tested]
         if rows:
             yield PanelPlot(
                 world.name or "All defenses",
@@ -68,25 +70,25 @@ def by_epsilon(report: CompareReport) -> Iterator[PanelPlot]:
     """Precision, recall and nDCG@10 against epsilon: a panel for each world, learner and defense."""
     for world in worlds(report):
         for rows in world.by_learner():
-            plain = next((row for row in rows if row["alternative"] == "none"), None)
+            plain = next((row for row in rows if row.setting.alternative == "none"), None)
             for name, mine in _panels_of(rows):
-                title = _title(name, world, mine[0])
+                title = _title(name, world, mine[0].setting.learner)
                 yield PanelPlot(
                     title,
                     lambda axis, mine=mine, plain=plain: pictures.draw_by_epsilon(axis, mine, plain),  # type: ignore[misc]
                 )
 
 
-def _panels_of(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+def _panels_of(rows: Sequence[CompareRow]) -> Iterator[tuple[str, list[CompareRow]]]:
     """The rows of each defense with epsilons; all others together, unless only no defense is left."""
-    if len({row["eps"] for row in rows if row["eps"] is not None}) < 2:
+    if len(epsilons(rows)) < 2:
         yield "all defenses", list(rows)
         return
-    with_eps = dict.fromkeys(row["alternative"] for row in rows if row["eps"] is not None)
+    with_eps = dict.fromkeys(row.setting.alternative for row in rows if row.setting.eps is not None)
     for name in with_eps:
-        yield name, [row for row in rows if row["alternative"] == name]
-    others = [row for row in rows if row["eps"] is None]
-    if [row["alternative"] for row in others] not in ([], ["none"]):
+        yield name, [row for row in rows if row.setting.alternative == name]
+    others = [row for row in rows if row.setting.eps is None]
+    if [row.setting.alternative for row in others] not in ([], ["none"]):
         yield "without an epsilon", others
 
 
@@ -94,7 +96,7 @@ def ladders(report: CompareReport) -> Iterator[PanelPlot]:
     """Every attack on each defense at the smallest epsilon."""
     for world in worlds(report):
         for row in at_smallest(world.results):
-            rows = [one for one in world.attacks_on(row) if known(one, "auc")]
+            rows = [one for one in world.attacks_on(row) if one.found.auc.known]
             if rows:
                 yield PanelPlot(
                     _title(world.called(row), world),
@@ -108,27 +110,29 @@ def learning(report: CompareReport) -> Iterator[PanelPlot]:
     names = families(report)
     for world in worlds(report):
         for learner in world.learners:
-            rows = [row for row in world.curves if row["learner"] == learner]
-            every = list(dict.fromkeys(row["eps"] for row in rows if row["eps"] is not None)) or [None]
+            rows = [row for row in world.curves if row.setting.learner == learner]
+            known = [row.setting.eps for row in rows if row.setting.eps is not None]
+            every: list[float | None] = [*dict.fromkeys(known)]
+            every = every or [None]
             for eps, metric in product(every, PANELS):
-                found = [_curve(row, metric, names) for row in rows if row["eps"] in (None, eps)]
+                found = [_curve(row, metric, names) for row in rows if row.setting.eps in (None, eps)]
                 name = metric.partition("_")[0] + ("" if eps is None else f", eps {epsilon(eps)}")
                 yield PanelPlot(
-                    _title(name, world, rows[0]),
+                    _title(name, world, learner),
                     lambda axis, metric=metric, found=found: _draw_learning(axis, metric, found),  # type: ignore[misc]
                 )
 
 
-def _curve(row: Row, metric: str, names: Sequence[str]) -> LearningCurve:
-    values = np.array(row[metric], dtype=np.float64)
+def _curve(row: CurveRow, metric: str, names: Sequence[str]) -> LearningCurve:
+    values = np.array({ONLINE_NDCG: row.online, OFFLINE_NDCG: row.offline}[metric], dtype=np.float64)
     there = ~np.isnan(values)
     return LearningCurve(
-        label=row["name"],
+        label=row.setting.name,
         runs=1,
-        rounds=np.array(row["round"], dtype=np.int64)[there] + 1,
+        rounds=np.array(row.round, dtype=np.int64)[there] + 1,
         mean=values[there],
         deviation=np.zeros(int(there.sum())),
-        number=names.index(row["alternative"]),
+        number=names.index(row.setting.alternative),
     )
 
 
@@ -142,32 +146,35 @@ def group_bars(report: CompareReport) -> Iterator[PanelPlot]:
     for world in worlds(report):
         for row in at_smallest(world.results):
             title = _title(world.called(row), world)
-            hit = [one for one in world.groups_of(row, row["attack"]) if known(one, "auc")]
+            hit = [one.found for one in world.groups_of(row) if one.found.auc.own.known]
             if hit:
-                yield _bars(f"attacked: {title}", hit, "auc", hit[0]["auc_all"], f"AUC of {row['attack']}")
-            served = [one for one in world.served_under(row) if known(one, "online_mean")]
+                values = {one.group: one.auc.own.value for one in hit}
+                yield _bars(f"attacked: {title}", values, hit[0].auc.everybody, f"AUC of {row.attack}")
+            served = {
+                one.group: one.online_mean for one in world.served_under(row) if not isnan(one.online_mean)
+            }
             if served:
-                yield _bars(f"served: {title}", served, "online_mean", row["online_mean"], "online nDCG@10")
+                everybody = row.online_mean.value if row.online_mean.known else None
+                yield _bars(f"served: {title}", served, everybody, "online nDCG@10")
 
 
-def _bars(title: str, rows: Sequence[Row], name: str, everybody: float | None, label: str) -> PanelPlot:
-    groups, values = [row["group"] for row in rows], [float(row[name]) for row in rows]
+def _bars(title: str, values: Mapping[str, float], everybody: float | None, label: str) -> PanelPlot:
+    everybody = None if everybody is None or isnan(everybody) else everybody
     return PanelPlot(
         title,
-        lambda axis: pictures.draw_groups(axis, groups, values, everybody, label),
-        0.8 + 0.42 * len(rows),
+        lambda axis: pictures.draw_groups(axis, list(values), list(values.values()), everybody, label),
+        0.8 + 0.42 * len(values),
     )
 
 
-def at_smallest(rows: Sequence[Row]) -> list[Row]:
+def at_smallest(rows: Sequence[CompareRow]) -> list[CompareRow]:
     """The rows of the smallest epsilon, and those without one."""
-    every = [row["eps"] for row in rows if row["eps"] is not None]
-    return [row for row in rows if row["eps"] is None or row["eps"] == min(every)]
+    return [row for row in rows if row.setting.eps in (None, *epsilons(rows)[:1])]
 
 
-def _title(name: str, world: WorldRows, row: Row | None = None) -> str:
-    learner = [world.learners[row["learner"]]] if row is not None and len(world.learners) > 1 else []
-    return ", ".join([*learner, name, *([world.name] if world.name else [])])
+def _title(name: str, world: WorldRows, learner: str = "") -> str:
+    first = [world.learners[learner]] if learner and len(world.learners) > 1 else []
+    return ", ".join([*first, name, *([world.name] if world.name else [])])
 
 
 def defense_keys(report: CompareReport) -> list[LegendKey]:
@@ -177,7 +184,7 @@ def defense_keys(report: CompareReport) -> list[LegendKey]:
 
 def measure_keys() -> list[LegendKey]:
     """What colours and marks of measures mean."""
-    return [LegendKey(GLYPHS[number], number, label) for number, label in enumerate(MEASURES.values())]
+    return [LegendKey(GLYPHS[number], number, label) for number, label in enumerate(MEASURES)]
 
 
 def draw_comparison(path: Path, report: CompareReport) -> None:
@@ -200,8 +207,8 @@ def comparison_figure(report: CompareReport) -> Figure:
     lines = [-(-len(panels) // columns) for panels in (first, second)]
     height = lines[0] * _LARGE + lines[1] * (_MIDDLE + 0.2) + 1.0
     figure = _figure(max(WIDTH * columns, 7.0), max(height, 2.0))
-    kind = "synthetic data" if report.dataset.get("synthetic") else "data"
-    source = report.dataset.get("source", "")
+    kind = "synthetic data" if report.dataset and report.dataset.synthetic else "data"
+    source = report.dataset.source if report.dataset else ""
     done = "" if report.results else ": no cell is done"
     figure.suptitle(f"Defenses on {kind} {source}{done}" if source else f"Defenses{done}", fontsize=11.0)
     parts = [(panels, n) for panels, n in zip((first, second), lines, strict=True) if panels]

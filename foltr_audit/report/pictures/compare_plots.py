@@ -5,17 +5,19 @@ Colours and marks are those of a defense, whatever its epsilon, and the same in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from foltr_audit.report.pictures.curves import MARKERS, STYLES
 from foltr_audit.report.pictures.style import COLOURS
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
+from foltr_audit.report.results.compare_worlds import epsilons
 from foltr_audit.report.results.pareto import CHANCE
 from foltr_audit.report.results.wording import short_method
 from foltr_audit.utils.formatting import epsilon
+from foltr_audit.utils.rows import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +28,11 @@ GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "◀")
 
 _LABEL_SIZE, _AWAY = 7.5, 7.0  # points, height of the letters of labels, and how far they are from points
 
-MEASURES = {"precision": "precision", "recall": "recall", "ndcg@10": "nDCG@10"}
+MEASURES: dict[str, Callable[[CompareRow], Estimate]] = {
+    "precision": lambda row: row.precision,
+    "recall": lambda row: row.recall,
+    "nDCG@10": lambda row: row.ndcg,
+}
 """What is drawn against epsilon."""
 
 
@@ -118,12 +124,7 @@ class _Box(NamedTuple):
         return beside and self.bottom < other.top and other.bottom < self.top
 
 
-def known(row: Row, *names: str) -> bool:
-    """Whether a row has numbers for all of these."""
-    return all(row[name] is not None and not np.isnan(row[name]) for name in names)
-
-
-def draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> None:
+def draw_trade_off(axis: Axes, rows: Sequence[CompareRow], families: Sequence[str]) -> None:
     """What each defense leaks and what it keeps: AUC of the best attack against nDCG@10.
 
     Args:
@@ -131,21 +132,21 @@ def draw_trade_off(axis: Axes, rows: Sequence[Row], families: Sequence[str]) -> 
         rows: results of one world.
         families: names of the defenses, in the order of their colours.
     """
-    rows = [row for row in rows if known(row, "auc", "ndcg@10")]
-    front = sorted((row for row in rows if row["pareto"]), key=lambda row: (row["auc"], row["ndcg@10"]))
-    x, y = ([max(row["auc"], CHANCE) for row in front], [row["ndcg@10"] for row in front])
+    rows = [row for row in rows if row.tested]
+    front = sorted((row.auc.value, row.ndcg.value) for row in rows if row.pareto)
+    x, y = [max(auc, CHANCE) for auc, _ in front], [ndcg for _, ndcg in front]
     axis.axvline(CHANCE, color=DIM, linestyle=(0, (2, 2)), linewidth=0.9, zorder=1)
     axis.plot(x, y, color=DIM, linewidth=4.0, alpha=0.35, solid_capstyle="round", zorder=1.5)
     labels = []
     for row in rows:
-        look = SeriesStyle(families.index(row["alternative"]))
-        here = {"auc": [row["auc"]] * 2, "ndcg@10": [row["ndcg@10"]] * 2}
-        for name in here:
-            if row[f"{name}_ci95"] is not None:
-                ends = {**here, name: row[f"{name}_ci95"]}
-                axis.plot(ends["auc"], ends["ndcg@10"], color=look.colour, alpha=0.5, linewidth=0.8, zorder=2)
-        _draw_point(axis, row["auc"], row["ndcg@10"], look.marker, look.colour, filled=bool(row["pareto"]))
-        labels.append(PointLabel(row["auc"], row["ndcg@10"], _label(row, rows), look.colour))
+        look, auc, ndcg = SeriesStyle(families.index(row.setting.alternative)), row.auc, row.ndcg
+        bar = {"color": look.colour, "alpha": 0.5, "linewidth": 0.8, "zorder": 2.0}
+        if auc.ci95 is not None:
+            axis.plot(auc.ci95, [ndcg.value] * 2, **bar)  # type: ignore[arg-type]
+        if ndcg.ci95 is not None:
+            axis.plot([auc.value] * 2, ndcg.ci95, **bar)  # type: ignore[arg-type]
+        _draw_point(axis, auc.value, ndcg.value, look.marker, look.colour, filled=bool(row.pareto))
+        labels.append(PointLabel(auc.value, ndcg.value, _label(row, rows), look.colour))
     axis.set_xlabel("AUC of the best attack (lower is more private)")
     axis.set_ylabel("offline nDCG@10 (higher is better)")
     if rows:
@@ -159,15 +160,18 @@ def _draw_point(axis: Axes, x: float, y: float, marker: str, colour: str, *, fil
     axis.plot([x], [y], color=face, markeredgecolor=colour, **look)
 
 
-def _label(row: Row, rows: Sequence[Row]) -> str:
+def _label(row: CompareRow, rows: Sequence[CompareRow]) -> str:
     """What tells a point from others of its colour: its epsilon; its name where all have one epsilon."""
-    several = len({one["eps"] for one in rows if one["eps"] is not None}) > 1
-    if several and row["eps"] is not None:
-        return epsilon(row["eps"])
-    return str(row["alternative"]).replace("+", "\n+ ")
+    eps = row.setting.eps
+    return epsilon(eps) if eps is not None and len(epsilons(rows)) > 1 else _broken(row)
 
 
-def draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
+def _broken(row: CompareRow) -> str:
+    """The name of a defense, broken into lines."""
+    return row.setting.alternative.replace("+", "\n+ ")
+
+
+def draw_by_epsilon(axis: Axes, rows: Sequence[CompareRow], plain: CompareRow | None) -> None:
     """Precision and recall of the best attack, and nDCG@10, against the claimed epsilon.
 
     Args:
@@ -176,18 +180,18 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
             which then have a place each by their names.
         plain: the result without a defense, which gets the last place.
     """
-    among = len({row["alternative"] for row in rows}) == 1 and all(row["eps"] is not None for row in rows)
-    rows = sorted(rows, key=lambda row: row["eps"]) if among else list(rows)
+    settings = [row.setting for row in rows]
+    among = len({one.alternative for one in settings}) == 1 and all(one.eps is not None for one in settings)
+    rows = sorted(rows, key=lambda row: row.setting.eps or 0.0) if among else list(rows)
     shown = [*rows, *([plain] if plain is not None and plain not in rows else [])]
-    for number, (name, label) in enumerate(MEASURES.items()):
-        _draw_measure(axis, shown, name, label, SeriesStyle(number), joined=len(rows) if among else 0)
+    for number, label in enumerate(MEASURES):
+        _draw_measure(axis, shown, label, SeriesStyle(number), joined=len(rows) if among else 0)
     if among:
-        axis.set_xticks(
-            range(len(shown)), ["none" if row["eps"] is None else epsilon(row["eps"]) for row in shown]
-        )
+        every = [row.setting.eps for row in shown]
+        axis.set_xticks(range(len(shown)), ["none" if eps is None else epsilon(eps) for eps in every])
         axis.set_xlabel("claimed epsilon")
     else:
-        names = [str(row["alternative"]).replace("+", "\n+ ") for row in shown]
+        names = [_broken(row) for row in shown]
         slope: dict[str, Any] = {"rotation": 35, "rotation_mode": "anchor", "horizontalalignment": "right"}
         axis.set_xticks(range(len(shown)), names, fontsize=7.0, **(slope if len(shown) > 2 else {}))
     axis.set_xlim(-0.5, len(shown) - 0.5)
@@ -196,12 +200,13 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[Row], plain: Row | None) -> None:
 
 
 def _draw_measure(
-    axis: Axes, rows: Sequence[Row], name: str, label: str, look: SeriesStyle, *, joined: int
+    axis: Axes, rows: Sequence[CompareRow], label: str, look: SeriesStyle, *, joined: int
 ) -> None:
     """One measure of each row with its interval, at the row's number; the first `joined` rows by a line."""
     shift = 0.09 * (look.number - 1)
-    found = [(place, row) for place, row in enumerate(rows) if known(row, name)]
-    x, y = [place + shift for place, _ in found], [row[name] for _, row in found]
+    values = [MEASURES[label](row) for row in rows]
+    found = [(place, value) for place, value in enumerate(values) if value.known]
+    x, y = [place + shift for place, _ in found], [value.value for _, value in found]
     line = sum(place < joined for place, _ in found)  # those with an epsilon come first
     axis.plot(x[:line], y[:line], color=look.colour, linestyle=STYLES[look.number], zorder=2.5)
     axis.plot(
@@ -215,27 +220,26 @@ def _draw_measure(
         label=label,
         zorder=3,
     )
-    for place, row in found:
-        ends = row[f"{name}_ci95"]
-        if ends is not None:
-            axis.plot([place + shift] * 2, ends, color=look.colour, alpha=0.6, linewidth=0.9, zorder=2)
+    for place, value in found:
+        if value.ci95 is not None:
+            axis.plot([place + shift] * 2, value.ci95, color=look.colour, alpha=0.6, linewidth=0.9, zorder=2)
 
 
-def draw_ladder(axis: Axes, rows: Sequence[Row]) -> None:
+def draw_ladder(axis: Axes, rows: Sequence[ComparedAttackRow]) -> None:
     """AUC of every attack on one defense with its interval, highest on top; baselines hollow."""
     rows = sorted(
-        (row for row in rows if known(row, "auc")), key=lambda row: (row["auc"], not row["baseline"])
+        (row for row in rows if row.found.auc.known), key=lambda row: (row.found.auc.value, not row.baseline)
     )
     axis.axvline(CHANCE, color=DIM, linestyle=(0, (2, 2)), linewidth=0.9, zorder=1)
     for place, row in enumerate(rows):
-        colour = DIM if row["baseline"] else COLOURS[1]
-        if row["auc_ci95"] is not None:
-            axis.plot(row["auc_ci95"], [place, place], color=colour, linewidth=1.4, alpha=0.6, zorder=2)
-        marker = "o" if row["baseline"] else "D"
-        _draw_point(axis, row["auc"], place, marker, colour, filled=not row["baseline"])
-    axis.set_yticks(range(len(rows)), [short_method(row["method"]) for row in rows])
+        colour, auc = DIM if row.baseline else COLOURS[1], row.found.auc
+        if auc.ci95 is not None:
+            axis.plot(auc.ci95, [place, place], color=colour, linewidth=1.4, alpha=0.6, zorder=2)
+        marker = "o" if row.baseline else "D"
+        _draw_point(axis, auc.value, place, marker, colour, filled=not row.baseline)
+    axis.set_yticks(range(len(rows)), [short_method(row.method) for row in rows])
     axis.set_ylim(-0.7, max(len(rows), 1) - 0.3)
-    low = min([CHANCE, *(row["auc"] for row in rows)])
+    low = min([CHANCE, *(row.found.auc.value for row in rows)])
     axis.set_xlim(min(0.45, low - 0.05), 1.02)
     axis.set_xlabel("AUC")
     axis.grid(visible=False, axis="y")

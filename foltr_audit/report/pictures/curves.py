@@ -18,7 +18,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.report.pictures.change_marks import IntentSpan, insert_gaps, mark_changes, spans
 from foltr_audit.report.pictures.style import COLOURS, FORMATS, save_picture
-from foltr_audit.report.results.base import Row, RunGroup, groups
+from foltr_audit.report.results.base import DatasetFacts, RunGroup, groups
 from foltr_audit.report.results.settings import setting_label
 from foltr_audit.report.results.twins import (
     SPECIFIC,
@@ -157,13 +157,13 @@ def check_picture(path: Path, runs: Path | None = None) -> None:
         raise UsageError(f"--plot: {path}: {runs} is reserved for Runs; expected a name outside of it")
 
 
-def save_curves(path: Path, cells: Sequence[RunResult], dataset: Row) -> None:
+def save_curves(path: Path, cells: Sequence[RunResult], dataset: DatasetFacts) -> None:
     """Draw the learning curves of some cells into a file; the same cells give the same bytes.
 
     Args:
         path: a name that `check_picture` accepts.
         cells: the runs, at least one.
-        dataset: `source` and `synthetic` of their data.
+        dataset: their data.
 
     Raises:
         FoltrAuditError: the file cannot be written.
@@ -172,7 +172,7 @@ def save_curves(path: Path, cells: Sequence[RunResult], dataset: Row) -> None:
     save_picture(path, lambda: draw(panels, dataset))
 
 
-def draw(panels: Mapping[str, Sequence[LearningCurve]], dataset: Row) -> Figure:
+def draw(panels: Mapping[str, Sequence[LearningCurve]], dataset: DatasetFacts) -> Figure:
     """A figure with a panel for each metric; curves of one place in every panel share their line style."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -181,8 +181,8 @@ def draw(panels: Mapping[str, Sequence[LearningCurve]], dataset: Row) -> Figure:
     columns = min(4, max(1, _LEGEND // (max(len(curve.label) for curve in first) + 10)))
     height = 4.0 + 0.2 * -(-(len(first) + 1) // columns)
     figure = Figure(figsize=(9.0, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
-    kind = "synthetic data" if dataset["synthetic"] else "data"
-    figure.suptitle(f"Learning curves on {kind} {dataset['source']}", fontsize=11.0)
+    kind = "synthetic data" if dataset.synthetic else "data"
+    figure.suptitle(f"Learning curves on {kind} {dataset.source}", fontsize=11.0)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (metric, found) in zip(axes, panels.items(), strict=True):
         draw_panel(axis, metric, found)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.report.pictures import compare_panels as panels
 from foltr_audit.report.pictures.compare_panels import PanelPlot, figure_of
-from foltr_audit.report.render import compare_entries as sheets
 from foltr_audit.report.render.document import (
     Block,
     BulletList,
@@ -24,9 +23,10 @@ from foltr_audit.report.render.document import (
 )
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_summary import cells_done, summarise
-from foltr_audit.report.results.compare_worlds import worlds
+from foltr_audit.report.results.compare_worlds import epsilons, worlds
 from foltr_audit.report.results.provenance import Provenance
 from foltr_audit.report.results.wording import CHOSEN, FRONT, evaluated_part
+from foltr_audit.report.tables import compare as tables
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon
 
@@ -71,8 +71,8 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
         pictures: whether it has pictures, and tables with all columns.
     """
     drawer = _PictureDrawer() if pictures else None
-    source = report.dataset.get("source", "no data yet")
-    kind = "Synthetic data" if report.dataset.get("synthetic") else "Data"
+    source = report.dataset.source if report.dataset else "no data yet"
+    kind = "Synthetic data" if report.dataset and report.dataset.synthetic else "Data"
     return ReportDocument(
         title="Defenses of federated online learning to rank, compared",
         subtitle=f"{kind} {source}",
@@ -81,9 +81,11 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
             DocumentSection("At a glance", "glance", _glance(report, marked=pictures)),
             *([] if drawer is None else _pictures(report, drawer)),
             DocumentSection("Groups of clients", "groups", _groups(report, drawer)),
-            DocumentSection("Claims", "claims", [sheets.claims(report)] if report.claims else []),
+            DocumentSection(
+                "Claims", "claims", [tables.claims_table(report.claims)] if report.claims else []
+            ),
             DocumentSection("All results", "results", _tables(report, every=pictures)),
-            DocumentSection("Warnings and gaps", "warnings", _gaps(report)),
+            DocumentSection("Warnings and gaps", "warnings", tables.gap_tables(report)),
             DocumentSection("How it was made", "made", list(_made(report, provenance))),
         ],
         made_by=f"foltr-audit {provenance.versions['foltr-audit']}",
@@ -94,7 +96,7 @@ def _summary(report: CompareReport) -> Iterator[Block]:
     asked, done = cells_done(report)
     if done < asked:
         yield Notice(f"Not finished: {done} of {asked} cells are done.")
-    if report.dataset.get("synthetic"):
+    if report.dataset and report.dataset.synthetic:
         yield Paragraph("The data are synthetic: what holds here need not hold for real users.")
     several = len(worlds(report)) > 1
     for one in summarise(report):
@@ -105,7 +107,7 @@ def _summary(report: CompareReport) -> Iterator[Block]:
 
 
 def _glance(report: CompareReport, *, marked: bool) -> list[Block]:
-    return [sheets.at_a_glance(world, marked=marked) for world in worlds(report)]
+    return [tables.glance_table(world, marked=marked) for world in worlds(report)]
 
 
 def _pictures(report: CompareReport, drawer: _PictureDrawer) -> Iterator[DocumentSection]:
@@ -117,7 +119,7 @@ def _pictures(report: CompareReport, drawer: _PictureDrawer) -> Iterator[Documen
     yield DocumentSection(
         "Attack ladder", "ladder", drawer.draw("ladder", panels.ladders(report), _LADDER + at, _GUESSES)
     )
-    caption = _LEARNING.format(part=evaluated_part(report.results))
+    caption = _LEARNING.format(part=evaluated_part(row.evaluated_on for row in report.results))
     drawn = drawer.draw("learning", panels.learning(report), caption, defenses)
     yield DocumentSection("Learning curves", "learning", drawn)
 
@@ -125,11 +127,11 @@ def _pictures(report: CompareReport, drawer: _PictureDrawer) -> Iterator[Documen
 def _groups(report: CompareReport, drawer: _PictureDrawer | None) -> list[Block]:
     caption = f"By group of clients, worst first.{_smallest(report)}"
     bars = [] if drawer is None else drawer.draw("groups", panels.group_bars(report), caption, _BAR)
-    return [*bars, *(table for table in map(sheets.groups, worlds(report)) if table is not None)]
+    return [*bars, *(table for table in map(tables.groups_table, worlds(report)) if table is not None)]
 
 
 def _smallest(report: CompareReport) -> str:
-    every = [row["eps"] for row in report.results if row["eps"] is not None]
+    every = epsilons(report.results)
     return f" At a claimed epsilon of {epsilon(min(every))}, the smallest." if every else ""
 
 
@@ -180,32 +182,27 @@ def _tables(report: CompareReport, *, every: bool) -> list[Block]:
     found: list[Block] = []
     shown = every and len(report.attacks) <= MOST_ATTACKS
     for world in worlds(report):
-        found.append(sheets.everything(world))
+        found.append(tables.everything_table(world))
         if shown and world.attacks:
-            found.append(sheets.attacks(world))
+            found.append(tables.attacks_table(world))
     if found and not shown:
         found.append(Paragraph("Every attack, and not only the best one: see --to json."))
     return found
 
 
-def _gaps(report: CompareReport) -> list[Block]:
-    return list(sheets.notes_of(report))
-
-
 def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
     yield Subheading("Data")
-    folds = report.dataset.get("folds", [])
-    if folds:
-        names = ["fold", "fingerprint", "train", "vali", "test"]
-        facts = f"{report.dataset['features']} features, {report.dataset['normalised']}"
-        rows = [[str(fold.get(name, "-")) for name in names] for fold in folds]
-        yield _plain_table(f"{report.dataset['source']}: {facts}", names, rows)
-    chains = dict.fromkeys((row["name"], row["defense"]) for row in report.results)
-    if chains:
+    if report.dataset is not None:
+        data = report.dataset
+        title = f"{data.source}: {data.features} features, {data.normalised}"
+        names = ("fold", "fingerprint", "train", "vali", "test")
+        yield tables.table_of_rows(title, data.folds, {name: name for name in names})
+    settings = [row.setting for row in report.results]
+    if settings:
         yield Subheading("What was run")
+        chains = dict.fromkeys((one.name, one.defense) for one in settings)
         yield _plain_table("Chains of defenses", ["defense", "chain"], list(chains))
-        names = ["learner", "scenario", "click_model"]
-        kinds = dict.fromkeys(tuple(row[name] for name in names) for row in report.results)
+        kinds = dict.fromkeys((one.learner, one.scenario, one.click_model) for one in settings)
         yield _plain_table("Learners and clients", ["learner", "scenario", "clicks"], list(kinds))
     yield Subheading("Versions and seeds")
     yield Paragraph(

@@ -58,7 +58,7 @@ def _cell(cell: Cell) -> str:
 
 def _lines(block: Block) -> Iterator[str]:
     if isinstance(block, Table):
-        yield from _table(block)
+        yield from _table(block.on("page"))
     elif isinstance(block, CodeBlock):
         # Longer than every run of backticks in the text: else quoted text could end the block and become
         # markup.

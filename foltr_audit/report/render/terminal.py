@@ -28,6 +28,7 @@ STYLES: dict[Mark, str] = {"": "", "good": "green", "bad": "bold red", "warn": "
 
 def print_table(table: Table, console: Console) -> None:
     """Print a table; if it does not fit, its narrow form without some columns, which its caption names."""
+    table = table.on("terminal")
     found, left_out = rich_table(table), []
     if table.spare is not None and not _fits(found, console):
         found = rich_table(table, narrow=True)

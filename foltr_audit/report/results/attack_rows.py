@@ -1,65 +1,138 @@
-"""Rows that go with an attack's results: any click, calibration, identifiability, named queries."""
+"""Rows of attacks on clicks: results, any click, calibration, identifiability, named queries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isnan
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.calibration import calibration
+from foltr_audit.judge.calibration import ProbabilityCalibration, calibration
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.mutual_information import information
-from foltr_audit.judge.scoring import any_click_scores
-from foltr_audit.report.results.base import Row
+from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, any_click_scores
+from foltr_audit.report.results.base import Setting
+from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools
-from foltr_audit.utils.rows import Estimate
+from foltr_audit.utils.rows import UNKNOWN, Estimate, ResultRow, column
 
 
-def any_click_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstrap) -> Iterator[Row]:
-    """One row per attack on whether a list has any click, over all lists; `resamples` of their queries.
+@dataclass(frozen=True, kw_only=True)
+class AttackPlace(ResultRow):
+    """What was attacked.
 
-    `base_rate` is the accuracy of always saying yes.
+    Attributes:
+        click_model: how the attacked users click.
+        setting: what was run.
+        view: what the server sees, as in `AttackSpec.view`.
     """
-    rate = resamples.share(evidence.has_click.astype(np.float64))
-    for found in any_click_scores(evidence, resamples):
-        yield {
-            "method": found.method,
-            "baseline": found.method in evidence.baselines,
-            **where,
-            "lists": int(evidence.query.size),
-            "lists_with_click": int(evidence.has_click.sum()),
-            "queries": int(resamples.names.size),
-            **columns("auc", found.auc),
-            **columns("accuracy", found.accuracy),
-            **columns("base_rate", rate),
-        }
+
+    click_model: str
+    setting: Setting = column(embedded=True)
+    view: str = "individual"
 
 
-def calibration_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstrap) -> Iterator[Row]:
-    """One row per attack whose scores are probabilities, over all lists; `resamples` of their queries."""
-    for label in evidence.guessed:
-        if label not in evidence.probabilities:
-            continue
-        found = calibration(evidence, label, resamples)
-        yield {
-            "method": label,
-            "baseline": label in evidence.baselines,
-            **where,
-            "lists": int(evidence.query.size),
-            "documents": found.documents,
-            **columns("brier", found.brier),
-            **columns("brier_base_rate", found.brier_base_rate),
-            **columns("log_loss", found.log_loss),
-            **columns("log_loss_base_rate", found.log_loss_base_rate),
-            "calibration_error": known(found.error),
-            "reliability": [row._asdict() for row in found.reliability],
-        }
+class OfAttack:
+    """What every row of an attack can be asked."""
+
+    where: AttackPlace
+
+    @property
+    def setting(self) -> Setting:
+        """What was run."""
+        return self.where.setting
+
+    @property
+    def sees(self) -> str:
+        """What the server sees."""
+        return self.where.setting.sees or ""
+
+    @property
+    def eps_claimed(self) -> float:
+        """The claimed epsilon."""
+        return self.where.setting.eps_claimed
 
 
-def identifiability_row(evidence: ClickEvidence, where: Row) -> Row:
+@dataclass(frozen=True, kw_only=True)
+class AttackMetrics(ResultRow):
+    """How much one guesser reads in judged lists; metrics as in `judge.scoring.METRICS`.
+
+    Attributes:
+        lists: lists with a click, which are judged; `skipped` have none, in `all_clicked` all or nothing was
+            clicked.
+        queries: different queries of the judged lists.
+        unclicked_documents: a false positive rate among them moves in steps of `finest_fpr`.
+        clipped: share of the local steps that were clipped; NaN where that is not known.
+        precision_undefined: lists without a guess; they do not count in the mean precision.
+    """
+
+    INTERVALS_LAST: ClassVar[bool] = True
+
+    lists: int
+    skipped: int
+    all_clicked: int
+    queries: int
+    unclicked_documents: int
+    finest_fpr: float | None
+    clipped: float
+    accuracy: Estimate
+    balanced_accuracy: Estimate
+    precision: Estimate
+    recall: Estimate
+    f1: Estimate
+    exact: Estimate
+    auc: Estimate
+    tpr_at_1: Estimate
+    tpr_at_01: Estimate
+    accuracy_identifiable: Estimate
+    exact_message: Estimate
+    precision_undefined: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackRow(ResultRow, OfAttack):
+    """The results of one guesser."""
+
+    method: str
+    baseline: bool
+    where: AttackPlace = column(embedded=True)
+    found: AttackMetrics = column(embedded=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyClickRow(ResultRow, OfAttack):
+    """How well an attack tells whether a list has any click, over all lists.
+
+    Attributes:
+        base_rate: the accuracy of always saying yes.
+    """
+
+    method: str
+    baseline: bool
+    where: AttackPlace = column(embedded=True)
+    lists: int
+    lists_with_click: int
+    queries: int
+    auc: Estimate
+    accuracy: Estimate
+    base_rate: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationRow(ResultRow, OfAttack):
+    """How well an attack's probabilities are calibrated, over all lists."""
+
+    method: str
+    baseline: bool
+    where: AttackPlace = column(embedded=True)
+    lists: int
+    found: ProbabilityCalibration = column(embedded=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentifiabilityRow(ResultRow, OfAttack):
     """What the messages can reveal at all, whatever attack reads them.
 
     Ranks and unknowns are those of messages: equations that are no combination of others, and documents.
@@ -67,103 +140,189 @@ def identifiability_row(evidence: ClickEvidence, where: Row) -> Row:
     in their message or drown in its rounding, `identifiable` are told and in no list of which all or
     nothing was clicked.
     """
-    here, has_click = evidence.is_document, evidence.has_click
-    _, first = np.unique(evidence.message, return_index=True)
-    rank, unknowns = evidence.rank[first], evidence.unknowns[first]
-    return {
-        **where,
-        "lists": int(evidence.query.size),
-        "all_clicked": int((evidence.ties & has_click).sum()),
-        "without_click": int((~has_click).sum()),
-        "documents": int(here.sum()),
-        "not_observed": _share(~evidence.observed, here),
-        "not_told": _share(~evidence.told, here),
-        "identifiable": _share(evidence.identifiable, here),
-        "messages": int(first.size),
-        "rank_mean": float(rank.mean()) if first.size else None,
-        "rank_min": int(rank.min()) if first.size else None,
-        "unknowns_mean": float(unknowns.mean()) if first.size else None,
-        "full_rank": float((rank == unknowns).mean()) if first.size else None,
-    }
+
+    where: AttackPlace = column(embedded=True)
+    lists: int
+    all_clicked: int
+    without_click: int
+    documents: int
+    not_observed: float | None
+    not_told: float | None
+    identifiable: float | None
+    messages: int
+    rank_mean: float | None
+    rank_min: int | None
+    unknowns_mean: float | None
+    full_rank: float | None
 
 
-def information_rows(evidence: ClickEvidence, where: Row, resamples: QueryBootstrap) -> Iterator[Row]:
-    """One row per attack that weighs click patterns, over all lists; `resamples` of their queries.
+@dataclass(frozen=True, kw_only=True)
+class InformationRow(ResultRow, OfAttack):
+    """How many bits of a list an attack that weighs click patterns learns; see `MutualInformation`."""
 
-    Baselines read no message and have none. See `Information` for the columns.
-    """
-    for found in information(evidence, resamples):
-        if found.method in evidence.baselines:
-            continue
-        yield {
-            "method": found.method,
-            "baseline": False,
-            **where,
-            "lists": found.lists,
-            "queries": int(resamples.names.size),
-            **columns("bits", found.bits),
-            **columns("entropy", found.entropy),
-            **columns("share", found.share),
-            "exact_posterior": found.exact,
-            "bias_bound": known(found.bias_bound),
-            "impossible": found.impossible,
-            "wrong_prior": found.wrong_prior,
-        }
+    method: str
+    baseline: bool = False
+    where: AttackPlace = column(embedded=True)
+    lists: int
+    queries: int
+    bits: Estimate
+    entropy: Estimate
+    share: Estimate
+    exact: bool = column("exact_posterior")
+    bias_bound: float
+    impossible: int
+    wrong_prior: int
 
 
-def query_rows(evidence: ClickEvidence, where: Row, queries: Sequence[str]) -> Iterator[Row]:
-    """One row per attacked list of the named queries and attack.
+@dataclass(frozen=True, kw_only=True)
+class QueryListRow(ResultRow, OfAttack):
+    """One attacked list of a named query, and what an attack says of it.
 
     `list` counts the attacked lists of the setting from 0, `shown` holds each document's position inside
     its query from 0, and `clicked`, `guessed` and `scores` go with it. A query without an attacked list has
     one row without method and list.
     """
+
+    query: str
+    method: str | None
+    baseline: bool
+    where: AttackPlace = column(embedded=True)
+    list: int | None
+    message: int | None
+    shown: tuple[int, ...] = ()
+    clicked: tuple[bool, ...] = ()
+    guessed: tuple[bool, ...] = ()
+    scores: tuple[float, ...] = ()
+    exact: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusedRow(ResultRow, OfAttack):
+    """An attack that could not run, and why."""
+
+    method: str
+    where: AttackPlace = column(embedded=True)
+    reason: str
+
+
+def scored(evidence: ClickEvidence, streams: Streams) -> Iterator[tuple[str, bool, AttackMetrics]]:
+    """Method, whether it is a baseline, and metrics of every guesser on judged lists, baselines first."""
+    scorer = AttackScorer(evidence, streams)
+    for one in scorer.scores():
+        baseline = one.method.startswith("random:") or one.method in evidence.baselines
+        yield one.method, baseline, _metrics(evidence, scorer, one)
+
+
+def _metrics(evidence: ClickEvidence, scorer: AttackScorer, scores: AttackScores) -> AttackMetrics:
+    judged, metrics = scorer.evidence, scores.metrics
+    return AttackMetrics(
+        lists=int(judged.query.size),
+        skipped=int(evidence.query.size - judged.query.size),
+        all_clicked=int(judged.ties.sum()),
+        queries=int(np.unique(judged.query).size),
+        unclicked_documents=scorer.unclicked,
+        finest_fpr=1 / scorer.unclicked if scorer.unclicked else None,
+        clipped=evidence.clipped / evidence.steps if evidence.steps else float("nan"),
+        **{name: metrics.get(name, UNKNOWN) for name in METRICS},
+        precision_undefined=scores.precision_undefined,
+    )
+
+
+def any_click_rows(
+    evidence: ClickEvidence, where: AttackPlace, resamples: QueryBootstrap
+) -> Iterator[AnyClickRow]:
+    """One row per attack; `resamples` of the lists' queries."""
+    rate = resamples.share(evidence.has_click.astype(np.float64))
+    for found in any_click_scores(evidence, resamples):
+        yield AnyClickRow(
+            method=found.method,
+            baseline=found.method in evidence.baselines,
+            where=where,
+            lists=int(evidence.query.size),
+            lists_with_click=int(evidence.has_click.sum()),
+            queries=int(resamples.names.size),
+            auc=found.auc,
+            accuracy=found.accuracy,
+            base_rate=rate,
+        )
+
+
+def calibration_rows(
+    evidence: ClickEvidence, where: AttackPlace, resamples: QueryBootstrap
+) -> Iterator[CalibrationRow]:
+    """One row per attack whose scores are probabilities; `resamples` of the lists' queries."""
+    for label in evidence.guessed:
+        if label not in evidence.probabilities:
+            continue
+        yield CalibrationRow(
+            method=label,
+            baseline=label in evidence.baselines,
+            where=where,
+            lists=int(evidence.query.size),
+            found=calibration(evidence, label, resamples),
+        )
+
+
+def identifiability_row(evidence: ClickEvidence, where: AttackPlace) -> IdentifiabilityRow:
+    """What the messages of judged lists can reveal."""
+    here, has_click = evidence.is_document, evidence.has_click
+    _, first = np.unique(evidence.message, return_index=True)
+    rank, unknowns = evidence.rank[first], evidence.unknowns[first]
+    return IdentifiabilityRow(
+        where=where,
+        lists=int(evidence.query.size),
+        all_clicked=int((evidence.ties & has_click).sum()),
+        without_click=int((~has_click).sum()),
+        documents=int(here.sum()),
+        not_observed=_share(~evidence.observed, here),
+        not_told=_share(~evidence.told, here),
+        identifiable=_share(evidence.identifiable, here),
+        messages=int(first.size),
+        rank_mean=float(rank.mean()) if first.size else None,
+        rank_min=int(rank.min()) if first.size else None,
+        unknowns_mean=float(unknowns.mean()) if first.size else None,
+        full_rank=float((rank == unknowns).mean()) if first.size else None,
+    )
+
+
+def information_rows(
+    evidence: ClickEvidence, where: AttackPlace, resamples: QueryBootstrap
+) -> Iterator[InformationRow]:
+    """One row per attack, over all lists; `resamples` of their queries. Baselines read no message."""
+    for found in information(evidence, resamples):
+        if found.method not in evidence.baselines:
+            yield InformationRow(where=where, queries=int(resamples.names.size), **vars(found))
+
+
+def query_rows(evidence: ClickEvidence, where: AttackPlace, queries: Sequence[str]) -> Iterator[QueryListRow]:
+    """One row per attacked list of the named queries and attack."""
     for name in queries:
         lists = np.flatnonzero(evidence.query == name).tolist()
         for number in lists:
             for label in evidence.guessed:
                 yield _query_row(evidence, where, number, label)
         if not lists:
-            nothing: Row = {"shown": [], "clicked": [], "guessed": [], "scores": [], "exact": None}
-            beside = {"query": name, "method": None, "baseline": False}
-            yield {**beside, **where, "list": None, "message": None, **nothing}
+            yield QueryListRow(query=name, method=None, baseline=False, where=where, list=None, message=None)
 
 
-def _query_row(evidence: ClickEvidence, where: Row, number: int, label: str) -> Row:
+def _query_row(evidence: ClickEvidence, where: AttackPlace, number: int, label: str) -> QueryListRow:
     here, answer = evidence.is_document[number], evidence.guessed[label]
     clicked, guessed = evidence.clicks[number, here], answer.guess[number, here]
-    return {
-        "query": str(evidence.query[number]),
-        "method": label,
-        "baseline": label in evidence.baselines,
-        **where,
-        "list": number,
-        "message": int(evidence.message[number]),
-        "shown": evidence.shown[number, here].tolist(),
-        "clicked": clicked.tolist(),
-        "guessed": guessed.tolist(),
-        "scores": answer.scores[number, here].tolist(),
-        "exact": bool(np.array_equal(clicked, guessed)),
-    }
-
-
-def refused_rows(evidence: ClickEvidence, where: Row) -> Iterator[Row]:
-    """One row per attack that could not run, with the reason."""
-    for label, reason in evidence.refused.items():
-        yield {"method": label, **where, "reason": reason}
-
-
-def columns(name: str, score: Estimate) -> Row:
-    """A score and its interval, None where unknown."""
-    interval = score.ci95
-    return {name: known(score.value), f"{name}_ci95": None if interval is None else list(interval)}
-
-
-def known(value: float | None) -> float | None:
-    """A number, or None for NaN, which JSON does not have."""
-    return None if value is None or isnan(value) else value
+    return QueryListRow(
+        query=str(evidence.query[number]),
+        method=label,
+        baseline=label in evidence.baselines,
+        where=where,
+        list=number,
+        message=int(evidence.message[number]),
+        shown=tuple(evidence.shown[number, here].tolist()),
+        clicked=tuple(clicked.tolist()),
+        guessed=tuple(guessed.tolist()),
+        scores=tuple(answer.scores[number, here].tolist()),
+        exact=bool(np.array_equal(clicked, guessed)),
+    )
 
 
 def _share(which: Bools, among: Bools) -> float | None:
-    count: Any = among.sum()
+    count = int(among.sum())
     return float((which & among).sum() / count) if count else None

@@ -3,16 +3,116 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from foltr_audit.auditing.audit import AuditResult
 from foltr_audit.auditing.estimators import LowerBound
-from foltr_audit.auditing.verdict import FALSE, is_proven, refuse_contradiction
+from foltr_audit.auditing.verdict import FALSE, Verdict, is_proven, refuse_contradiction
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.observer_views import sees
-from foltr_audit.report.results.base import Report, Row, dataset_table, groups, utility_rows, warning_rows
+from foltr_audit.report.results.base import DatasetFacts, Report, Setting, groups, utility_rows, warning_rows
+from foltr_audit.utils.rows import ResultRow, column
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRow(ResultRow):
+    """What one estimator of epsilon shows."""
+
+    estimator: str
+    eps_lower: float
+    eps_ceiling: float
+    confidence: float
+    trials: int
+    assumes: str
+
+    @classmethod
+    def of(cls, bound: LowerBound) -> EstimateRow:
+        """The columns of a lower bound."""
+        return cls(
+            estimator=bound.estimator,
+            eps_lower=bound.epsilon,
+            eps_ceiling=bound.ceiling,
+            confidence=bound.confidence,
+            trials=bound.trials,
+            assumes=bound.assumes,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingRow(ResultRow):
+    """One finding of a run; infinities stand for what is not bounded. See `AuditResult` and `LowerBound`.
+
+    Attributes:
+        setting: what was run; its `eps_claimed` is that of the finding.
+        run: its repetition.
+        rounds: its number of rounds.
+    """
+
+    setting: Setting = column(embedded=True)
+    run: int
+    view: str
+    sees: str
+    unit: str
+    canary: str
+    pair: str
+    model: str
+    interactions: int
+    messages: int
+    delta: float
+    eps_upper: float
+    eps_exact: float | None
+    eps_lower: float
+    eps_ceiling: float
+    confidence: float
+    trials: int
+    verdict: Verdict
+    why: str
+    declared: str
+    declared_why: str
+    upper_how: str
+    eps_upper_run: float
+    rounds: int
+    estimator: str
+    assumes: str
+    score: str
+    estimates: tuple[EstimateRow, ...]
+
+    @classmethod
+    def of(cls, finding: AuditResult, setting: Setting, spec: Spec) -> FindingRow:
+        """The columns of a finding of a run."""
+        return cls(
+            setting=replace(setting, eps_claimed=finding.eps_claimed),
+            run=spec.repetition,
+            view=finding.view,
+            sees=sees(finding.view, finding.colluders),
+            unit=finding.unit,
+            canary=finding.canary,
+            pair=finding.about,
+            model=finding.model,
+            interactions=finding.interactions,
+            messages=finding.messages,
+            delta=finding.delta,
+            eps_upper=finding.upper.epsilon,
+            eps_exact=finding.exact,
+            eps_lower=finding.lower.epsilon,
+            eps_ceiling=finding.lower.ceiling,
+            confidence=finding.lower.confidence,
+            trials=finding.lower.trials,
+            verdict=finding.verdict,
+            why=finding.why,
+            declared=finding.declared,
+            declared_why=finding.declared_why,
+            upper_how=finding.upper.how,
+            eps_upper_run=finding.upper_run.epsilon,
+            rounds=spec.train.rounds,
+            estimator=finding.lower.estimator,
+            assumes=finding.lower.assumes,
+            score=finding.score,
+            estimates=tuple(map(EstimateRow.of, finding.estimates)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,22 +125,22 @@ class AuditReport(Report):
 
     SCHEMA: ClassVar[str] = "foltr-audit/audit/1"
 
-    results: list[Row]
+    results: tuple[FindingRow, ...]
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AuditReport:
         """The report on the cells of a plan."""
         return cls(
             config=plan.table(),
-            dataset=dataset_table([cell.data.plain() for cell in cells]),
+            dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             warnings=warning_rows(cells),
-            results=[
-                finding_row(finding, group.setting | {"run": cell.spec.repetition}, cell.spec.train.rounds)
+            results=tuple(
+                FindingRow.of(finding, group.setting, cell.spec)
                 for group in groups(cells)
                 for cell in group.cells
                 for finding in cell.findings
-            ],
+            ),
         )
 
     def holds(self, *, require_proof: bool = False) -> bool:
@@ -49,51 +149,6 @@ class AuditReport(Report):
         Raises:
             ContradictionError: a proof and what was found of the same claim cannot both be right.
         """
-        refuse_contradiction(self.results)
-        proven = all(is_proven(row["eps_claimed"], row["eps_upper"]) for row in self.results)
-        return all(row["verdict"] not in FALSE for row in self.results) and (proven or not require_proof)
-
-
-def finding_row(finding: AuditResult, setting: Row, rounds: int) -> Row:
-    """One finding of a run of so many rounds as a plain row; infinities stand for what is not bounded."""
-    return {
-        **setting,
-        "view": finding.view,
-        "sees": sees(finding.view, finding.colluders),
-        "unit": finding.unit,
-        "canary": finding.canary,
-        "pair": finding.about,
-        "model": finding.model,
-        "interactions": finding.interactions,
-        "messages": finding.messages,
-        "eps_claimed": finding.eps_claimed,
-        "delta": finding.delta,
-        "eps_upper": finding.upper.epsilon,
-        "eps_exact": finding.exact,
-        "eps_lower": finding.lower.epsilon,
-        "eps_ceiling": finding.lower.ceiling,
-        "confidence": finding.lower.confidence,
-        "trials": finding.lower.trials,
-        "verdict": finding.verdict,
-        "why": finding.why,
-        "declared": finding.declared,
-        "declared_why": finding.declared_why,
-        "upper_how": finding.upper.how,
-        "eps_upper_run": finding.upper_run.epsilon,
-        "rounds": rounds,
-        "estimator": finding.lower.estimator,
-        "assumes": finding.lower.assumes,
-        "score": finding.score,
-        "estimates": [_estimate(bound) for bound in finding.estimates],
-    }
-
-
-def _estimate(bound: LowerBound) -> Row:
-    return {
-        "estimator": bound.estimator,
-        "eps_lower": bound.epsilon,
-        "eps_ceiling": bound.ceiling,
-        "confidence": bound.confidence,
-        "trials": bound.trials,
-        "assumes": bound.assumes,
-    }
+        refuse_contradiction(self.rows())
+        proven = all(is_proven(row.setting.eps_claimed, row.eps_upper) for row in self.results)
+        return all(row.verdict not in FALSE for row in self.results) and (proven or not require_proof)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.experiment import flat
-from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.runner import DataFacts, RunResult
 from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.formatting import json_text
-from foltr_audit.utils.rows import JsonValue, ResultRow, column
+from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column, schema_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,8 @@ class Setting(ResultRow):
         learner: the learner.
         pdgd: how it makes pairs and normalises.
         sees: what the observer of its attacks sees; None where nothing was attacked.
-        fields: fields of the Spec in which rows differ, under their dotted names.
+        fields: fields of the Spec in which rows differ and that have no column of their own, under their
+            dotted names, e.g. `population.clients`.
     """
 
     trained_on: str
@@ -44,6 +45,163 @@ class Setting(ResultRow):
     pdgd: str
     sees: str | None = column(optional=True)
     fields: Mapping[str, JsonValue] = column(embedded=True, default={})
+
+    @classmethod
+    def of(cls, cell: RunResult, fields: Mapping[str, JsonValue]) -> Setting:
+        """What was run in a cell, and what the observer of its attacks sees."""
+        attack = cell.spec.attack
+        return cls(
+            trained_on=cell.world.population.click_model(cell.spec.train.click_model) or SEVERAL,
+            eps_claimed=cell.system.eps_claimed,
+            defense="+".join(cell.spec.defense),
+            learner=cell.system.learner,
+            pdgd=cell.system.pdgd,
+            sees=None if attack is None else sees(attacked_view(attack.view, attack.hide)),
+            fields=fields,
+        )
+
+    def value(self, name: str) -> JsonValue:
+        """A column by its name; None where there is none."""
+        return self.plain().get(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldFacts(ResultRow):
+    """One fold of the data; a trace without its data only has the first two columns, see `DataFacts`."""
+
+    fold: int
+    fingerprint: str
+    train: int | None = column(optional=True)
+    vali: int | None = column(optional=True)
+    test: int | None = column(optional=True)
+    test_without_relevant: int | None = column(optional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetFacts(ResultRow):
+    """What several folds have in common, and in `folds` the rest of each; see `DataFacts`.
+
+    Attributes:
+        parameters: number of parameters of the model, of a trace without its data.
+        queries_too_short: attacked queries that were left out for having too few documents.
+    """
+
+    source: str
+    intents: int | None = column(optional=True)
+    intents_from: str | None = column(optional=True)
+    synthetic: bool
+    normalised: str
+    features: int | None
+    parameters: int | None = column(optional=True)
+    folds: tuple[FoldFacts, ...]
+    queries_too_short: int | None = column(optional=True)
+
+    @classmethod
+    def of(cls, facts: Sequence[DataFacts], queries_too_short: int | None = None) -> DatasetFacts:
+        """The facts of some folds, each once."""
+        first = facts[0]
+        names = [each.name for each in fields(FoldFacts)]
+        folds = [
+            FoldFacts(**{name: getattr(fold, name) for name in names})
+            for fold in {fold.fingerprint: fold for fold in facts}.values()
+        ]
+        return cls(
+            source=first.source,
+            intents=first.intents,
+            intents_from=first.intents_from,
+            synthetic=first.synthetic,
+            normalised=first.normalised,
+            features=first.features,
+            folds=tuple(folds),
+            queries_too_short=queries_too_short,
+        )
+
+    def plain(self) -> dict[str, JsonValue]:
+        """As of every row; of several intents it also says that their source is the data, by null."""
+        first: dict[str, JsonValue] = {"source": self.source, "intents": self.intents}
+        more = {} if self.intents is None else first | {"intents_from": self.intents_from}
+        return {**more, **super().plain()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class UtilityRow(ResultRow):
+    """How good the trained model of a setting is: means over its runs.
+
+    Attributes:
+        setting: what was run.
+        runs: number of runs.
+        ndcg: offline nDCG@10 of the trained model.
+        undefended: the same of a training without a defense; None without one.
+        untrained: the same of the first model.
+        ceiling: the same of a perfect ranker.
+        evaluated_on: which queries these are of.
+        online_sum, online_mean: of the lists that users were shown; None of a recorded Run.
+        clipped: share of the local steps that were clipped.
+    """
+
+    setting: Setting = column(embedded=True)
+    runs: int
+    ndcg: float = column("ndcg@10")
+    undefended: float | None = column("ndcg@10_undefended")
+    untrained: float | None = column("ndcg@10_untrained")
+    ceiling: float | None = column("ndcg@10_ceiling")
+    evaluated_on: str
+    online_sum: float | None = column(optional=True)
+    online_mean: float | None = column(optional=True)
+    clipped: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupMetric(ResultRow):
+    """A metric of one group of clients.
+
+    Attributes:
+        own: of the group.
+        everybody: of all groups together; None where it is not defined.
+        difference: the group's less that of all.
+    """
+
+    own: Estimate = column("")
+    everybody: float | None = column("_all")
+    difference: Estimate = column("_difference")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarningRow(ResultRow):
+    """A warning.
+
+    Attributes:
+        defense: the chain that it is about; None if it is about something else.
+        warning: the text.
+    """
+
+    defense: str | None = column(optional=True)
+    warning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UtilityGroupRow(ResultRow):
+    """How well a training serves one group of clients: means over its runs.
+
+    Attributes:
+        setting: what was run.
+        runs: number of runs.
+        last_rounds: how many rounds count as the last ones.
+        group: name of the group.
+        place: its place, the worst served being 1.
+        online_mean: online nDCG@10 of the rounds in which the group played.
+        online_last: the same of the last rounds.
+        ndcg: offline nDCG@10 of the trained model under the group's own intent.
+    """
+
+    setting: Setting = column(embedded=True)
+    runs: int
+    last_rounds: int
+    group: str
+    place: int
+    online_mean: GroupMetric = column("online_mean", embedded=True)
+    online_last: GroupMetric = column("online_last", embedded=True)
+    ndcg: GroupMetric = column("ndcg@10", embedded=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +247,27 @@ class PlainReport(ResultRow):
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": cls.SCHEMA,
-            **found,
-            "properties": {"schema": {"const": cls.SCHEMA}, **columns},
-            "required": ["schema", *cast(list[JsonValue], found["required"])],
+            "type": "object",
+            "properties": {"schema": {"const": cls.SCHEMA}, **cast("dict[str, JsonValue]", _short(columns))},
+            "required": ["schema", *cast("list[JsonValue]", found["required"])],
+            "$defs": dict(_DEFINITIONS),
         }
+
+
+_DEFINITIONS: dict[str, JsonValue] = {
+    "number": schema_of(float),
+    "interval": schema_of(tuple[float, float] | None),
+}
+
+
+def _short(schema: JsonValue) -> JsonValue:
+    """A schema with references to the definitions of numbers and intervals."""
+    for name, definition in _DEFINITIONS.items():
+        if schema == definition:
+            return {"$ref": f"#/$defs/{name}"}
+    if isinstance(schema, list):
+        return [_short(each) for each in schema]
+    return {name: _short(each) for name, each in schema.items()} if isinstance(schema, dict) else schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +283,11 @@ class Report(PlainReport):
         warnings: incompatible defenses in the chains that were run, one row per chain and warning.
     """
 
-    config: Row
-    dataset: Row
-    utility: list[Row]
-    utility_groups: list[Row] = column(optional=True, default=())
-    warnings: list[Row] = field(default_factory=list)
+    config: Mapping[str, JsonValue]
+    dataset: DatasetFacts
+    utility: tuple[UtilityRow, ...]
+    utility_groups: tuple[UtilityGroupRow, ...] = column(optional=True, default=())
+    warnings: tuple[WarningRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,12 +296,11 @@ class RunGroup:
 
     Attributes:
         cells: the cells.
-        setting: columns that name the group; Spec fields that differ between groups and have no column
-            of their own stand under their dotted name, e.g. `population.clients`.
+        setting: what was run.
     """
 
     cells: list[RunResult]
-    setting: Row
+    setting: Setting
 
 
 _OWN_COLUMN = ("defense", "train.click_model", "attack.click_models", "attack.methods")
@@ -135,7 +309,7 @@ _OWN_COLUMN = ("defense", "train.click_model", "attack.click_models", "attack.me
 def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
     """The cells by everything but repetition and fold, in order."""
     found: dict[str, list[RunResult]] = {}
-    fields: dict[str, Row] = {}
+    fields: dict[str, dict[str, JsonValue]] = {}
     for cell in cells:
         table = flat(cell.spec.table()) | {"train.learner": cell.system.learner}
         for name in ("repetition", "data.fold"):
@@ -146,65 +320,42 @@ def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
     names = dict.fromkeys(name for table in fields.values() for name in table if name not in _OWN_COLUMN)
     differ = [name for name in names if len({json_text(table.get(name)) for table in fields.values()}) > 1]
     return [
-        RunGroup(cells, setting(cells[0]) | {name: fields[key].get(name) for name in differ})
+        RunGroup(cells, Setting.of(cells[0], {name: fields[key].get(name) for name in differ}))
         for key, cells in found.items()
     ]
 
 
-def setting(cell: RunResult) -> Row:
-    """The columns that name what was run, and what the observer of its attacks sees."""
-    attack = cell.spec.attack
-    observer = {} if attack is None else {"sees": sees(attacked_view(attack.view, attack.hide))}
-    return {
-        "trained_on": cell.world.population.click_model(cell.spec.train.click_model) or SEVERAL,
-        "eps_claimed": cell.system.eps_claimed,
-        "defense": "+".join(cell.spec.defense),
-        "learner": cell.system.learner,
-        "pdgd": cell.system.pdgd,
-        **observer,
-    }
-
-
-def dataset_table(facts: Sequence[Row]) -> Row:
-    """What several folds have in common, and in `folds` the rest of each."""
-    shared = ("source", "intents", "intents_from", "synthetic", "normalised", "features")
-    folds = {fold["fingerprint"]: fold for fold in facts}
-    return {
-        **{name: facts[0][name] for name in shared if name in facts[0]},
-        "folds": [
-            {name: value for name, value in fold.items() if name not in shared} for fold in folds.values()
-        ],
-    }
-
-
-def warning_rows(cells: Sequence[RunResult]) -> list[Row]:
+def warning_rows(cells: Sequence[RunResult]) -> tuple[WarningRow, ...]:
     """Each warning about each chain, once."""
-    found: dict[tuple[str, str], Row] = {}
-    for cell in cells:
-        chain = "+".join(cell.spec.defense)
-        for warning in cell.system.warnings:
-            found.setdefault((chain, warning), {"defense": chain, "warning": warning})
-    return list(found.values())
+    found = dict.fromkeys(
+        WarningRow(defense="+".join(cell.spec.defense), warning=warning)
+        for cell in cells
+        for warning in cell.system.warnings
+    )
+    return tuple(found)
 
 
-def utility_rows(cells: Sequence[RunResult]) -> list[Row]:
-    """One row per group: means over its runs."""
-    rows = []
-    for group in groups(cells):
-        trained = [cell.trained for cell in group.cells]
-        undefended = [cell.undefended for cell in group.cells if cell.undefended is not None]
-        rows.append(
-            {
-                **group.setting,
-                "runs": len(group.cells),
-                "ndcg@10": float(np.mean([run.ndcg for run in trained])),
-                "ndcg@10_undefended": float(np.mean(undefended)) if undefended else None,
-                "ndcg@10_untrained": float(np.mean([run.untrained for run in trained])),
-                "ndcg@10_ceiling": float(np.mean([run.ceiling for run in trained])),
-                "evaluated_on": evaluated_on(trained[0].rounds),
-                "online_sum": float(np.mean([run.online_sum for run in trained])),
-                "online_mean": float(np.mean([run.online_mean for run in trained])),
-                "clipped": float(np.mean([run.clipped for run in trained])),
-            }
-        )
-    return rows
+def utility_rows(cells: Sequence[RunResult]) -> tuple[UtilityRow, ...]:
+    """One row per group."""
+    return tuple(_utility(group) for group in groups(cells))
+
+
+def _utility(group: RunGroup) -> UtilityRow:
+    trained = [cell.trained for cell in group.cells]
+    undefended = [cell.undefended for cell in group.cells if cell.undefended is not None]
+    return UtilityRow(
+        setting=group.setting,
+        runs=len(group.cells),
+        ndcg=_mean([run.ndcg for run in trained]),
+        undefended=_mean(undefended) if undefended else None,
+        untrained=_mean([run.untrained for run in trained]),
+        ceiling=_mean([run.ceiling for run in trained]),
+        evaluated_on=evaluated_on(trained[0].rounds),
+        online_sum=_mean([run.online_sum for run in trained]),
+        online_mean=_mean([run.online_mean for run in trained]),
+        clipped=_mean([run.clipped for run in trained]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))

@@ -4,44 +4,55 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import TraceError
-from foltr_audit.experiments.comparison.expansion import CellPlan
-from foltr_audit.experiments.comparison.facts import AuditFacts
+from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion, SensitivityTrial
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
-from foltr_audit.privacy.observer_views import sees
-from foltr_audit.report.results.attack_rows import known
-from foltr_audit.report.results.base import PlainReport, Row, dataset_table
+from foltr_audit.experiments.runner import DataFacts
+from foltr_audit.report.results.base import DatasetFacts, PlainReport
 from foltr_audit.report.results.compare_rows import (
+    CellCounts,
+    ClaimRow,
+    ComparedAttackRow,
+    ComparedGroupRow,
+    ComparedRefusal,
+    ComparedWarningRow,
+    CompareRow,
+    CurveRow,
+    FailedCellRow,
+    ServedRow,
+    UnfinishedRow,
+    WorldKey,
+)
+from foltr_audit.report.results.compared_cells import (
     CellGroup,
     attack_rows_of,
+    claim_rows,
+    compare_row,
     curve_row,
-    group_attack_rows,
+    group_rows_of,
     refused_rows_of,
     served_rows,
-    setting_row,
+    warning_rows,
 )
 from foltr_audit.report.results.pareto import ByQuery, ParetoChoice, beaten_by, front_of
-from foltr_audit.report.results.wording import verdicts_on
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
-
-WORLD = ("data", "scenario", "click_model")
-"""Columns that rows must share to be compared with each other."""
+from foltr_audit.utils.rows import JsonValue
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareReport(PlainReport):
-    """The result of `compare`, as plain rows.
+    """The result of `compare`.
 
     Attributes:
         config: the grid as a plain table.
-        dataset: source, fingerprints and sizes of the data.
+        dataset: source, fingerprints and sizes of the data; None where no cell is done.
         cells: how many cells of each kind were asked for.
         sensitivities: values of Delta that were tried on the validation part, see `--sensitivity-grid`.
         unfinished: settings with cells that are not done yet, one row per kind; see `partial` of `of`.
@@ -59,21 +70,21 @@ class CompareReport(PlainReport):
 
     SCHEMA: ClassVar[str] = "foltr-audit/compare/1"
 
-    config: Row
-    dataset: Row
-    cells: Row
-    sensitivities: list[Row] = field(default_factory=list)
-    unfinished: list[Row] = field(default_factory=list)
-    left_out: list[Row]
-    failed: list[Row]
-    warnings: list[Row]
-    claims: list[Row]
-    attacks: list[Row]
-    refused: list[Row] = field(default_factory=list)
-    groups: list[Row]
-    served: list[Row] = field(default_factory=list)
-    curves: list[Row]
-    results: list[Row]
+    config: Mapping[str, JsonValue]
+    dataset: DatasetFacts | None
+    cells: CellCounts
+    sensitivities: Sequence[SensitivityTrial] = ()
+    unfinished: Sequence[UnfinishedRow] = ()
+    left_out: Sequence[GridExclusion] = ()
+    failed: Sequence[FailedCellRow] = ()
+    warnings: Sequence[ComparedWarningRow] = ()
+    claims: Sequence[ClaimRow] = ()
+    attacks: Sequence[ComparedAttackRow] = ()
+    refused: Sequence[ComparedRefusal] = ()
+    groups: Sequence[ComparedGroupRow] = ()
+    served: Sequence[ServedRow] = ()
+    curves: Sequence[CurveRow] = ()
+    results: Sequence[CompareRow] = ()
 
     @classmethod
     def of(
@@ -98,111 +109,119 @@ class CompareReport(PlainReport):
         lost = {one.spec for one in failed}
         cells = [cell for cell in folder.cells() if cell.spec not in lost]
         done = [cell for cell in cells if not partial or folder.done(cell.spec)]
-        builder = _CompareReportBuilder(folder, done, progress, Counter(map(_pool, folder.cells())))
-        _refuse_mixed_data(folder, builder.data)
+        found = _CellReader(folder, done, Counter(map(_pool, folder.cells()))).read(progress)
+        _refuse_mixed_data(folder, found.data)
         return cls(
             config=folder.grid.table(),
-            dataset=dataset_table(builder.data) if builder.data else {},
-            cells={kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")},
-            sensitivities=[one.plain() for one in folder.sensitivities()],
+            dataset=DatasetFacts.of(found.data) if found.data else None,
+            cells=CellCounts(
+                **{kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")}
+            ),
+            sensitivities=folder.sensitivities(),
             unfinished=_unfinished(cells, set(done)),
-            left_out=[one.plain() for one in folder.left_out()],
+            left_out=folder.left_out(),
             failed=[failed_row(one.spec, one.why) for one in failed]
             + _failed_before(folder, cells, set(done)),
-            **builder.rows,
-            results=with_front(builder.results, builder.ndcg),
+            warnings=list(found.warnings),
+            claims=list(found.claims),
+            attacks=found.attacks,
+            refused=found.refused,
+            groups=found.groups,
+            served=found.served,
+            curves=found.curves,
+            results=with_front(found.results, found.ndcg),
         )
 
+    def plain(self) -> dict[str, JsonValue]:
+        """As of every row; without data their table is empty, and folds have their columns by name."""
+        found = super().plain()
+        if self.dataset is None:
+            return found | {"dataset": {}}
+        folds: list[JsonValue] = [dict(sorted(fold.plain().items())) for fold in self.dataset.folds]
+        return found | {"dataset": {**self.dataset.plain(), "folds": folds}}
 
-def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[Row]) -> None:
+
+def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[DataFacts]) -> None:
     """Refuse cells of one fold that were made from different data: their results are not comparable."""
-    found: dict[Any, str] = {}
+    found: dict[int, str] = {}
     for row in facts:
-        first = found.setdefault(row["fold"], row["fingerprint"])
-        if first != row["fingerprint"]:
+        first = found.setdefault(row.fold, row.fingerprint)
+        if first != row.fingerprint:
             raise TraceError(
                 f"{folder.path}: cells of different data: fingerprints {first[:12]} and "
-                f"{row['fingerprint'][:12]} of one fold; expected one, make it again with --overwrite"
+                f"{row.fingerprint[:12]} of one fold; expected one, make it again with --overwrite"
             )
 
 
-def with_front(rows: Sequence[Row], ndcg: Sequence[ByQuery]) -> list[Row]:
+def with_front(rows: Sequence[CompareRow], ndcg: Sequence[ByQuery]) -> list[CompareRow]:
     """The rows with `pareto` and `dominated_by`, among those of the same world.
 
     Args:
         rows: of settings.
         ndcg: of the queries of each.
     """
-    found: list[Row] = []
-    queries = {id(row): values for row, values in zip(rows, ndcg, strict=True)}
-    for rows_of_world in rows_by_world(rows).values():
-        choices = [_choice(row, queries[id(row)]) for row in rows_of_world]
-        several = len({row["learner"] for row in rows_of_world}) > 1
-        for row, front, numbers in zip(rows_of_world, front_of(choices), beaten_by(choices), strict=True):
-            names = [_named(rows_of_world[number], several=several) for number in numbers]
-            found.append({**row, "pareto": front, "dominated_by": names})
+    worlds: dict[WorldKey, list[tuple[CompareRow, ByQuery]]] = {}
+    for row, values in zip(rows, ndcg, strict=True):
+        worlds.setdefault(row.setting.world, []).append((row, values))
+    found: list[CompareRow] = []
+    for several in worlds.values():
+        choices = [_choice(row, values) for row, values in several]
+        learners = {row.setting.learner for row, _ in several}
+        names = [", ".join(row.setting.key) if len(learners) > 1 else row.setting.name for row, _ in several]
+        for (row, _), front, numbers in zip(several, front_of(choices), beaten_by(choices), strict=True):
+            beaten = tuple(names[number] for number in numbers)
+            found.append(replace(row, pareto=front, dominated_by=beaten))
     return found
 
 
-def _choice(row: Row, ndcg: ByQuery) -> ParetoChoice:
-    ends = row["auc_ci95"]
+def _choice(row: CompareRow, ndcg: ByQuery) -> ParetoChoice:
     return ParetoChoice(
-        leak=known(row["auc"]),
-        utility=known(row["ndcg@10"]),
-        leak_ends=None if ends is None else (ends[0], ends[1]),
+        leak=row.auc.value if row.auc.known else None,
+        utility=row.ndcg.value if row.ndcg.known else None,
+        leak_ends=row.auc.ci95,
         queries=ndcg,
-        refuted=bool({*FALSE, CONTRADICTION} & set(verdicts_on(row).values())),
+        refuted=bool({*FALSE, CONTRADICTION} & set(row.verdicts.values())),
     )
 
 
-def _named(row: Row, *, several: bool) -> str:
-    return f"{row['learner']}, {row['name']}" if several else str(row["name"])
-
-
-def rows_by_world(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows that may be compared with each other, in order."""
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in WORLD), []).append(row)
-    return found
-
-
-def failed_row(spec: Spec, why: str) -> Row:
+def failed_row(spec: Spec, why: str) -> FailedCellRow:
     """The row of a cell that could not be run."""
-    return {
-        "defense": "+".join(spec.defense),
-        "learner": spec.train.learner,
-        "click_model": spec.train.click_model,
-        "run": spec.repetition,
-        "why": why,
-    }
+    return FailedCellRow(
+        defense="+".join(spec.defense),
+        learner=spec.train.learner,
+        click_model=spec.train.click_model,
+        run=spec.repetition,
+        why=why,
+    )
 
 
-def _failed_before(folder: ComparisonFolder, cells: Sequence[CellPlan], done: set[CellPlan]) -> list[Row]:
+def _failed_before(
+    folder: ComparisonFolder, cells: Sequence[CellPlan], done: set[CellPlan]
+) -> list[FailedCellRow]:
     """Cells that are not done and that failed in the last run, by the results that it wrote."""
     missing = [cell for cell in cells if cell not in done]
     stored = folder.results().get("failed") if missing else None
     reasons = [row for row in stored if isinstance(row, dict)] if isinstance(stored, list) else []
     rows = []
     for cell in missing:
-        blank = failed_row(cell.spec, "")
+        blank = failed_row(cell.spec, "").plain()
         why = next((row.get("why") for row in reasons if {**row, "why": ""} == blank), None)
         if why is not None:
-            rows.append({**blank, "why": str(why)})
+            rows.append(failed_row(cell.spec, str(why)))
     return rows
 
 
-def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> list[Row]:
+def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> list[UnfinishedRow]:
     return [
-        {
-            "kind": group[0].kind,
-            "scenario": group[0].spec.population.scenario,
-            "click_model": group[0].spec.train.click_model,
-            "learner": group[0].spec.train.learner,
-            "name": group[0].label.text,
-            "cells": len(group),
-            "done": finished,
-        }
+        UnfinishedRow(
+            kind=group[0].kind,
+            scenario=group[0].spec.population.scenario,
+            click_model=group[0].spec.train.click_model,
+            learner=group[0].spec.train.learner,
+            name=group[0].label.text,
+            cells=len(group),
+            done=finished,
+        )
         for group in _pooled(cells)
         if (finished := sum(cell in done for cell in group)) < len(group)
     ]
@@ -221,110 +240,77 @@ def _pool(cell: CellPlan) -> str:
     return json_text({name: table[name] for name in table if name not in ("repetition", "data.fold")})
 
 
-class _CompareReportBuilder:
-    """Reads the cells of a folder setting by setting, so that only one is in memory."""
+_World = tuple[str, str, str]
+"""Learner, scenario and click model."""
 
-    def __init__(
-        self,
-        folder: ComparisonFolder,
-        cells: Sequence[CellPlan],
-        progress: Progress,
-        asked: Mapping[str, int],
-    ) -> None:
-        self.folder = folder
-        self.asked = asked
-        self.data: list[Row] = []
-        self.rows: dict[str, list[Row]] = {kind: [] for kind in _KINDS}
-        self.results: list[Row] = []
-        self.ndcg: list[ByQuery] = []
-        self._audits = {self._claimed(cell): cell for cell in cells if cell.kind == "audit"}
-        self._bases: dict[str, CellGroup] = {}
-        pooled = _pooled([cell for cell in cells if cell.kind == "attack"])
-        for cell in (one for one in pooled if one[0].spec.defense == ("none",)):
-            self._bases[self._world(cell[0])] = self._read(cell)
+_Chain = tuple[str, str, tuple[str, ...]]
+"""Learner, scenario and defenses."""
+
+
+@dataclass
+class _CellReader:
+    """Reads the cells of a folder setting by setting, so that only one is in memory, and collects their rows.
+
+    Cells of several click models share an audit and a chain, so the same claim or warning comes again: each
+    is kept once, in order.
+    """
+
+    folder: ComparisonFolder
+    cells: Sequence[CellPlan]
+    asked: Mapping[str, int]
+    data: list[DataFacts] = field(default_factory=list)
+    warnings: dict[ComparedWarningRow, None] = field(default_factory=dict)
+    claims: dict[ClaimRow, None] = field(default_factory=dict)
+    attacks: list[ComparedAttackRow] = field(default_factory=list)
+    refused: list[ComparedRefusal] = field(default_factory=list)
+    groups: list[ComparedGroupRow] = field(default_factory=list)
+    served: list[ServedRow] = field(default_factory=list)
+    curves: list[CurveRow] = field(default_factory=list)
+    results: list[CompareRow] = field(default_factory=list)
+    ndcg: list[ByQuery] = field(default_factory=list)
+
+    def read(self, progress: Progress) -> _CellReader:
+        """Read everything."""
+        audits = {_audited(cell): cell.spec for cell in self.cells if cell.kind == "audit"}
+        pooled = _pooled([cell for cell in self.cells if cell.kind == "attack"])
+        bases = {
+            _world(cells[0]): self._group(cells, audits)
+            for cells in pooled
+            if cells[0].spec.defense == ("none",)
+        }
         with progress.task("report", len(pooled)) as tick:
-            for group in pooled:
-                self._add(group)
+            for cells in pooled:
+                self._add(
+                    self._group(cells, audits), bases.get(_world(cells[0])), self.asked[_pool(cells[0])]
+                )
                 tick()
+        return self
 
-    @staticmethod
-    def _world(cell: CellPlan) -> str:
-        return json_text({name: v for name, v in flat(cell.spec.table()).items() if name in _SAME_WORLD})
-
-    @staticmethod
-    def _claimed(cell: CellPlan) -> tuple[str, str, tuple[str, ...]]:
-        spec = cell.spec
-        return spec.train.learner, spec.population.scenario, spec.defense
-
-    def _read(self, group: Sequence[CellPlan]) -> CellGroup:
-        audit = self._audits.get(self._claimed(group[0]))
+    def _group(self, cells: Sequence[CellPlan], audits: Mapping[_Chain, Spec]) -> CellGroup:
+        audit = audits.get(_audited(cells[0]))
         return CellGroup(
-            label=group[0].label,
-            cells=[self.folder.read(cell.spec) for cell in group],
-            findings=[] if audit is None else self.folder.read(audit.spec).facts.findings,
+            label=cells[0].label,
+            cells=[self.folder.read(cell.spec) for cell in cells],
+            findings=() if audit is None else self.folder.read(audit).facts.findings,
         )
 
-    def _add(self, group: Sequence[CellPlan]) -> None:
-        setting = self._read(group)
-        rows = attack_rows_of(setting)
-        groups = group_attack_rows(setting)
-        row = setting_row(setting, rows, self._bases.get(self._world(group[0])))
-        row |= {"runs_asked": self.asked[_pool(group[0])], **_hit_hardest(groups, row["attack"])}
-        self.data += [dict(sorted(cell.facts.data.row().plain().items())) for cell in setting.cells]
-        self.rows["attacks"] += rows
-        self.rows["refused"] += refused_rows_of(setting)
-        self.rows["groups"] += groups
-        self.rows["served"] += served_rows(setting)
-        self.rows["curves"].append(curve_row(setting))
-        self.results.append(row)
-        self.ndcg.append(setting.query_ndcg())
-        # Cells of several click models share an audit and a chain, so the same row comes again
-        for kind, found in (("claims", _claim_rows(setting)), ("warnings", _warning_rows(setting))):
-            self.rows[kind] += [row for row in found if row not in self.rows[kind]]
+    def _add(self, group: CellGroup, base: CellGroup | None, asked: int) -> None:
+        attacks, hit = attack_rows_of(group), group_rows_of(group)
+        self.data += [facts.data.row() for facts in group.facts]
+        self.warnings |= dict.fromkeys(warning_rows(group))
+        self.claims |= dict.fromkeys(claim_rows(group))
+        self.attacks += attacks
+        self.refused += refused_rows_of(group)
+        self.groups += hit
+        self.served += served_rows(group)
+        self.curves.append(curve_row(group))
+        self.results.append(compare_row(group, attacks, hit, base, asked))
+        self.ndcg.append(group.query_ndcg())
 
 
-_KINDS = ("warnings", "claims", "attacks", "refused", "groups", "served", "curves")
-_SAME_WORLD = ("train.learner", "population.scenario", "train.click_model")
+def _world(cell: CellPlan) -> _World:
+    return cell.spec.train.learner, cell.spec.population.scenario, cell.spec.train.click_model
 
 
-def _hit_hardest(groups: Sequence[Row], attack: str | None) -> Row:
-    first = next((row for row in groups if row["method"] == attack and row["place"] == 1), {})
-    return {"worst_attacked_group": first.get("group"), "worst_attacked_auc": first.get("auc")}
-
-
-def _warning_rows(setting: CellGroup) -> list[Row]:
-    label, facts = setting.label, setting.cells[0].facts
-    named = {"name": label.text, "alternative": label.alternative, "eps": label.eps}
-    return [{**named, "learner": facts.learner, "warning": text} for text in dict.fromkeys(facts.warnings)]
-
-
-def _claim_rows(setting: CellGroup) -> list[Row]:
-    named = {name: setting.where[name] for name in ("learner", "scenario", "name", "defense")}
-    rows: list[Row] = []
-    for finding in setting.findings:
-        row = {**named, **_claim_row(finding)}
-        rows += [row] if row not in rows else []
-    return rows
-
-
-def _claim_row(finding: AuditFacts) -> Row:
-    return {
-        "view": finding.view,
-        "sees": sees(finding.view, finding.colluders),
-        "unit": finding.unit,
-        "canary": finding.canary,
-        "eps_claimed": finding.eps_claimed,
-        "delta": finding.delta,
-        "eps_upper": finding.upper.epsilon,
-        "eps_upper_run": finding.upper_run.epsilon,
-        "eps_exact": finding.exact,
-        "eps_lower": finding.lower.epsilon,
-        "eps_ceiling": finding.lower.ceiling,
-        "confidence": finding.lower.confidence,
-        "trials": finding.lower.trials,
-        "verdict": finding.verdict,
-        "why": finding.why,
-        "declared": finding.declared,
-        "declared_why": finding.declared_why,
-        "upper_how": finding.upper.how,
-    }
+def _audited(cell: CellPlan) -> _Chain:
+    return cell.spec.train.learner, cell.spec.population.scenario, cell.spec.defense

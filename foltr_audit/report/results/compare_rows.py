@@ -1,299 +1,296 @@
-"""One row of a comparison: what one defense claims, leaks and costs, in one world."""
+"""Rows of the report of `compare`: what defenses claim, leak and cost, in one world or several."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-import numpy as np
+from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
+from foltr_audit.report.results.attack_rows import AttackMetrics
+from foltr_audit.report.results.group_success import GroupSuccess
+from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column
 
-from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
-from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
-from foltr_audit.experiments.comparison.cells import CellRecord
-from foltr_audit.experiments.comparison.expansion import DefenseLabel
-from foltr_audit.experiments.comparison.facts import AuditFacts
-from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.significance import mean_interval, paired_t_test
-from foltr_audit.privacy.observer_views import VIEWS
-from foltr_audit.report.results.attack import result_rows
-from foltr_audit.report.results.attack_rows import columns, refused_rows
-from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.group_success import group_rows
-from foltr_audit.report.results.pareto import ByQuery
-from foltr_audit.rng import Streams
-from foltr_audit.simulation.intent_metrics import evaluated_on
-from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.rows import Estimate
-
-BEST = ("accuracy", "precision", "recall", "f1", "auc", "tpr_at_1")
-"""Metrics of the best attack, named as in `scoring.METRICS`."""
+WorldKey = tuple[str, str, str]
+"""Data, scenario and click model, which rows must share to be compared with each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellGroup:
-    """The cells of one defense in one world: they differ in repetition and fold only.
+class ComparedSetting(ResultRow):
+    """The columns that name a defense in a world.
 
     Attributes:
-        label: the defense's name.
-        cells: the attacked cells.
-        findings: what the audit of its claim found; empty without one.
+        data, scenario, click_model: its world.
+        learner, pdgd: the learner with the parameters that are not at their default, and its PDGD setting.
+        name: its name, e.g. `published, eps 1.2`.
+        alternative, eps, sensitivity: the defense as given, and what it was made for; None where it does not
+            depend on it.
+        defense: the chain.
+        eps_claimed: the epsilon that it is proven for, or that it claims; infinite without a claim.
+        runs: repetitions.
     """
 
-    label: DefenseLabel
-    cells: list[CellRecord]
-    findings: list[AuditFacts] = field(default_factory=list)
+    data: str
+    scenario: str
+    click_model: str
+    learner: str
+    pdgd: str
+    name: str
+    alternative: str
+    eps: float | None
+    sensitivity: float | None
+    defense: str
+    eps_claimed: float
+    runs: int
 
     @property
-    def name(self) -> str:
-        """What the row is called, e.g. `published, eps 1.2`."""
-        return self.label.text
+    def world(self) -> WorldKey:
+        """The world."""
+        return self.data, self.scenario, self.click_model
 
     @property
-    def where(self) -> Row:
-        """The columns that name the row."""
-        spec, facts = self.cells[0].spec, self.cells[0].facts
-        return {
-            "data": spec.data.source,
-            "scenario": spec.population.scenario,
-            "click_model": spec.train.click_model,
-            "learner": facts.learner,
-            "pdgd": facts.pdgd,
-            "name": self.name,
-            "alternative": self.label.alternative,
-            "eps": self.label.eps,
-            "sensitivity": self.label.sensitivity,
-            "defense": "+".join(spec.defense),
-            "eps_claimed": self._claimed(),
-            "runs": len(self.cells),
-        }
+    def key(self) -> tuple[str, str]:
+        """What tells it from the others of its world: learner and name."""
+        return self.learner, self.name
 
-    def _claimed(self) -> float:
-        """The epsilon that a chain is proven for if its name promises a proof, else what its parts claim."""
-        promised = DefenseAlternative(self.label.alternative).proven(self.label.eps, 0.0)
-        return float(self.cells[0].facts.eps_claimed if promised is None else promised["claim"])
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedView(ResultRow):
+    """What an audit found of one view; of several units the worst one.
+
+    Attributes:
+        eps_claimed, eps_proven, eps_exact, eps_measured, eps_ceiling: epsilons: claimed, bounded by
+            accounting, the exact loss (None where it has no formula), measured, and the most that could be.
+        delta: of the claim.
+        verdict: on the claim.
+        unit: what neighbouring inputs differ in.
+    """
+
+    eps_claimed: float
+    eps_proven: float
+    eps_exact: float | None
+    eps_measured: float
+    eps_ceiling: float
+    delta: float
+    verdict: str
+    unit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRow(ResultRow):
+    """A defense in a world: what it claims, what the best attack finds, and what it costs.
+
+    Attributes:
+        setting: names it.
+        audits: what audits found, by view; columns end in the view.
+        attack, attacks: the attack with the highest AUC, None if none ran; and how many ran.
+        accuracy, precision, recall, f1, auc, tpr_at_1: of that attack.
+        lists: that it was judged on.
+        baseline, baseline_auc: the guess without a message with the highest AUC.
+        ndcg: offline nDCG@10.
+        evaluated_on: which queries that is of.
+        ceiling, untrained, validation: offline nDCG@10 of the ideal ranking, of an untrained model, and of
+            the trained one on the validation part.
+        online_mean, online_sum: online nDCG@10 over rounds.
+        clipped: share of clipped steps.
+        ndcg_difference, ndcg_p, online_difference, online_p: to no defense over what both have, with p of a
+            paired t-test (not corrected).
+        bytes_per_client: that a client sends in a round.
+        worst_served_group, worst_served_online, groups: the group of clients that is served worst, and how
+            many there are; None where clients do not differ.
+        runs_asked: repetitions of the grid, of which some may be missing.
+        worst_attacked_group, worst_attacked_auc: the group that the attack hits hardest.
+        pareto: whether it is on the front of AUC and nDCG@10; None where one is not known.
+        dominated_by: names of rows on the front that beat it.
+    """
+
+    setting: ComparedSetting = column(embedded=True)
+    audits: Mapping[str, AuditedView] = column(embedded=True, default={})
+    attack: str | None
+    attacks: int
+    accuracy: Estimate
+    precision: Estimate
+    recall: Estimate
+    f1: Estimate
+    auc: Estimate
+    tpr_at_1: Estimate
+    lists: int | None
+    baseline: str | None
+    baseline_auc: float | None
+    ndcg: Estimate = column("ndcg@10")
+    evaluated_on: str
+    ceiling: float | None = column("ndcg@10_ceiling")
+    untrained: float | None = column("ndcg@10_untrained")
+    validation: float | None = column("ndcg@10_validation")
+    online_mean: Estimate
+    online_sum: float | None
+    clipped: float | None
+    ndcg_difference: Estimate = column("ndcg@10_difference")
+    ndcg_p: float | None = column("ndcg@10_p")
+    online_difference: Estimate = column("online_mean_difference")
+    online_p: float | None = column("online_mean_p")
+    bytes_per_client: float | None
+    worst_served_group: str | None
+    worst_served_online: float | None
+    groups: int | None
+    runs_asked: int
+    worst_attacked_group: str | None
+    worst_attacked_auc: float | None
+    pareto: bool | None = None
+    dominated_by: tuple[str, ...] = ()
 
     @property
-    def streams(self) -> Streams:
-        """Streams of the bootstrap."""
-        return Streams(self.cells[0].spec.seed)
+    def verdicts(self) -> dict[str, str]:
+        """The verdict on the claim by audited view; only of views with a claim."""
+        claimed = (view for view, audit in self.audits.items() if not math.isinf(audit.eps_claimed))
+        return {view: self.audits[view].verdict for view in claimed}
 
-    def evidence(self) -> ClickEvidence | None:
-        """The judged lists of all repetitions."""
-        pieces = [cell.evidence for cell in self.cells if cell.evidence is not None]
-        return ClickEvidence.combined(pieces) if pieces else None
+    @property
+    def delta(self) -> float:
+        """The largest delta of the audited views."""
+        return max((audit.delta for audit in self.audits.values()), default=0.0)
 
-    def mean(self, name: str) -> float | None:
-        """Mean of a fact over the repetitions; None where it is not known of all."""
-        values = [getattr(cell.facts, name) for cell in self.cells]
-        return None if None in values else float(np.mean([float(value) for value in values]))
-
-    def column(self, name: str) -> Floats:
-        """A fact of each repetition."""
-        return np.array([float(getattr(cell.facts, name)) for cell in self.cells])
-
-    def paired(self, other: CellGroup) -> tuple[CellGroup, CellGroup]:
-        """This setting and another one with the repetitions that both have, in the same order."""
-        mine, theirs = self._by_run(), other._by_run()
-        both = [run for run in mine if run in theirs]
-        return (
-            replace(self, cells=[mine[run] for run in both]),
-            replace(other, cells=[theirs[run] for run in both]),
-        )
-
-    def _by_run(self) -> dict[tuple[int, int], CellRecord]:
-        return {(cell.spec.repetition, cell.spec.data.fold): cell for cell in self.cells}
-
-    def query_ndcg(self) -> ByQuery:
-        """Names of the evaluated queries that count, by fold, and their nDCG, a mean over repetitions."""
-        found: dict[str, list[float]] = {}
-        for cell in self.cells:
-            for number, value in enumerate(cell.query_ndcg.tolist()):
-                if not np.isnan(value):
-                    found.setdefault(f"{cell.spec.data.fold}:{number:07d}", []).append(value)
-        names = sorted(found)
-        return np.array(names, dtype=np.str_), np.array([float(np.mean(found[name])) for name in names])
+    @property
+    def tested(self) -> bool:
+        """Whether attack and ranker are known, so that it can be on the front."""
+        return self.auc.known and self.ndcg.known
 
 
-def setting_row(setting: CellGroup, attacks: Sequence[Row], base: CellGroup | None) -> Row:
-    """The row of a setting.
+@dataclass(frozen=True, kw_only=True)
+class ClaimRow(ResultRow):
+    """One audited view, unit and canary of a defense.
 
-    Args:
-        setting: its cells.
-        attacks: its rows of `attack_rows_of`.
-        base: the setting without a defense to compare it with; None if there is none.
+    Attributes:
+        learner, scenario, name, defense: the defense.
+        view, sees: what the server sees, by name and in words.
+        unit, canary: what neighbouring inputs differ in, and the pair that was played.
+        eps_claimed, delta: the claim.
+        eps_upper, eps_upper_run: bounds by accounting, of one message and of all of the run together.
+        eps_exact: the loss of the pair, where it has a formula.
+        eps_lower, eps_ceiling: what the trials show at least, and the most that they could.
+        confidence, trials: of the trials.
+        verdict, why: on the claim.
+        declared, declared_why: whether links do what they declare.
+        upper_how: how the bound was computed.
     """
-    return {
-        **setting.where,
-        **_claims(setting.findings),
-        **_best(attacks),
-        **_utility(setting, base),
-        "bytes_per_client": setting.mean("bytes_per_client"),
-        **_worst_group(setting),
-    }
+
+    learner: str
+    scenario: str
+    name: str
+    defense: str
+    view: str
+    sees: str
+    unit: str
+    canary: str
+    eps_claimed: float
+    delta: float
+    eps_upper: float
+    eps_upper_run: float
+    eps_exact: float | None
+    eps_lower: float
+    eps_ceiling: float
+    confidence: float
+    trials: int
+    verdict: str
+    why: str
+    declared: str
+    declared_why: str
+    upper_how: str
 
 
-def attack_rows_of(setting: CellGroup) -> list[Row]:
-    """One row per guesser, baselines first, with the names of the setting."""
-    evidence = setting.evidence()
-    if evidence is None:
-        return []
-    return list(result_rows(evidence, setting.where["click_model"], setting.where, setting.streams))
+@dataclass(frozen=True, kw_only=True)
+class ComparedAttackRow(ResultRow):
+    """The results of one guesser in a setting."""
+
+    method: str
+    baseline: bool
+    setting: ComparedSetting = column(embedded=True)
+    view: str = "individual"
+    found: AttackMetrics = column(embedded=True)
+
+    def plain(self) -> dict[str, JsonValue]:
+        """As of every row, with the click model before the setting."""
+        found = super().plain()
+        first: dict[str, JsonValue] = {"method": self.method, "baseline": self.baseline}
+        return {**first, "click_model": self.setting.click_model, **found}
 
 
-def refused_rows_of(setting: CellGroup) -> list[Row]:
-    """One row per attack that could not run on the setting, with the reason."""
-    evidence = setting.evidence()
-    return [] if evidence is None else list(refused_rows(evidence, setting.where))
+@dataclass(frozen=True, kw_only=True)
+class ComparedGroupRow(ResultRow):
+    """How well a guesser does on one group of clients in a setting."""
+
+    method: str
+    baseline: bool
+    setting: ComparedSetting = column(embedded=True)
+    found: GroupSuccess = column(embedded=True)
 
 
-def _claims(findings: Sequence[AuditFacts]) -> Row:
-    """Claimed, proven, exact and measured epsilon of each audited view; of several units the worst one."""
-    row: Row = {}
-    for view in VIEWS:
-        several = [one for one in findings if one.view == view]
-        if not several:
-            continue
-        found = max(several, key=_badness)
-        exact = found.exact
-        row |= {
-            f"eps_claimed_{view}": found.eps_claimed,
-            f"eps_proven_{view}": found.upper.epsilon,
-            f"eps_exact_{view}": exact,
-            f"eps_measured_{view}": found.lower.epsilon,
-            f"eps_ceiling_{view}": found.lower.ceiling,
-            f"delta_{view}": found.delta,
-            f"verdict_{view}": found.verdict,
-            f"unit_{view}": found.unit,
-        }
-    return row
+@dataclass(frozen=True, kw_only=True)
+class ComparedRefusal(ResultRow):
+    """An attack that could not run in a setting, and why."""
+
+    method: str
+    setting: ComparedSetting = column(embedded=True)
+    reason: str
 
 
-def _badness(finding: AuditFacts) -> tuple[int, float, float]:
-    """How bad a finding is: false claims before open ones before proven ones, then by their bounds."""
-    verdict = finding.verdict
-    place = 2 if verdict in (*FALSE, CONTRADICTION) else 0 if verdict == "proven" else 1
-    return place, finding.upper.epsilon, finding.lower.epsilon
+@dataclass(frozen=True, kw_only=True)
+class ServedRow(ResultRow):
+    """Mean online nDCG@10 of a group of clients."""
+
+    setting: ComparedSetting = column(embedded=True)
+    group: str
+    online_mean: float
 
 
-def _best(attacks: Sequence[Row]) -> Row:
-    """The attack with the highest AUC, and the guess without a message with the highest."""
-    real = [row for row in attacks if not row["baseline"]]
-    without = [row for row in attacks if row["baseline"]]
-    best, baseline = (max(rows, key=_auc, default={}) for rows in (real, without))
-    row: Row = {"attack": best.get("method"), "attacks": len(real)}
-    for name in BEST:
-        row |= {name: best.get(name), f"{name}_ci95": best.get(f"{name}_ci95")}
-    row |= {"lists": best.get("lists"), "baseline": baseline.get("method")}
-    return row | {"baseline_auc": baseline.get("auc")}
+@dataclass(frozen=True, kw_only=True)
+class CurveRow(ResultRow):
+    """Learning curves of a setting: means over runs of online and offline nDCG@10 by round, from 0."""
+
+    setting: ComparedSetting = column(embedded=True)
+    round: tuple[int, ...]
+    online: tuple[float, ...] = column(ONLINE_NDCG)
+    offline: tuple[float, ...] = column(OFFLINE_NDCG)
 
 
-def _auc(row: Row) -> float:
-    value = row["auc"]
-    return -1.0 if value is None or np.isnan(value) else float(value)
+@dataclass(frozen=True, kw_only=True)
+class ComparedWarningRow(ResultRow):
+    """An incompatible pair of defenses in a chain, in words."""
+
+    name: str
+    alternative: str
+    eps: float | None
+    learner: str
+    warning: str
 
 
-def _utility(setting: CellGroup, base: CellGroup | None) -> Row:
-    """Offline and online nDCG@10 with intervals, and against no defense.
+@dataclass(frozen=True, kw_only=True)
+class FailedCellRow(ResultRow):
+    """A cell that could not be run, and why."""
 
-    Offline: interval by bootstrap over queries, test over queries that both have. Online: Student's, over
-    three or more runs.
-    """
-    names, values = setting.query_ndcg()
-    nothing = Estimate(float("nan"), None)
-    offline = QueryBootstrap(names, setting.streams).share(values) if names.size else nothing
-    row = {
-        **columns("ndcg@10", offline),
-        "evaluated_on": evaluated_on([cell.rounds for cell in setting.cells]),
-        "ndcg@10_ceiling": setting.mean("ceiling"),
-        "ndcg@10_untrained": setting.mean("untrained"),
-        "ndcg@10_validation": setting.mean("validation"),
-        **columns("online_mean", _over_runs(setting.column("online_mean"))),
-        "online_sum": setting.mean("online_sum"),
-        "clipped": setting.mean("clipped"),
-    }
-    if base is None or base.cells[0].spec == setting.cells[0].spec:
-        tested = ("difference", "difference_ci95", "p")
-        return row | {f"{name}_{what}": None for name in ("ndcg@10", "online_mean") for what in tested}
-    return row | _differences(*setting.paired(base))
+    defense: str
+    learner: str
+    click_model: str
+    run: int
+    why: str
 
 
-def _differences(setting: CellGroup, base: CellGroup) -> Row:
-    """How much better a setting is than no defense, over the repetitions that both have."""
-    if not setting.cells:
-        empty = np.empty(0)
-        return _tested("ndcg@10", empty, empty) | _tested("online_mean", empty, empty)
-    names, values = setting.query_ndcg()
-    base_names, base_values = base.query_ndcg()
-    both = np.intersect1d(names, base_names)
-    mine, theirs = values[np.isin(names, both)], base_values[np.isin(base_names, both)]
-    online = setting.column("online_mean"), base.column("online_mean")
-    return _tested("ndcg@10", mine, theirs) | _tested("online_mean", *online)
+@dataclass(frozen=True, kw_only=True)
+class UnfinishedRow(ResultRow):
+    """Cells of one kind and setting, of which some are not done."""
+
+    kind: str
+    scenario: str
+    click_model: str
+    learner: str
+    name: str
+    cells: int
+    done: int
 
 
-def _tested(name: str, mine: Floats, theirs: Floats) -> Row:
-    """Mean difference, its interval and p-value (paired t-test, not corrected), of two or more pairs.
+@dataclass(frozen=True, kw_only=True)
+class CellCounts(ResultRow):
+    """How many cells of each kind were asked for."""
 
-    The interval is one within -1 and 1, of `FEWEST` or more pairs.
-    """
-    known = np.isfinite(mine) & np.isfinite(theirs)
-    mine, theirs = mine[known], theirs[known]
-    if mine.size < 2:
-        difference = float(mine.mean() - theirs.mean()) if mine.size else None
-        return {f"{name}_difference": difference, f"{name}_difference_ci95": None, f"{name}_p": None}
-    test = paired_t_test(mine, theirs)
-    ends = None if test.ends is None else [max(test.ends[0], -1.0), min(test.ends[1], 1.0)]
-    return {f"{name}_difference": test.difference, f"{name}_difference_ci95": ends, f"{name}_p": test.p}
-
-
-def _over_runs(values: Floats) -> Estimate:
-    """Mean nDCG, with Student's interval within 0 and 1 over `FEWEST` or more runs in which it is defined."""
-    values = values[np.isfinite(values)]
-    return Estimate(float(values.mean()) if values.size else float("nan"), mean_interval(values))
-
-
-def _worst_group(setting: CellGroup) -> Row:
-    """The group of clients that is served worst."""
-    rows = served_rows(setting)
-    worst = rows[0] if rows else {}
-    return {
-        "worst_served_group": worst.get("group"),
-        "worst_served_online": worst.get("online_mean"),
-        "groups": len(rows) or None,
-    }
-
-
-def served_rows(setting: CellGroup) -> list[Row]:
-    """Mean online nDCG@10 of each group of clients, served worst first; none where clients do not differ."""
-    served = {
-        name: float(np.mean([mean_of_rounds(cell.rounds[f"{ONLINE_NDCG}/{name}"]) for cell in setting.cells]))
-        for name in setting.cells[0].facts.groups
-        if all(f"{ONLINE_NDCG}/{name}" in cell.rounds for cell in setting.cells)
-    }
-    return [
-        {**setting.where, "group": name, "online_mean": served[name]}
-        for name in sorted(served, key=lambda name: served[name])
-    ]
-
-
-def group_attack_rows(setting: CellGroup) -> list[Row]:
-    """Attack success by group of clients, hit hardest first; none where clients do not differ."""
-    evidence = setting.evidence()
-    if evidence is None:
-        return []
-    return list(group_rows(evidence, setting.where, setting.streams))
-
-
-def curve_row(setting: CellGroup) -> Row:
-    """Means over runs of online and offline nDCG@10 by round."""
-    first = setting.cells[0].rounds
-    curves = {
-        name: np.mean([cell.rounds[name] for cell in setting.cells], axis=0)
-        for name in (ONLINE_NDCG, OFFLINE_NDCG)
-    }
-    return {
-        **setting.where,
-        "round": first["round"].astype(int).tolist(),
-        **{name: values.tolist() for name, values in curves.items()},
-    }
+    attack: int
+    audit: int

@@ -7,23 +7,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE
-from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.claim_sentences import (
     describe_claims,
     describe_contradictions,
     describe_lost_proofs,
 )
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_worlds import WorldRows, worlds
+from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
+from foltr_audit.report.results.compare_worlds import WorldRows, epsilons, families, worlds
 from foltr_audit.report.results.few_lists import few_lists
 from foltr_audit.report.results.meaning import sure_auc
 from foltr_audit.report.results.wording import (
-    counted,
-    is_or_are,
     join_names,
     short_method,
     shortened,
-    verdicts_on,
     whole_percent,
 )
 from foltr_audit.utils.formatting import epsilon, short
@@ -65,47 +62,40 @@ def describe_scope(report: CompareReport) -> str:
     rows = report.results
     if not rows:
         return "No cell of this comparison is done, so nothing can be said yet."
-    defenses = list(dict.fromkeys(row["alternative"] for row in rows))
-    every = sorted({row["eps"] for row in rows if row["eps"] is not None})
-    noised = list(dict.fromkeys(row["alternative"] for row in rows if row["eps"] is not None))
-    which = f", of which {join_names(noised)}" if 0 < len(noised) < len(defenses) else ""
-    at = (
-        f"{which} at a claimed epsilon of {join_names([epsilon(one) for one in every], 'or')}"
-        if every
-        else ""
+    every = [epsilon(one) for one in epsilons(rows)]
+    runs = sorted({row.setting.runs for row in rows})
+    data = report.dataset
+    return _SCOPE.format(
+        defenses=", ".join(families(report)),
+        at=f" Claimed epsilons: {', '.join(every)}." if every else "",
+        data="" if data is None else f"{'synthetic data' if data.synthetic else 'data'} {data.source}",
+        clicks=join_names(list(dict.fromkeys(row.setting.click_model for row in rows))),
+        runs=" to ".join(map(str, dict.fromkeys((runs[0], runs[-1])))),
+        one=_ONE_RUN if runs == [1] else ".",
     )
-    clicks = list(dict.fromkeys(row["click_model"] for row in rows))
-    runs = sorted({row["runs"] for row in rows})
-    kind = "synthetic data" if report.dataset["synthetic"] else "data"
-    what = f"{counted(len(defenses), 'defense')} ({', '.join(defenses)}){at}"
-    text = f"{what}, on {kind} {report.dataset['source']}, with {join_names(clicks)} clicks"
-    if runs == [1]:
-        return f"{text}: one run each, so that no interval here says how another run would differ."
-    return f"{text}: {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} runs each."
+
+
+_SCOPE = "Defenses: {defenses}.{at} On {data}, with {clicks} clicks. Runs of each: {runs}{one}"
+_ONE_RUN = ", so that no interval here says how another run would differ."
 
 
 def describe_progress(report: CompareReport) -> list[str]:
     """What is not done and what could not be done."""
     asked, done = cells_done(report)
-    failed, left_out, found = len(report.failed), len(report.left_out), []
-    if done < asked:
-        found.append(
-            f"{done} of {asked} cells are done: what follows is of these and will change. "
-            "compare --resume runs the others."
-        )
-    if failed:
-        found.append(
-            f"{counted(failed, 'cell')} could not be run and {is_or_are(failed)} left out (see below)."
-        )
-    if left_out:
-        found.append(f"{counted(left_out, 'combination')} cannot be (see below).")
-    return found
+    failed, left_out = len(report.failed), len(report.left_out)
+    said = {
+        f"{done} of {asked} cells are done: what follows is of these and will change. "
+        "compare --resume runs the others.": done < asked,
+        f"Cells that could not be run and are left out (see below): {failed}.": failed,
+        f"Combinations that cannot be (see below): {left_out}.": left_out,
+    }
+    return [sentence for sentence, holds in said.items() if holds]
 
 
 def cells_done(report: CompareReport) -> tuple[int, int]:
     """How many cells were asked for, and how many of them are done."""
-    asked = sum(report.cells.values())
-    return asked, asked - sum(row["cells"] - row["done"] for row in report.unfinished)
+    asked = report.cells.attack + report.cells.audit
+    return asked, asked - sum(row.cells - row.done for row in report.unfinished)
 
 
 class StrongestLeak(NamedTuple):
@@ -117,35 +107,28 @@ class StrongestLeak(NamedTuple):
         bound: the weakest guess that the attack is not shown to beat; None where it beats them all.
     """
 
-    row: Row
+    row: CompareRow
     name: str
-    bound: Row | None
+    bound: ComparedAttackRow | None
 
     @property
-    def known(self) -> bool:
-        """Whether the attack has an interval; without one nothing can be shown."""
-        return self.row["auc_ci95"] is not None
+    def kind(self) -> str:
+        """Which sentence of `_LEAKS` is true of it; without an interval nothing can be shown."""
+        if self.row.auc.ci95 is None:
+            return "unknown"
+        if self.bound is None:
+            return "reads"
+        return "grades" if self.bound.method == _KNOWS_GRADES else "guess"
 
     @property
     def held(self) -> bool:
         """Whether the attack is not shown to do better than a guess by position, or at random."""
         return self.kind == "guess"
 
-    @property
-    def kind(self) -> str:
-        """Which sentence of `_LEAKS` is true of it."""
-        if not self.known:
-            return "unknown"
-        if self.bound is None:
-            return "reads"
-        return "grades" if self.bound["method"] == _KNOWS_GRADES else "guess"
-
-    def __str__(self) -> str:
-        return f"{self.name} (AUC {short(self.row['auc'])})"
-
 
 _LEAKS = {
-    "reads": "The best attack reads clicks that no guess without a message finds under {defenses}.",
+    "reads": "The best attack reads clicks that no guess without a message finds under {defenses}. Under "
+    "{first}, {attack} finds {recall} of the clicks, and {precision} of what it names was clicked.",
     "grades": "It reveals more than positions do, but is not shown to beat a server that knows the grades of "
     f"the documents ({_KNOWS_GRADES}), under {{defenses}}.",
     "guess": "It is not shown to do better than a guess that needs no message ({guesses}) under {defenses}.",
@@ -159,12 +142,12 @@ def find_leaks(world: WorldRows) -> list[StrongestLeak]:
     found = []
     for row in world.results:
         rows = world.attacks_on(row)
-        best = next((one for one in rows if one["method"] == row["attack"]), None)
-        if best is None or row["auc"] is None or math.isnan(row["auc"]):
+        best = next((one for one in rows if one.method == row.attack), None)
+        if best is None or not row.auc.known:
             continue
-        guesses = [one for one in rows if one["baseline"] and one["auc"] is not None]
-        unbeaten = [one for one in guesses if not _beats(best, one, row["attacks"])]
-        bound = min(unbeaten, key=lambda one: (float(one["auc"]), str(one["method"])), default=None)
+        guesses = [one for one in rows if one.baseline and one.found.auc.known]
+        unbeaten = [one for one in guesses if not _beats(best, one, row.attacks)]
+        bound = min(unbeaten, key=lambda one: (one.found.auc.value, one.method), default=None)
         found.append(StrongestLeak(row, world.called(row), bound))
     return found
 
@@ -173,29 +156,28 @@ def _by_defense(several: Sequence[StrongestLeak]) -> list[str]:
     """Leaks in words, those of one defense together: `published, eps 1.2, 4.5 and 10 (AUC .98 to 1.000)`."""
     found: dict[tuple[str, str], list[StrongestLeak]] = {}
     for leak in several:
-        found.setdefault((str(leak.row["learner"]), str(leak.row["alternative"])), []).append(leak)
-    return [_together(mine) if len(mine) > 1 else str(mine[0]) for mine in found.values()]
+        found.setdefault((leak.row.setting.learner, leak.row.setting.alternative), []).append(leak)
+    texts = []
+    for mine in found.values():
+        name, setting = mine[0].name, mine[0].row.setting
+        if len(mine) > 1:
+            eps = join_names([epsilon(leak.row.setting.eps or 0.0) for leak in mine])
+            name = f"{name.replace(setting.name, setting.alternative)}, eps {eps}"
+        ends = dict.fromkeys(short(end(leak.row.auc.value for leak in mine)) for end in (min, max))
+        texts.append(f"{name} (AUC {' to '.join(ends)})")
+    return texts
 
 
-def _together(several: Sequence[StrongestLeak]) -> str:
-    first = several[0]
-    name = first.name.replace(str(first.row["name"]), str(first.row["alternative"]))
-    eps = join_names([epsilon(leak.row["eps"]) for leak in several])
-    low, high = (short(end(leak.row["auc"] for leak in several)) for end in (min, max))
-    return f"{name}, eps {eps} (AUC {low if low == high else f'{low} to {high}'})"
-
-
-def _beats(best: Row, guess: Row, choices: int) -> bool:
+def _beats(best: ComparedAttackRow, guess: ComparedAttackRow, choices: int) -> bool:
     """Whether the best of `choices` attacks is shown to be better than a guess.
 
     Than a random one: by its interval, widened for the choice. Than another, which has an interval too: if
     the two do not meet, which is stricter than a test of their difference.
     """
-    if guess["method"].startswith("random:"):
-        return sure_auc(best, choices) > float(guess["auc"])
-    if best["auc_ci95"] is None or guess["auc_ci95"] is None:
-        return False
-    return bool(best["auc_ci95"][0] > guess["auc_ci95"][1])
+    auc, other = best.found.auc, guess.found.auc
+    if guess.method.startswith("random:"):
+        return sure_auc(auc, best.found.queries, choices) > other.value
+    return auc.ci95 is not None and other.ci95 is not None and auc.ci95[0] > other.ci95[1]
 
 
 def describe_leaks(world: WorldRows) -> list[str]:
@@ -206,19 +188,22 @@ def describe_leaks(world: WorldRows) -> list[str]:
     sentences = []
     for kind, text in _LEAKS.items():
         mine = [leak for leak in found if leak.kind == kind]
-        guesses = dict.fromkeys(str(leak.bound["method"]) for leak in mine if leak.bound is not None)
-        names = list(dict.fromkeys("random" if one.startswith("random:") else one for one in guesses))
-        if mine:
-            which = shortened(_by_defense(mine))
-            sentences.append(text.format(defenses=which, guesses=join_names(names, "or") if names else ""))
-        if mine and kind == "reads":
-            first = next((leak for leak in mine if leak.row["alternative"] != "none"), mine[0])
-            row = first.row
-            sentences[-1] += (
-                f" Under {first.name}, {short_method(row['attack'])} finds {whole_percent(row['recall'])} of "
-                f"the clicks, and {whole_percent(row['precision'])} of what it names was clicked."
+        if not mine:
+            continue
+        methods = [leak.bound.method for leak in mine if leak.bound is not None]
+        names = dict.fromkeys("random" if one.startswith("random:") else one for one in methods)
+        first = next((leak for leak in mine if leak.row.setting.alternative != "none"), mine[0])
+        sentences.append(
+            text.format(
+                defenses=shortened(_by_defense(mine)),
+                guesses=" or ".join(names),
+                first=first.name,
+                attack=short_method(first.row.attack or ""),
+                recall=whole_percent(first.row.recall.value),
+                precision=whole_percent(first.row.precision.value),
             )
-    few = few_lists([leak.row["lists"] for leak in found])
+        )
+    few = few_lists([leak.row.lists for leak in found if leak.row.lists is not None])
     return [*sentences, few.strip()] if few else sentences
 
 
@@ -227,8 +212,8 @@ def describe_most_useful(world: WorldRows) -> str:
 
     If its claim was checked and is not proven, the best one with a proven claim too.
     """
-    found = [leak for leak in find_leaks(world) if leak.row["alternative"] != "none"]
-    held = [leak for leak in found if leak.held and leak.row["ndcg@10"] is not None]
+    found = [leak for leak in find_leaks(world) if leak.row.setting.alternative != "none"]
+    held = [leak for leak in found if leak.held and leak.row.ndcg.known]
     if not held:
         none = bool(found) and all(leak.kind in ("reads", "grades") for leak in found)
         return "None of these defenses keeps the best attack from reading clicks." if none else ""
@@ -237,21 +222,22 @@ def describe_most_useful(world: WorldRows) -> str:
     claim = _describe_claim(best.row)
     if not claim:
         return f"{text}."
-    proven = [leak for leak in held if set(verdicts_on(leak.row).values()) == {"proven"}]
+    proven = [leak for leak in held if set(leak.row.verdicts.values()) == {"proven"}]
     if proven:
         return f"{text}; {claim}. Of those with a proven claim, {_price(max(proven, key=_ndcg), world)}."
-    checked = any(verdicts_on(leak.row) for leak in held)
-    return f"{text}; {claim}." + (" None of these has a proven claim." if checked else "")
+    return f"{text}; {claim}." + " None of these has a proven claim." * any(
+        leak.row.verdicts for leak in held
+    )
 
 
 def _ndcg(leak: StrongestLeak) -> float:
-    return float(leak.row["ndcg@10"])
+    return leak.row.ndcg.value
 
 
-def _describe_claim(row: Row) -> str:
+def _describe_claim(row: CompareRow) -> str:
     """What to know of the claim of a setting; nothing where it is proven or was not checked."""
-    verdicts = set(verdicts_on(row).values())
-    if math.isinf(row["eps_claimed"]):
+    verdicts = set(row.verdicts.values())
+    if math.isinf(row.setting.eps_claimed):
         return "it makes no claim"
     if verdicts <= {"proven"}:
         return ""
@@ -259,11 +245,11 @@ def _describe_claim(row: Row) -> str:
 
 
 def _price(leak: StrongestLeak, world: WorldRows) -> str:
-    row, difference = leak.row, leak.row["ndcg@10_difference"]
-    text = f"{leak.name} keeps the most nDCG@10, {short(row['ndcg@10'])}"
-    if difference is None:
+    row, difference = leak.row, leak.row.ndcg_difference.value
+    text = f"{leak.name} keeps the most nDCG@10, {short(row.ndcg.value)}"
+    if math.isnan(difference):
         return f"{text}; there is no run without a defense to compare it with"
-    p = world.corrected().get((row["learner"], row["name"]))
+    p = world.p(row)
     test = "not tested" if p is None else f"{'a' if p < LEAST else 'no'} significant difference, {p_text(p)}"
     size = short(abs(difference))
     apart = "within .001 of" if size == ".000" else f"{size} {'below' if difference < 0 else 'above'}"
@@ -272,29 +258,28 @@ def _price(leak: StrongestLeak, world: WorldRows) -> str:
 
 def describe_front(world: WorldRows) -> str:
     """Which settings no other setting beats in both privacy and utility."""
-    known = [row for row in world.results if row["pareto"] is not None]
+    known = [row for row in world.results if row.pareto is not None]
     if len(known) < 2:
         return ""
-    front = [world.called(row) for row in known if row["pareto"]]
-    beaten = sum(bool(row["dominated_by"]) for row in known)
+    front = [world.called(row) for row in known if row.pareto]
+    beaten = sum(bool(row.dominated_by) for row in known)
     refuted = len(known) - len(front) - beaten
-    rest = f"; {beaten} {is_or_are(beaten)} dominated by one of these" if beaten else ""
-    rest += f"; {refuted} {is_or_are(refuted)} left out for a false claim" if refuted else ""
+    rest = f"; dominated by one of these: {beaten}" if beaten else ""
+    rest += f"; left out for a false claim: {refuted}" if refuted else ""
     return f"On the front of attack AUC and nDCG@10: {shortened(front, 8) or 'no row'}{rest}."
 
 
 def describe_groups(world: WorldRows) -> str:
     """Which group of clients is served worst, under the first defense for which this is known."""
-    rows = [row for row in world.results if row["worst_served_group"] is not None]
+    rows = [row for row in world.results if row.worst_served_group is not None]
     if not rows:
         return ""
     row = rows[0]
-    often = sum(one["worst_served_group"] == row["worst_served_group"] for one in rows)
-    worst, everybody = short(row["worst_served_online"]), short(row["online_mean"])
+    often = sum(one.worst_served_group == row.worst_served_group for one in rows)
+    worst, everybody = short(row.worst_served_online), short(row.online_mean.value)
     return (
-        f"Clients differ: under {world.called(row)} the group {row['worst_served_group']!r} is served worst "
-        f"(online nDCG@10 {worst}; of all clients {everybody}), and this is so under {often} of "
-        f"{counted(len(rows), 'setting')}."
+        f"Clients differ: under {world.called(row)} the group {row.worst_served_group!r} is served worst "
+        f"(online nDCG@10 {worst}; of all clients {everybody}); so in {often} of {len(rows)} rows."
     )
 
 

@@ -12,15 +12,12 @@ from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_
 from foltr_audit.core.records.population import Population
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.significance import mean_interval
-from foltr_audit.report.results.attack_rows import columns, known
-from foltr_audit.report.results.base import Row, groups
+from foltr_audit.report.results.base import GroupMetric, Setting, UtilityGroupRow, groups
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.rows import Estimate
 
 LAST = 10
 """The last tenth of the rounds counts as the last ones, at least one round."""
-
-_METRICS = ("online_mean", "online_last", "ndcg@10")
 
 
 class TrainingHistory(NamedTuple):
@@ -35,52 +32,54 @@ class TrainingHistory(NamedTuple):
     rounds: Sequence[Mapping[str, float]]
 
 
-def utility_group_rows(cells: Sequence[RunResult]) -> list[Row]:
+def utility_group_rows(cells: Sequence[RunResult]) -> tuple[UtilityGroupRow, ...]:
     """The rows of all settings; none of settings in which clients do not differ."""
-    return [
+    return tuple(
         row
         for group in groups(cells)
         for row in rows_of_trainings(
             [TrainingHistory(cell.world.population, cell.trained.rounds) for cell in group.cells],
             group.setting,
         )
-    ]
+    )
 
 
-def rows_of_trainings(trainings: Sequence[TrainingHistory], setting: Row) -> list[Row]:
+def rows_of_trainings(trainings: Sequence[TrainingHistory], setting: Setting) -> list[UtilityGroupRow]:
     """One row per group of clients, worst served (lowest online nDCG@10) first; none of a single group.
 
-    `online_mean` is the mean of the rounds in which the group played, `online_last` that of the last tenth
-    of the rounds, `ndcg@10` that of the trained model under the group's own intent where groups differ in
-    it. All are means over trainings. Next to each, `_all` is that of all clients in the same trainings and
-    `_difference` the group's less that; intervals are Student's over three or more trainings.
+    All metrics are means over trainings; intervals are Student's over three or more trainings.
 
     Args:
         trainings: repetitions of one setting.
-        setting: columns that name it.
+        setting: what was run.
     """
     names = dict.fromkeys(name for played in trainings for name in played.population.groups)
     if len(names) < 2:
         return []
     every = [_of_everybody(played) for played in trainings]
-    found = []
+    found: list[tuple[str, list[GroupMetric]]] = []
     for name in names:
         mine = [_of_group(played, name) for played in trainings]
-        scores: Row = {}
-        for number, metric in enumerate(_METRICS):
-            scores |= _columns(metric, _column(mine, number), _column(every, number))
-        found.append({"group": name, **scores})
-    found.sort(key=lambda row: inf if row["online_mean"] is None else row["online_mean"])
+        found.append((name, [_metric(_column(mine, number), _column(every, number)) for number in range(3)]))
+    found.sort(key=lambda one: one[1][0].own.value if one[1][0].own.known else inf)
     lasting = {_last(played.rounds) for played in trainings}
-    facts = {"runs": len(trainings), "last_rounds": max(lasting, default=0)}
     return [
-        {**setting, **facts, "group": row["group"], "place": place, **row}
-        for place, row in enumerate(found, start=1)
+        UtilityGroupRow(
+            setting=setting,
+            runs=len(trainings),
+            last_rounds=max(lasting, default=0),
+            group=name,
+            place=place,
+            online_mean=mean,
+            online_last=last,
+            ndcg=ndcg,
+        )
+        for place, (name, (mean, last, ndcg)) in enumerate(found, start=1)
     ]
 
 
 def _of_everybody(played: TrainingHistory) -> tuple[float, ...]:
-    """The metrics of all clients, in the order of `_METRICS`."""
+    """The metrics of all clients, in the order of the row."""
     online = _values(played.rounds, ONLINE_NDCG)
     return (
         mean_of_rounds(online),
@@ -90,7 +89,7 @@ def _of_everybody(played: TrainingHistory) -> tuple[float, ...]:
 
 
 def _of_group(played: TrainingHistory, name: str) -> tuple[float, ...]:
-    """The metrics of one group, in the order of `_METRICS`; NaN where they are not known."""
+    """The metrics of one group, in the order of the row; NaN where they are not known."""
     online = _values(played.rounds, f"{ONLINE_NDCG}/{name}")
     intent = _intent(played.population, name)
     offline = float("nan") if intent is None else _final(played.rounds, f"{OFFLINE_NDCG}/intent {intent + 1}")
@@ -122,15 +121,12 @@ def _column(rows: Sequence[tuple[float, ...]], number: int) -> Floats:
     return np.array([row[number] for row in rows], dtype=np.float64)
 
 
-def _columns(name: str, mine: Floats, every: Floats) -> Row:
-    """A metric of a group and of all clients in each training, both (runs,), as columns."""
+def _metric(mine: Floats, every: Floats) -> GroupMetric:
+    """A metric of a group and of all clients in each training, both (runs,)."""
     both = ~np.isnan(mine) & ~np.isnan(every)
     mine, every = mine[both], every[both]
-    return {
-        **columns(name, Estimate(mean_of_rounds(mine), mean_interval(mine))),
-        f"{name}_all": known(mean_of_rounds(every)),
-        **columns(
-            f"{name}_difference",
-            Estimate(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0)),
-        ),
-    }
+    return GroupMetric(
+        own=Estimate(mean_of_rounds(mine), mean_interval(mine)),
+        everybody=mean_of_rounds(every),
+        difference=Estimate(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0)),
+    )

@@ -1,52 +1,159 @@
-"""Rows of attacks on something other than clicks: queries, counts, intents, clients, or what is new."""
+"""Rows of attacks on something other than clicks: queries, counts in sums, intents, clients."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
-from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.task import TaskScore
-from foltr_audit.report.results.attack_rows import columns
-from foltr_audit.report.results.base import Row
-from foltr_audit.rng import Streams
+from foltr_audit.report.results.attack_rows import AttackPlace, OfAttack
+from foltr_audit.utils.rows import Estimate, ResultRow, column
 
-_KINDS = {
-    "counts": "counts",
-    "intent": "intent_inference",
-    "client": "linkage",
-    "query": "query_identification",
-}
-"""Where the rows of a task stand; those of any other task stand in `tasks`."""
+R = TypeVar("R", bound=ResultRow)
 
 
-def inquiry_rows(
-    found: TaskEvidence, click_model: str, setting: Row, streams: Streams
-) -> dict[str, list[Row]]:
-    """Rows by kind: those of `report.attack.INQUIRIES`, and `refused` for attacks that could not run.
+@dataclass(frozen=True, kw_only=True)
+class QueryIdRow(ResultRow, OfAttack):
+    """How often an attack names the true query, over all messages and over those with clicks.
 
-    A row has what was judged and how well an attack, or a baseline, did: see `Evidence.scores` of the task.
-
-    Args:
-        found: what was found in one setting.
-        click_model: how the attacked users click.
-        setting: columns that name what was run.
-        streams: named random streams, of which the bootstrap is one.
+    `accuracy` is the share of messages whose query is named, ties broken at random, `mrr` the mean
+    reciprocal rank of it, `probability` what it is given on average; `chance` and `chance_mrr` are those
+    of guessing. `choices` are the queries to choose from, fewer than the `choices_asked` where a round has
+    no more. With `_with_pairs`: over messages from whose clicks anything was learnt.
     """
-    where = {"click_model": click_model, **setting, "view": found.view}
-    rows: dict[str, list[Row]] = {kind: [] for kind in (*_KINDS.values(), "tasks")}
-    for task, evidence in found.found.items():
-        more = {} if task in _KINDS else {"task": task}
-        rows[_KINDS.get(task, "tasks")] += _rows(evidence.scores(streams), more | where)
-    rows["refused"] = [{"method": label, **where, "reason": why} for label, why in found.refused.items()]
-    return rows
+
+    method: str
+    where: AttackPlace = column(embedded=True)
+    choices: int
+    choices_asked: int
+    messages: int
+    messages_with_pairs: int
+    queries: int
+    chance: float
+    chance_mrr: float
+    accuracy: Estimate
+    accuracy_with_pairs: Estimate
+    mrr: Estimate
+    mrr_with_pairs: Estimate
+    rank: Estimate
+    rank_with_pairs: Estimate
+    probability: Estimate
+    probability_with_pairs: Estimate
 
 
-def _rows(scores: Iterator[TaskScore], where: Row) -> Iterator[Row]:
-    for score in scores:
-        row: Row = {"method": score.method}
-        if score.baseline is not None:
-            row["baseline"] = score.baseline
-        row |= {**where, **score.facts}
-        for name, estimate in score.metrics.items():
-            row |= columns(name, estimate)
-        yield row
+@dataclass(frozen=True, kw_only=True)
+class CountRow(ResultRow, OfAttack):
+    """How well an attack estimates counts of clicks in sums; those made without a message are baselines.
+
+    `error` is the mean absolute error of a document's click-through rate, `rmse` the root of the mean
+    squared one, `spearman` the mean over lists of the rank correlation within a list where it is defined,
+    `exact` the share of documents whose rounded count is right. `constant` is the one rate that errs
+    least in hindsight; `position-prior` what is expected of the grades that positions usually show,
+    `position-prior:median` what errs least in absolute value of that, `relevance-prior` what is expected
+    where grades are known.
+    """
+
+    method: str
+    baseline: bool
+    where: AttackPlace = column(embedded=True)
+    lists: int
+    queries: int
+    documents: int
+    clients_min: int
+    clients_max: int
+    error: Estimate
+    rmse: Estimate
+    spearman: Estimate
+    exact: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntentRow(ResultRow, OfAttack):
+    """How often an attack names the intent; intervals are over clients.
+
+    `accuracy` is the share of decisions that are right, ties broken at random, `balanced_accuracy` the mean
+    over intents of the share among those of that intent, `probability` what the truth is given on average.
+    With them go `chance`, `most_frequent`, the share of the most frequent intent, and `shown`, with
+    `shown_balanced`, what naming the intent gives whose relevant documents were shown most.
+    """
+
+    method: str
+    where: AttackPlace = column(embedded=True)
+    intents: int
+    messages_together: int
+    decisions: int
+    clients: int
+    mixed: int
+    left_over: int
+    chance: float
+    most_frequent: float
+    shown: Estimate
+    shown_balanced: Estimate
+    accuracy: Estimate
+    balanced_accuracy: Estimate
+    probability: Estimate
+    bits: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkRow(ResultRow, OfAttack):
+    """How often an attack names a client's next message; simple ways are baselines.
+
+    `accuracy` is the share of messages whose client's next one is named, ties broken at random, `mrr` the
+    mean reciprocal rank of it, `probability` what it is given on average; `chance` and `chance_mrr` are
+    those of guessing. `choices` are the messages to choose from, fewer than the `choices_asked` where a round
+    has no more. `count` names by the nearest count in clear, `same-queries` by most queries in common.
+    """
+
+    method: str
+    baseline: bool
+    where: AttackPlace = column(embedded=True)
+    choices: int
+    choices_asked: int
+    messages: int
+    clients: int
+    chance: float
+    chance_mrr: float
+    accuracy: Estimate
+    mrr: Estimate
+    rank: Estimate
+    probability: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRow(ResultRow, OfAttack):
+    """How well an attack does a task of another package.
+
+    Attributes:
+        baseline: whether it is there for comparison only; None for a task without baselines.
+        task: name of the task.
+        facts: what was judged, by the name of the column.
+        metrics: how well, by the name of the column.
+    """
+
+    method: str
+    baseline: bool | None = column(optional=True)
+    task: str
+    where: AttackPlace = column(embedded=True)
+    facts: Mapping[str, float] = column(embedded=True)
+    metrics: Mapping[str, Estimate] = column(embedded=True)
+
+    @classmethod
+    def of(cls, task: str, score: TaskScore, where: AttackPlace) -> TaskRow:
+        """The row of a score."""
+        return cls(
+            method=score.method,
+            baseline=score.baseline,
+            task=task,
+            where=where,
+            facts=score.facts,
+            metrics=score.metrics,
+        )
+
+
+def score_row(kind: type[R], score: TaskScore, where: AttackPlace) -> R:
+    """The row of a score; its class names the columns of the task."""
+    row = TaskRow.of("", score, where).plain()
+    del row["task"]
+    return kind.of_plain(row)

@@ -5,80 +5,75 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from foltr_audit.core.spec.attack import STRONGEST
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.few_lists import few_lists
-from foltr_audit.report.results.wording import join_names, whole_percent
+from foltr_audit.report.results.wording import whole_percent
 from foltr_audit.utils.formatting import epsilon
+from foltr_audit.utils.rows import Estimate
 
 
-def describe_results(results: Sequence[Row]) -> str:
+def describe_results(results: Sequence[AttackRow]) -> str:
     """What the strongest attack on the smallest claimed epsilon shows.
 
     The strongest of several rows is the luckiest too. So its AUC counts as better than guessing only
     if its interval, widened for the number of rows that it was chosen from, lies above one half.
     """
-    rows = [row for row in results if not row["baseline"] and not math.isnan(row["auc"])]
+    rows = [row for row in results if not row.baseline and row.found.auc.known]
     if not rows:
         return "No list with a click was attacked, so nothing can be said."
-    smallest = min(row["eps_claimed"] for row in rows)
-    rows = [row for row in rows if row["eps_claimed"] == smallest]
-    sure = [row for row in rows if sure_auc(row, len(rows)) > 0.5]
-    row = max(sure or rows, key=lambda row: (float(row["auc"]), _recall_and_precision(row)))
+    smallest = min(row.eps_claimed for row in rows)
+    rows = [row for row in rows if row.eps_claimed == smallest]
+    sure = [row for row in rows if sure_auc(row.found.auc, row.found.queries, len(rows)) > 0.5]
+    row = max(sure or rows, key=lambda row: (float(row.found.auc.value), _recall_and_precision(row)))
     claimed = f"At a claimed epsilon of {epsilon(smallest)}"
     claim = "Without a claimed epsilon" if math.isinf(smallest) else claimed
     backwards = reads_backwards(rows)
     if backwards is not None and not sure:
         return f"{claim}, {backwards}."
-    if not sure_auc(row, len(rows)) > 0.5:
+    if not sure_auc(row.found.auc, row.found.queries, len(rows)) > 0.5:
         return f"{claim}, {_not_shown(row, rows)}"
-    guess = next(other for other in results if other["method"] == "random:k=3" and same_setting(other, row))
+    guess = next(other for other in results if other.method == "random:k=3" and other.where == row.where)
     return (
-        f"{claim}, a server that sees {_plural(row['sees'])} finds {whole_percent(row['recall'])} of the "
-        f"{row['click_model']} users' clicks with {row['method']}, and "
-        f"{whole_percent(row['precision'])} of what it names was clicked (three random guesses: "
-        f"{whole_percent(guess['recall'])} and {whole_percent(guess['precision'])})."
-        f"{few_lists([row['lists']])}"
+        f"{claim}, a server that sees {_plural(row.sees)} finds {whole_percent(row.found.recall.value)} "
+        f"of the {row.where.click_model} users' clicks with {row.method}, and "
+        f"{whole_percent(row.found.precision.value)} of what it names was clicked (three random guesses: "
+        f"{whole_percent(guess.found.recall.value)} and {whole_percent(guess.found.precision.value)})."
+        f"{few_lists([row.found.lists])}"
     )
 
 
-def reads_backwards(rows: Sequence[Row]) -> str | None:
+def reads_backwards(rows: Sequence[AttackRow]) -> str | None:
     """A warning about the worst attack if it is significantly worse than guessing; else None."""
-    worse = [row for row in rows if sure_auc(_mirrored(row), len(rows)) > 0.5]
+    worse = [row for row in rows if sure_auc(_mirrored(row.found.auc), row.found.queries, len(rows)) > 0.5]
     if not worse:
         return None
-    row = min(worse, key=lambda row: float(row["auc"]))
+    row = min(worse, key=lambda row: float(row.found.auc.value))
     return (
-        f"{row['method']} reads the {row['click_model']} clicks with the wrong sign: AUC {row['auc']:.2f} "
-        f"({_interval(row)}), which is {1 - row['auc']:.2f} with the other sign; check the declared facts"
+        f"{row.method} reads the {row.where.click_model} clicks with the wrong sign: "
+        f"AUC {row.found.auc.value:.2f} ({_interval(row)}), which is {1 - row.found.auc.value:.2f} with the "
+        "other sign; check the declared facts"
     )
 
 
-def _mirrored(row: Row) -> Row:
-    """The row of an attack that orders all documents in reverse."""
-    ci95 = row["auc_ci95"]
-    other = None if ci95 is None else [1 - ci95[1], 1 - ci95[0]]
-    return {**row, "auc": 1 - row["auc"], "auc_ci95": other}
+def _mirrored(auc: Estimate) -> Estimate:
+    """The AUC of the attack that orders all documents in reverse."""
+    return Estimate(1 - auc.value, None if auc.ci95 is None else (1 - auc.ci95[1], 1 - auc.ci95[0]))
 
 
-def _not_shown(row: Row, rows: Sequence[Row]) -> str:
+def _not_shown(row: AttackRow, rows: Sequence[AttackRow]) -> str:
     """No attack is shown to be better than guessing, with the names of those that ran."""
-    ran = list(dict.fromkeys(str(one["method"]) for one in rows))
-    numbers = f"an AUC of {row['auc']:.2f} ({_interval(row)}) on {row['lists']} lists"
-    if len(ran) == 1:
-        found = (
-            f"{ran[0]}, the only attack that ran, is not shown to be better than guessing: on "
-            f"{row['click_model']} clicks it has {numbers}."
-        )
-    else:
-        found = (
-            f"none of {join_names(ran)} is shown to be better than guessing; the best, {row['method']} on "
-            f"{row['click_model']} clicks, has {numbers}."
-        )
-    if not {name.partition(":")[0] for name in ran} & STRONGEST:
+    ran = list(dict.fromkeys(one.method for one in rows))
+    auc = f"{row.found.auc.value:.2f} ({_interval(row)}) on {row.found.lists} lists"
+    found = (
+        f"no attack that ran ({', '.join(ran)}) is shown to be better than guessing; the best, "
+        f"{row.method} on {row.where.click_model} clicks, has an AUC of {auc}."
+    )
+    if not any(make(Attack, name).strongest for name in ran):
         found += " Stronger attacks were not tried: leave out --method to run them."
-    return found + few_lists([row["lists"]])
+    return found + few_lists([row.found.lists])
 
 
 def _plural(sees: str) -> str:
@@ -86,8 +81,8 @@ def _plural(sees: str) -> str:
     return sees.replace("message", "messages").replace("sum", "sums")
 
 
-def sure_auc(row: Row, choices: int) -> float:
-    """Lower end of the AUC's interval at 95 % for all of `choices` rows together (Bonferroni).
+def sure_auc(found: Estimate, queries: int, choices: int) -> float:
+    """Lower end of an AUC's interval at 95 % for all of `choices` rows together (Bonferroni).
 
     On the logit scale, where the interval of an AUC is close to symmetric (Pepe 2003, "The statistical
     evaluation of medical tests", section 5.2), with the standard error of the bootstrap and the t
@@ -96,31 +91,25 @@ def sure_auc(row: Row, choices: int) -> float:
     """
     from scipy.special import stdtrit
 
-    if row["auc_ci95"] is None:
+    if found.ci95 is None:
         return -1.0
-    low, high = row["auc_ci95"]
-    queries, edge = row["queries"], 0.5 / (row["queries"] + 1)
-    trials = row["auc"] * queries, queries
+    low, high = found.ci95
+    edge = 0.5 / (queries + 1)
+    trials = found.value * queries, queries
     if low <= binomial_interval(*trials)[0]:
         return binomial_interval(*trials, TAIL / choices)[0]
-    auc = min(max(row["auc"], edge), 1 - edge)
+    auc = min(max(found.value, edge), 1 - edge)
     error = (high - low) / (2 * 1.959964) or math.sqrt(auc * (1 - auc) / queries)
     step = float(stdtrit(queries - 1, 1 - TAIL / choices)) * error / (auc * (1 - auc))
     return 1 / (1 + math.exp(min(step - math.log(auc / (1 - auc)), 700.0)))
 
 
-def same_setting(one: Row, other: Row) -> bool:
-    """Whether two rows are of the same clicks, training, epsilon, defense and learner."""
-    names = ("click_model", "trained_on", "eps_claimed", "defense", "learner", "pdgd")
-    return all(one.get(name) == other.get(name) for name in (*names, *(n for n in one if "." in n)))
-
-
-def _recall_and_precision(row: Row) -> float:
+def _recall_and_precision(row: AttackRow) -> float:
     """Recall and precision together, which tell attacks of equal AUC apart; 0 where nothing was named."""
-    both = float(row["recall"]) + float(row["precision"])
+    both = float(row.found.recall.value) + float(row.found.precision.value)
     return 0.0 if math.isnan(both) else both
 
 
-def _interval(row: Row) -> str:
-    ci95 = row["auc_ci95"]
+def _interval(row: AttackRow) -> str:
+    ci95 = row.found.auc.ci95
     return "no interval" if ci95 is None else f"95 % interval {ci95[0]:.2f}-{ci95[1]:.2f}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from foltr_audit.experiments.presets import Preset
-from foltr_audit.report.results.base import Row
+from foltr_audit.utils.rows import JsonValue, ResultRow
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,14 +72,14 @@ class PresetComparison:
 
     preset: Preset
     extent: StudyExtent
-    rows: list[Row]
+    rows: Sequence[ResultRow]
 
     @property
     def heading(self) -> str:
         """What was run in one line."""
         return f"{self.preset.name}: {self.preset.published.title}, on {self.extent}"
 
-    def table(self) -> Row:
+    def table(self) -> dict[str, JsonValue]:
         """Everything as one plain table."""
         published = self.preset.published
         return {
@@ -92,7 +92,7 @@ class PresetComparison:
             "synthetic": self.extent.synthetic,
             "scale": self.extent.scale,
             "overridden": [one._asdict() for one in self.extent.overridden],
-            "rows": self.rows,
+            "rows": [row.plain() for row in self.rows],
         }
 
     def print(self, console: Console) -> None:

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar
 
+from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.recommend.candidates import CandidateResult
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
-from foltr_audit.experiments.recommend.recommend import Recommendation
-from foltr_audit.report.results.base import PlainReport, Row, dataset_table
+from foltr_audit.experiments.recommend.recommend import Recommendation, SearchBudget
+from foltr_audit.experiments.recommend.space import CandidateRejection
+from foltr_audit.report.results.base import DatasetFacts, PlainReport
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_rows import (
+    ClaimRow,
+    ComparedAttackRow,
+    ComparedWarningRow,
+    CompareRow,
+    FailedCellRow,
+)
+from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
 from foltr_audit.report.results.recommend_sentences import broken_on_test, sentence
 from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue, ResultRow
 
 NEXT = 5
 """How many other candidates are reported: the best one of each of that many other defenses."""
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecommendConfig(ResultRow):
+    """What was asked: limits, effort, and the experiment without a defense as a plain table."""
+
+    limits: PrivacyLimits
+    effort: SearchBudget
+    spec: Mapping[str, JsonValue]
+
+    @property
+    def experiment(self) -> Spec:
+        """The experiment."""
+        return Spec.parse(dict(self.spec), "")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecommendReport(PlainReport):
-    """The result of `recommend`, as plain rows.
+    """The result of `recommend`.
 
     Attributes:
-        config: limits, effort, and the experiment without a defense as a plain table.
+        config: what was asked.
         dataset: source, fingerprints and sizes of the data.
         confirmed: whether the recommended defense stays within the limits on the test part too.
         sentence: the answer in words.
@@ -45,23 +70,23 @@ class RecommendReport(PlainReport):
 
     SCHEMA: ClassVar[str] = "foltr-audit/recommend/1"
 
-    config: Row
-    dataset: Row
+    config: RecommendConfig
+    dataset: DatasetFacts
     confirmed: bool
     sentence: str
-    broken: list[str]
-    search: Row
-    recommended: Row | None
-    evidence: Row | None
-    without: Row | None
-    attacks: list[Row]
-    claims: list[Row]
-    runners_up: list[Row]
-    nearest: list[Row]
-    refused: list[Row]
-    candidates: list[Row]
-    failed: list[Row]
-    warnings: list[Row]
+    broken: Sequence[str]
+    search: SearchCounts
+    recommended: CandidateRow | None
+    evidence: CompareRow | None
+    without: CompareRow | None
+    attacks: Sequence[ComparedAttackRow]
+    claims: Sequence[ClaimRow]
+    runners_up: Sequence[CandidateRow]
+    nearest: Sequence[CandidateRow]
+    refused: Sequence[CandidateRejection]
+    candidates: Sequence[CandidateRow]
+    failed: Sequence[FailedCellRow]
+    warnings: Sequence[ComparedWarningRow]
 
     @classmethod
     def of(
@@ -75,13 +100,15 @@ class RecommendReport(PlainReport):
         limits, rows = found.limits, candidate_rows(found.judged, found.limits)
         shown = None if found.chosen is None else rows[found.chosen]
         confirmation = None if shown is None else CompareReport.of(folder, found.lost, progress)
-        evidence = None if shown is None else _row(confirmation, shown["name"])
+        evidence = None if shown is None else _row(confirmation, shown.name)
         broken = broken_on_test(confirmation, evidence, limits)
         search = _counts(rows, found)
-        nearest = [] if shown else _of_each([row for row in rows if row["excess"] is not None], "excess")
+        nearest = [] if shown else _of_each(rows, lambda row: row.excess)
+        name = "" if evidence is None else evidence.setting.name
+        attacks = confirmation.attacks if confirmation else ()
         return cls(
-            config={"limits": asdict(limits), "effort": asdict(found.effort), "spec": found.base.table()},
-            dataset=dataset_table([found.data.plain()]),
+            config=RecommendConfig(limits=limits, effort=found.effort, spec=found.base.table()),
+            dataset=DatasetFacts.of([found.data]),
             confirmed=shown is not None and not broken,
             sentence=sentence(shown, evidence, broken, nearest, search, limits),
             broken=broken,
@@ -89,48 +116,42 @@ class RecommendReport(PlainReport):
             recommended=shown,
             evidence=evidence,
             without=_row(confirmation, "none"),
-            attacks=_named(confirmation.attacks if confirmation else (), evidence),
-            claims=_named(confirmation.claims if confirmation else (), evidence),
+            attacks=[row for row in attacks if row.setting.name == name],
+            claims=_named(confirmation.claims if confirmation else (), name),
             runners_up=_runners_up(rows, shown),
             nearest=nearest,
-            refused=[one._asdict() for one in found.refused],
+            refused=found.refused,
             candidates=rows,
-            failed=confirmation.failed if confirmation else [],
-            warnings=_named(confirmation.warnings if confirmation else (), evidence),
+            failed=confirmation.failed if confirmation else (),
+            warnings=_named(confirmation.warnings if confirmation else (), name),
         )
 
 
-def candidate_rows(judged: Sequence[CandidateResult], limits: PrivacyLimits) -> list[Row]:
+def candidate_rows(judged: Sequence[CandidateResult], limits: PrivacyLimits) -> list[CandidateRow]:
     """One row per candidate: what is proven for it, and its results on the validation part."""
     return [_candidate_row(number, one, limits) for number, one in enumerate(judged, start=1)]
 
 
-def _candidate_row(number: int, one: CandidateResult, limits: PrivacyLimits) -> Row:
-    proven, leak = one.proven, one.leak
-    row: Row = {
-        "candidate": number,
-        "name": one.point.label.text,
-        "alternative": one.point.alternative,
-        "eps": one.point.eps,
-        "norm": one.point.norm,
-        "defense": list(proven.defense) if proven else [],
-        "options": options(proven.defense if proven else ()),
-        "eps_proven": _eps(one),
-        "delta": proven.upper.delta if proven else None,
-        "how": proven.upper.how if proven else None,
-        "ndcg@10_validation": None if one.score is None else one.ndcg,
-        "attack": None if leak is None else leak.method,
-        "auc": None if leak is None else leak.auc,
-        "auc_ci95": None if leak is None or leak.interval is None else list(leak.interval),
-        "excess": None if one.score is None else one.score.excess,
-    }
-    return row | {"outcome": _outcome(one, limits), "why": one.refused.why if one.refused else one.failed}
-
-
-def _eps(one: CandidateResult) -> float | None:
-    if one.proven is not None:
-        return one.proven.upper.epsilon
-    return None if one.refused is None else one.refused.eps_proven
+def _candidate_row(number: int, one: CandidateResult, limits: PrivacyLimits) -> CandidateRow:
+    proven, leak, score = one.proven, one.leak, one.score
+    return CandidateRow(
+        candidate=number,
+        name=one.point.label.text,
+        alternative=one.point.alternative,
+        eps=one.point.eps,
+        norm=one.point.norm,
+        defense=proven.defense if proven else (),
+        options=options(proven.defense if proven else ()),
+        eps_proven=proven.upper.epsilon if proven else one.refused.eps_proven if one.refused else None,
+        delta=proven.upper.delta if proven else None,
+        how=proven.upper.how if proven else None,
+        ndcg=one.ndcg if score else None,
+        attack=leak.method if leak else None,
+        auc=Estimate(leak.auc, leak.interval) if leak else UNKNOWN,
+        excess=score.excess if score else None,
+        outcome=_outcome(one, limits),
+        why=one.refused.why if one.refused else one.failed,
+    )
 
 
 def _outcome(one: CandidateResult, limits: PrivacyLimits) -> str:
@@ -148,41 +169,47 @@ def options(defense: Iterable[str]) -> str:
     return f"--defense {'+'.join(defense)}"
 
 
-def _counts(rows: Sequence[Row], found: Recommendation) -> Row:
-    outcomes = [row["outcome"] for row in rows]
-    return {
-        "candidates": len(rows),
-        "different": len({(row["alternative"], row["eps"], row["norm"]) for row in rows}),
-        "kept": outcomes.count("kept"),
-        "above_auc": outcomes.count("above --max-attack-auc") + outcomes.count("unknown attack"),
-        "refused": outcomes.count("refused"),
-        "failed": outcomes.count("failed"),
-        "defenses_refused": len(found.refused),
-    }
+def _counts(rows: Sequence[CandidateRow], found: Recommendation) -> SearchCounts:
+    outcomes = [row.outcome for row in rows]
+    return SearchCounts(
+        candidates=len(rows),
+        different=len({(row.alternative, row.eps, row.norm) for row in rows}),
+        kept=outcomes.count("kept"),
+        above_auc=outcomes.count("above --max-attack-auc") + outcomes.count("unknown attack"),
+        refused=outcomes.count("refused"),
+        failed=outcomes.count("failed"),
+        defenses_refused=len(found.refused),
+    )
 
 
-def _row(report: CompareReport | None, name: str) -> Row | None:
-    return next((row for row in (report.results if report else ()) if row["name"] == name), None)
+def _row(report: CompareReport | None, name: str) -> CompareRow | None:
+    return next((row for row in (report.results if report else ()) if row.setting.name == name), None)
 
 
-def _named(rows: Sequence[Row], evidence: Row | None) -> list[Row]:
-    return [row for row in rows if evidence is not None and row["name"] == evidence["name"]]
+class _Named(Protocol):
+    @property
+    def name(self) -> str:
+        """The name of its defense."""
 
 
-def _runners_up(rows: Sequence[Row], shown: Row | None) -> list[Row]:
+N = TypeVar("N", bound=_Named)
+
+
+def _named(rows: Sequence[N], name: str) -> list[N]:
+    return [row for row in rows if row.name == name]
+
+
+def _runners_up(rows: Sequence[CandidateRow], shown: CandidateRow | None) -> list[CandidateRow]:
     if shown is None:
         return []
-    kept = [row for row in rows if row["outcome"] == "kept" and row["alternative"] != shown["alternative"]]
-    return _of_each(kept, "ndcg@10_validation", falling=True)
+    kept = [row for row in rows if row.outcome == "kept" and row.alternative != shown.alternative]
+    return _of_each(kept, lambda row: None if row.ndcg is None else -row.ndcg)
 
 
-def _of_each(rows: Sequence[Row], by: str, *, falling: bool = False) -> list[Row]:
-    """The first row of each defense when put in order by a column, at most `NEXT`."""
-
-    def key(row: Row) -> Any:
-        return -row[by] if falling else row[by]
-
-    found: dict[str, Row] = {}
-    for row in sorted(rows, key=key):
-        found.setdefault(row["alternative"], row)
+def _of_each(rows: Sequence[CandidateRow], by: Callable[[CandidateRow], float | None]) -> list[CandidateRow]:
+    """The row of each defense with the smallest value, if it has one, smallest first; at most `NEXT`."""
+    known = [(value, row) for row in rows if (value := by(row)) is not None]
+    found: dict[str, CandidateRow] = {}
+    for _, row in sorted(known, key=lambda pair: pair[0]):
+        found.setdefault(row.alternative, row)
     return list(found.values())[:NEXT]

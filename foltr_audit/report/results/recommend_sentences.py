@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.privacy.observer_views import sees, with_article
-from foltr_audit.report.results.base import Row
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
 from foltr_audit.report.results.few_lists import few_lists
+from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
 from foltr_audit.utils.formatting import epsilon, short
 
 
-def broken_on_test(report: CompareReport | None, evidence: Row | None, limits: PrivacyLimits) -> list[str]:
+def broken_on_test(
+    report: CompareReport | None, evidence: CompareRow | None, limits: PrivacyLimits
+) -> list[str]:
     """What the confirmation shows against a recommended defense, in words; empty if nothing.
 
     Args:
@@ -25,40 +28,40 @@ def broken_on_test(report: CompareReport | None, evidence: Row | None, limits: P
     if report is None:
         return []
     if evidence is None or report.failed:
-        return [f"the confirmation could not be run: {report.failed[0]['why'] if report.failed else ''}"]
-    rows = [row for row in report.attacks if row["name"] == evidence["name"]]
+        return [f"the confirmation could not be run: {report.failed[0].why if report.failed else ''}"]
+    rows = [row for row in report.attacks if row.setting.name == evidence.setting.name]
     return [*_leaks(rows, limits), *_claims(evidence, limits)]
 
 
-def _leaks(rows: Sequence[Row], limits: PrivacyLimits) -> list[str]:
+def _leaks(rows: Sequence[ComparedAttackRow], limits: PrivacyLimits) -> list[str]:
     if limits.max_auc is None:
         return []
-    real = [row for row in rows if not row["baseline"]]
-    uppers = {row["method"]: row["auc_ci95"][1] for row in real if row["auc_ci95"] is not None}
+    aucs = [(row.found.auc.ci95, row.method) for row in rows if not row.baseline]
+    uppers = [(ci95[1], method) for ci95, method in aucs if ci95 is not None]
     if not uppers:
         return ["no attack could be run on the test part"]
-    worst = max(uppers, key=lambda name: uppers[name])
-    if limits.excess(uppers[worst]) <= 0:
+    upper, worst = max(uppers, key=lambda one: one[0])
+    if limits.excess(upper) <= 0:
         return []
-    return [f"the AUC of {worst} may be {short(uppers[worst])}, above {short(limits.max_auc)}"]
+    return [f"the AUC of {worst} may be {short(upper)}, above {short(limits.max_auc)}"]
 
 
-def _claims(evidence: Row, limits: PrivacyLimits) -> list[str]:
-    proven, verdict = evidence.get(f"eps_proven_{limits.view}"), evidence.get(f"verdict_{limits.view}")
-    if proven is None:
+def _claims(evidence: CompareRow, limits: PrivacyLimits) -> list[str]:
+    audit = evidence.audits.get(limits.view)
+    if audit is None:
         return ["its epsilon was not audited"]
-    found = [f"the verdict on its epsilon is: {verdict}"] if verdict in FALSE else []
-    if not limits.proves(proven):
-        found.append(f"the audit proves epsilon {epsilon(proven)}, above {epsilon(limits.max_eps)}")
+    found = [f"the verdict on its epsilon is: {audit.verdict}"] if audit.verdict in FALSE else []
+    if not limits.proves(audit.eps_proven):
+        found.append(f"the audit proves epsilon {epsilon(audit.eps_proven)}, above {epsilon(limits.max_eps)}")
     return found
 
 
 def sentence(
-    chosen: Row | None,
-    evidence: Row | None,
+    chosen: CandidateRow | None,
+    evidence: CompareRow | None,
     broken: Sequence[str],
-    nearest: Sequence[Row],
-    search: Row,
+    nearest: Sequence[CandidateRow],
+    search: SearchCounts,
     limits: PrivacyLimits,
 ) -> str:
     """The answer in words.
@@ -73,41 +76,42 @@ def sentence(
     """
     if chosen is None:
         return _none(nearest, search, limits)
-    name = "no defense" if chosen["alternative"] == "none" else chosen["name"]
+    name = "no defense" if chosen.alternative == "none" else chosen.name
     start = (
-        f"Of {search['candidates']} candidates, {name} has the best nDCG@10 on the validation part "
-        f"among the {search['kept']} that keep to the limits"
+        f"Of {search.candidates} candidates, {name} has the best nDCG@10 on the validation part "
+        f"among the {search.kept} that keep to the limits"
     )
     if evidence is None:
         return f"{start}, but {'; '.join(broken)}."
-    loss = evidence["ndcg@10_difference"]
-    compared = "" if loss is None else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
-    eps = evidence.get(f"eps_proven_{limits.view}")
-    if eps is not None and math.isfinite(eps):
+    loss, audit = evidence.ndcg_difference.value, evidence.audits.get(limits.view)
+    compared = (
+        "" if math.isnan(loss) else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
+    )
+    if audit is not None and math.isfinite(audit.eps_proven):
         observer = with_article(sees(limits.view))
-        start += f", and an epsilon of {eps:.4g} is proven where the server sees {observer}"
-    text = f"{start}; on the test part it reaches {short(evidence['ndcg@10'])}{compared}"
-    if evidence["auc"] is not None:
-        text += f", and the best attack, {evidence['attack']}, an AUC of {short(evidence['auc'])}"
-    few = few_lists([evidence["lists"]]) if evidence["lists"] is not None else ""
+        start += f", and an epsilon of {audit.eps_proven:.4g} is proven where the server sees {observer}"
+    text = f"{start}; on the test part it reaches {short(evidence.ndcg.value)}{compared}"
+    if evidence.auc.known:
+        text += f", and the best attack, {evidence.attack}, an AUC of {short(evidence.auc.value)}"
+    few = few_lists([evidence.lists]) if evidence.lists is not None else ""
     if broken:
         return f"{text}. It is not confirmed: {'; '.join(broken)}.{few}"
     return f"{text}. The limits hold there too.{few}"
 
 
-def _none(nearest: Sequence[Row], search: Row, limits: PrivacyLimits) -> str:
-    if not search["candidates"]:
+def _none(nearest: Sequence[CandidateRow], search: SearchCounts, limits: PrivacyLimits) -> str:
+    if not search.candidates:
         return (
             f"No defense keeps to the limits: of none is an epsilon of at most {epsilon(limits.max_eps)} "
             f"proven where the server sees {with_article(sees(limits.view))}."
         )
-    start = f"No defense keeps to the limits: none of {search['candidates']} candidates does"
+    start = f"No defense keeps to the limits: none of {search.candidates} candidates does"
     if not nearest:
         return f"{start}; none could be run."
     first = nearest[0]
-    if first["auc_ci95"] is None:
+    if first.auc.ci95 is None:
         return f"{start}; what attacks find is not known of any."
     return (
-        f"{start}. The nearest, {first['name']}, breaks --max-attack-auc: "
-        f"the AUC of {first['attack']} may be {short(first['auc_ci95'][1])}, above {short(limits.max_auc)}."
+        f"{start}. The nearest, {first.name}, breaks --max-attack-auc: "
+        f"the AUC of {first.attack} may be {short(first.auc.ci95[1])}, above {short(limits.max_auc)}."
     )

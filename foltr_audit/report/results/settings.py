@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foltr_audit.experiments.runs.systems import without_shared_parameters
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.base import Setting
 from foltr_audit.utils.formatting import epsilon
 
 
-def differing(rows: Sequence[Row]) -> list[str]:
-    """Settings that rows differ in, in the order of the rows, but for epsilon: `learner` before others.
+def differing(settings: Sequence[Setting]) -> list[str]:
+    """Columns that settings differ in, in their order, but for epsilon: `learner` before others.
 
-    A chain of defenses only counts where rows of one epsilon differ in it.
+    A chain of defenses only counts where settings of one epsilon differ in it.
     """
-    names = dict.fromkeys(["learner", "trained_on", *(name for row in rows for name in row if "." in name)])
+    names = dict.fromkeys(["learner", "trained_on", *(name for one in settings for name in one.fields)])
     names.pop("train.learner", None)  # the same as `learner`
-    found = [name for name in names if len({str(row.get(name)) for row in rows}) > 1]
-    chains = {(row["eps_claimed"], row["defense"]) for row in rows}
+    found = [name for name in names if len({str(one.value(name)) for one in settings}) > 1]
+    chains = {(one.eps_claimed, one.defense) for one in settings}
     return [*found, "defense"] if len(chains) > len({eps for eps, _ in chains}) else found
 
 
-def setting_text(row: Row, name: str, rows: Sequence[Row]) -> str:
-    """The value of a setting as short text: a plug-in without the parameters that all of its name share."""
-    value = row.get(name)
+def setting_text(setting: Setting, name: str, settings: Sequence[Setting]) -> str:
+    """The value of a column as short text: a plug-in without the parameters that all of its name share."""
+    value = setting.value(name)
     if value is None:
         return "-"
     if name == "population.scenario":
-        return short_scenario(str(value), [str(other.get(name)) for other in rows])
+        return short_scenario(str(value), [str(other.value(name)) for other in settings])
     if name == "learner":
-        texts = dict.fromkeys(str(other.get(name)) for other in rows)
-        return without_shared_parameters(list(texts))[str(value)]
+        texts = dict.fromkeys(other.learner for other in settings)
+        return without_shared_parameters(list(texts))[setting.learner]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -50,16 +50,16 @@ def heading(name: str) -> str:
     return name.rpartition(".")[2].replace("_", " ")
 
 
-def setting_label(row: Row, rows: Sequence[Row]) -> str:
-    """What a row is called among others, e.g. `foltr-es, eps 1.2`; by its clicks where it is the only one."""
-    parts = [_part(row, name, rows) for name in differing(rows)]
-    if len({other["eps_claimed"] for other in rows}) > 1:
-        parts.append(f"eps {epsilon(row['eps_claimed'])}")
-    return ", ".join(parts) or f"{row['trained_on']} clicks, eps {epsilon(row['eps_claimed'])}"
+def setting_label(setting: Setting, settings: Sequence[Setting]) -> str:
+    """What a setting is called among others, e.g. `foltr-es, eps 1.2`; by its clicks if it is alone."""
+    parts = [_part(setting, name, settings) for name in differing(settings)]
+    if len({other.eps_claimed for other in settings}) > 1:
+        parts.append(f"eps {epsilon(setting.eps_claimed)}")
+    return ", ".join(parts) or f"{setting.trained_on} clicks, eps {epsilon(setting.eps_claimed)}"
 
 
-def _part(row: Row, name: str, rows: Sequence[Row]) -> str:
-    text = setting_text(row, name, rows)
+def _part(setting: Setting, name: str, settings: Sequence[Setting]) -> str:
+    text = setting_text(setting, name, settings)
     if name == "trained_on":
         return f"{text} clicks"
     return f"{heading(name)} {text}" if "." in name else text

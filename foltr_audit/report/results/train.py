@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -13,25 +13,51 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.report.results.base import (
+    DatasetFacts,
     Report,
-    Row,
     RunGroup,
-    dataset_table,
+    Setting,
     groups,
     utility_rows,
     warning_rows,
 )
 from foltr_audit.report.results.group_utility import utility_group_rows
-from foltr_audit.report.results.periods import period_rows
-from foltr_audit.report.results.twins import twin_rows
+from foltr_audit.report.results.periods import PeriodRow, period_rows
+from foltr_audit.report.results.twins import TwinRow, twin_rows
+from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.utils import atomic_files
 from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
     import polars as pl
 
 ROUNDS = "rounds.parquet"
 """Name of the rounds' table in a folder of Runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundRow(ResultRow):
+    """One round of a run.
+
+    Attributes:
+        run: repetition.
+        click_model: the click model of the Spec.
+        setting: what was run.
+        round: its number, from 0.
+        metrics: the metrics by name, of groups and intents too.
+    """
+
+    run: int
+    click_model: str
+    setting: Setting = column(embedded=True)
+    round: int
+    metrics: Mapping[str, JsonValue] = column(embedded=True)
+
+    def value(self, name: str) -> float | None:
+        """A metric of the round; None if it was not taken."""
+        found = self.metrics.get(name)
+        return float(found) if isinstance(found, int | float) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,32 +73,32 @@ class TrainReport(Report):
 
     SCHEMA: ClassVar[str] = "foltr-audit/train/1"
 
-    population: list[Row]
-    periods: list[Row]
-    twins: list[Row]
-    rounds: list[Row]
+    population: tuple[PopulationFacts, ...]
+    periods: tuple[PeriodRow, ...]
+    twins: tuple[TwinRow, ...]
+    rounds: tuple[RoundRow, ...]
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> TrainReport:
         """The report on the cells of a plan."""
         return cls(
             config=plan.table(),
-            dataset=dataset_table([cell.data.plain() for cell in cells]),
+            dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),
             warnings=warning_rows(cells),
             population=_populations(cells),
             periods=period_rows(cells),
             twins=twin_rows(cells),
-            rounds=[row for group in groups(cells) for row in _rounds(group)],
+            rounds=tuple(row for group in groups(cells) for row in _rounds(group)),
         )
 
     def to_frame(self) -> pl.DataFrame:
         """The rounds as a flat data frame: null where JSON has null, lists as their JSON text."""
         import polars as pl
 
-        rows = [{name: _flat(value) for name, value in row.items()} for row in self.rounds]
-        return pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)
+        rows = [{name: _flat(value) for name, value in row.items()} for row in self.rows()]
+        return pl.DataFrame(rows, infer_schema_length=None)
 
     def save_rounds(self, folder: Path) -> None:
         """Write the rounds as `rounds.parquet` into a folder.
@@ -109,9 +135,9 @@ class TrainSpeed:
         later = sum(run.later[0] for run in trained), sum(run.later[1] for run in trained)
         return cls(sum(run.interactions for run in trained), sum(run.seconds for run in trained), later)
 
-    def row(self) -> Row:
+    def row(self) -> dict[str, JsonValue]:
         """The same for JSON."""
-        facts = {"interactions": self.interactions, "seconds": self.seconds}
+        facts: dict[str, JsonValue] = {"interactions": self.interactions, "seconds": self.seconds}
         return {**facts, "interactions_per_second": self.rate}
 
     @property
@@ -161,14 +187,13 @@ class WireCost:
         )
 
 
-def _populations(cells: Sequence[RunResult]) -> list[Row]:
+def _populations(cells: Sequence[RunResult]) -> tuple[PopulationFacts, ...]:
     """Each population once, as the first run of a setting has it."""
     made = [group.cells[0].world.described for group in groups(cells)]
-    rows = [each.plain() for each in made if each is not None]
-    return list({json_text(each): each for each in rows}.values())
+    return tuple({json_text(each.plain()): each for each in made if each is not None}.values())
 
 
-def _mean(rounds: Sequence[Row], name: str) -> float:
+def _mean(rounds: Sequence[Mapping[str, float]], name: str) -> float:
     values = [float(row[name]) for row in rounds if name in row]
     return sum(values) / len(values) if values else 0.0
 
@@ -177,15 +202,13 @@ def _flat(value: object) -> object:
     return json_text(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _rounds(group: RunGroup) -> list[Row]:
-    return [
-        {
-            "run": cell.spec.repetition,
-            "click_model": cell.spec.train.click_model,
-            **group.setting,
-            **row,
-            "round": int(row["round"]),
-        }
-        for cell in group.cells
-        for row in cell.trained.rounds
-    ]
+def _rounds(group: RunGroup) -> Iterator[RoundRow]:
+    for cell in group.cells:
+        for row in cell.trained.rounds:
+            yield RoundRow(
+                run=cell.spec.repetition,
+                click_model=cell.spec.train.click_model,
+                setting=group.setting,
+                round=int(row["round"]),
+                metrics={name: value for name, value in row.items() if name != "round"},
+            )

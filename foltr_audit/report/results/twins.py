@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from foltr_audit.core.records.population import Environment
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
-from foltr_audit.report.results.base import Row, RunGroup, groups
+from foltr_audit.report.results.base import RunGroup, Setting, groups
 from foltr_audit.simulation.intent_metrics import (
     PLAYED,
     current,
@@ -21,6 +22,7 @@ from foltr_audit.simulation.intent_metrics import (
     specific_online,
 )
 from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.rows import Estimate, ResultRow, column
 
 SPECIFIC = "one ranker per intent"
 """The name of rankers of which each learns one intent only."""
@@ -114,17 +116,46 @@ class TwinPair(NamedTuple):
     twin: Mapping[str, float]
 
 
-def twin_rows(cells: Sequence[RunResult]) -> list[Row]:
-    """One row per group, twin and metric, with a paired t-test over its runs where there are two or more."""
+@dataclass(frozen=True, kw_only=True)
+class TwinRow(ResultRow):
+    """A metric of a setting compared with that of one of its twins, with a paired t-test over its runs.
+
+    Attributes:
+        setting: what was run.
+        twin: name of the twin.
+        metric: name of the metric.
+        pairs: number of runs.
+        mean, mean_twin: over the runs.
+        difference: run less twin.
+        p: of the test; None of a single run.
+        p_bonferroni: corrected for the tests of the metric; `stars` say how small it is.
+    """
+
+    setting: Setting = column(embedded=True)
+    twin: str
+    metric: str
+    pairs: int
+    mean: float
+    mean_twin: float
+    difference: Estimate
+    p: float | None
+    p_bonferroni: float | None = None
+    stars: str = ""
+
+
+def twin_rows(cells: Sequence[RunResult]) -> tuple[TwinRow, ...]:
+    """One row per group, twin and metric."""
     among, rows = runs_by_spec(cells), []
     for group in groups(cells):
         pairs = [pair for cell in group.cells for pair in _pairs(cell, among)]
         for name in dict.fromkeys(pair.name for pair in pairs):
             chosen = [pair for pair in pairs if pair.name == name]
             rows += [_row(group, name, metric, chosen) for metric in (OFFLINE_NDCG, "online_mean")]
-    for metric in (OFFLINE_NDCG, "online_mean"):  # Bonferroni counts the tests of one metric
-        _correct([row for row in rows if row["metric"] == metric and row["p"] is not None])
-    return rows
+    tests = {
+        row.metric: [other.p for other in rows if other.metric == row.metric and other.p is not None]
+        for row in rows
+    }
+    return tuple(_corrected(row, tests[row.metric]) for row in rows)
 
 
 def _pairs(cell: RunResult, among: SpecRuns) -> Iterator[TwinPair]:
@@ -149,23 +180,20 @@ def _own(cell: RunResult) -> dict[str, float]:
     return {OFFLINE_NDCG: cell.trained.ndcg, "online_mean": cell.trained.online_mean}
 
 
-def _row(group: RunGroup, name: str, metric: str, pairs: Sequence[TwinPair]) -> Row:
+def _row(group: RunGroup, name: str, metric: str, pairs: Sequence[TwinPair]) -> TwinRow:
     ours = np.array([pair.ours[metric] for pair in pairs])
     twin = np.array([pair.twin[metric] for pair in pairs])
     test = _test(ours, twin)
-    return {
-        **group.setting,
-        "twin": name,
-        "metric": metric,
-        "pairs": len(pairs),
-        "mean": float(ours.mean()),
-        "mean_twin": float(twin.mean()),
-        "difference": float((ours - twin).mean()),
-        "difference_ci95": None if test is None else test.ends,
-        "p": None if test is None else test.p,
-        "p_bonferroni": None,
-        "stars": "",
-    }
+    return TwinRow(
+        setting=group.setting,
+        twin=name,
+        metric=metric,
+        pairs=len(pairs),
+        mean=float(ours.mean()),
+        mean_twin=float(twin.mean()),
+        difference=Estimate(float((ours - twin).mean()), None if test is None else test.ends),
+        p=None if test is None else test.p,
+    )
 
 
 def _test(ours: Floats, twin: Floats) -> PairedTest | None:
@@ -173,6 +201,9 @@ def _test(ours: Floats, twin: Floats) -> PairedTest | None:
     return paired_t_test(ours, twin) if ours.size > 1 and finite else None
 
 
-def _correct(rows: Sequence[Row]) -> None:
-    for row, p in zip(rows, bonferroni([row["p"] for row in rows]) if rows else (), strict=True):
-        row |= {"p_bonferroni": p, "stars": stars(p)}
+def _corrected(row: TwinRow, tests: Sequence[float]) -> TwinRow:
+    """The row with its p corrected for all `tests` of its metric."""
+    if row.p is None:
+        return row
+    corrected = bonferroni(tests)[tests.index(row.p)]
+    return replace(row, p_bonferroni=corrected, stars=stars(corrected))

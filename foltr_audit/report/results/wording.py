@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.privacy.observer_views import VIEWS
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.tables.table import Mark
 
 FRONT = (
     "its claim is not shown to be false, and no such row is as good in both and shown to be better in one "
@@ -25,33 +24,18 @@ FIXED = "over queries, with the trained models held fixed (repetitions are avera
 _MOST = 4  # names in one sentence
 
 
-def verdict_text(row: Row) -> str:
+def verdict_text(claimed: float, verdict: str) -> str:
     """The verdict on a claim; `no claim` where none is made, since not to be refuted is then no merit.
 
-    >>> verdict_text({"eps_claimed": math.inf, "verdict": "not refuted"})
+    >>> verdict_text(math.inf, "not refuted")
     'no claim'
     """
-    nothing = math.isinf(row["eps_claimed"]) and row["verdict"] == "not refuted"
-    return "no claim" if nothing else str(row["verdict"])
+    return "no claim" if math.isinf(claimed) and verdict == "not refuted" else verdict
 
 
-def verdict_style(row: Row) -> str:
-    """The style of a verdict on a terminal: red where a claim is false, green where it is proven."""
-    if row["verdict"] in (*FALSE, CONTRADICTION):
-        return "bold red"
-    return "green" if row["verdict"] == "proven" else ""
-
-
-def verdicts_on(row: Row) -> dict[str, str]:
-    """The verdict on the claim of a row of results by audited view; only of views with a claim.
-
-    >>> verdicts_on({"eps_claimed_individual": 1.2, "verdict_individual": "proven"})
-    {'individual': 'proven'}
-    """
-    audited = (view for view in VIEWS if f"verdict_{view}" in row)
-    return {
-        view: str(row[f"verdict_{view}"]) for view in audited if not math.isinf(row[f"eps_claimed_{view}"])
-    }
+def verdict_mark(verdict: str) -> Mark:
+    """How a verdict is highlighted: as bad where a claim is false, as good where it is proven."""
+    return "bad" if verdict in (*FALSE, CONTRADICTION) else "good" if verdict == "proven" else ""
 
 
 def measured(confidence: float) -> str:
@@ -63,29 +47,23 @@ def measured(confidence: float) -> str:
     return f"each at {100 * confidence:g} % confidence, not corrected for several claims"
 
 
-def evaluated_part(rows: Sequence[Row]) -> str:
+def evaluated_part(parts: Iterable[str]) -> str:
     """Which queries the offline nDCG@10 of some results is of."""
-    return " or ".join(dict.fromkeys(str(row["evaluated_on"]) for row in rows))
+    return " or ".join(dict.fromkeys(parts))
 
 
-def claimed_delta(row: Row) -> str:
-    """`delta 1e-05`, the largest of the views that were audited; empty where it is 0, or not audited.
+def delta_text(delta: float) -> str:
+    """The delta of a claim as text; empty where it is 0.
 
-    >>> claimed_delta({"delta": 1e-5}), claimed_delta({"delta_individual": 0.0})
+    >>> delta_text(1e-5), delta_text(0.0)
     ('delta 1e-05', '')
     """
-    delta = max((value for name, value in row.items() if name.split("_")[0] == "delta"), default=0.0)
     return f"delta {delta:g}" if delta else ""
 
 
 def counted(count: int, noun: str) -> str:
     """A number of things: `1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def is_or_are(count: int) -> str:
-    """The verb that goes with a number of things."""
-    return "is" if count == 1 else "are"
 
 
 def join_names(names: Sequence[str], word: str = "and") -> str:

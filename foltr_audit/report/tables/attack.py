@@ -3,196 +3,195 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.attack_rows import AttackRow
+from foltr_audit.report.results.base import DatasetFacts, UtilityRow
 from foltr_audit.report.results.fact_warnings import print_facts
 from foltr_audit.report.results.meaning import describe_results
 from foltr_audit.report.results.settings import differing
 from foltr_audit.report.tables import attack_details as details
-from foltr_audit.report.tables.group_tables import groups_table, utility_groups_table
-from foltr_audit.report.tables.inquiries import print_inquiries
-from foltr_audit.report.tables.layout import (
+from foltr_audit.report.tables.columns import (
+    OfSetting,
     describe_world,
     epsilon_column,
+    estimate_column,
     group_by_world,
     in_method_order,
-    interval_columns,
-    is_baseline,
     method_columns,
     percent,
     percent_column,
-    print_fitting,
-    rows_table,
     setting_columns,
-    short_columns,
-    text_column,
+    short_column,
+    trained_on_column,
 )
+from foltr_audit.report.tables.group_tables import groups_table, utility_groups_table
+from foltr_audit.report.tables.inquiries import print_inquiries
+from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon
+from foltr_audit.utils.rows import JsonValue
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 _NORMALISED = {"none": "not normalised"}
-COLUMNS = {
-    "accuracy": "accuracy",
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "F1",
-    "exact": "exact",
-    "auc": "AUC",
-}
+RESULT_COLUMNS: list[Column[AttackRow]] = [
+    *method_columns(),
+    estimate_column("accuracy", lambda row: row.found.accuracy),
+    estimate_column("precision", lambda row: row.found.precision),
+    estimate_column("recall", lambda row: row.found.recall),
+    estimate_column("F1", lambda row: row.found.f1),
+    estimate_column("exact", lambda row: row.found.exact),
+    estimate_column("AUC", lambda row: row.found.auc),
+]
+"""The columns of the results of attacks."""
 
 
 def print_attack(report: AttackReport, console: Console) -> None:
     """The whole report: data, results and their details, utility, named queries, and what it all means."""
-    console.print(dataset_line(report.dataset, report.config, report.results or report.counts))
+    attacked = systems_of(report.results or report.counts)
+    console.print(dataset_line(report.dataset, report.config, attacked))
     print_facts(report.facts, console)
     for name, rows in group_by_world(report.results).items():
         _print_world(report, name, rows, console)
-    if len({row["learner"] for row in report.information}) > 1:
-        console.print(details.learners_table(report.information))
-        console.print()
+    if len({row.setting.learner for row in report.information}) > 1:
+        _print(details.learners_table(report.information), console)
     if report.utility:
-        words = no_relevant(report.config)
-        print_fitting(partial(_utility_table, report.utility, words), _LESS_OF_UTILITY, console)
-        console.print()
+        _print(_utility_table(report.utility, no_relevant(report.config)), console)
     if report.utility_groups:
-        console.print(utility_groups_table(report.utility_groups))
-        console.print()
-    _print_queries(report, console)
+        _print(utility_groups_table(report.utility_groups), console)
+    for found in details.query_tables(report.queries):
+        _print(found, console)
+    for line in details.not_attacked_lines(report.queries):
+        console.print(escape(line), highlight=False)
     print_inquiries(report, console)
-    if any(not row["baseline"] for row in report.results) or not (
-        report.counts or report.query_identification or report.intent_inference or report.linkage
-    ):
+    others = report.counts or report.query_identification or report.intent_inference or report.linkage
+    if any(not row.baseline for row in report.results) or not others:
         console.print(escape(describe_results(report.results)), style="bold", highlight=False)
 
 
-def _print_world(report: AttackReport, name: str, rows: Sequence[Row], console: Console) -> None:
+def _print(table: Table, console: Console) -> None:
+    print_table(table, console)
+    console.print()
+
+
+def _print_world(report: AttackReport, name: str, rows: Sequence[AttackRow], console: Console) -> None:
     """The tables and lines of one click model and view."""
-
-    def here(kind: Sequence[Row]) -> list[Row]:
-        return group_by_world(kind).get(name, [])
-
-    print_fitting(partial(_results_table, rows), _LESS_OF_RESULTS, console)
-    console.print()
-    print_fitting(partial(details.scores_table, rows), details.LESS_OF_SCORES, console)
-    console.print()
-    any_click = here(report.any_click)
-    if any(row["auc"] is not None for row in any_click):
-        print_fitting(partial(details.any_click_table, any_click), details.LESS_OF_ANY_CLICK, console)
-        console.print()
+    _print(_results_table(rows), console)
+    _print(details.scores_table(rows), console)
+    any_click = group_by_world(report.any_click).get(name, [])
+    if any(row.auc.known for row in any_click):
+        _print(details.any_click_table(any_click), console)
     for kind, of in ((report.groups, "clients"), (report.places, "lists")):
-        if mine := here(kind):
-            console.print(groups_table(mine, of))
-            console.print()
-    if learned := here(report.information):
-        console.print(details.information_table(learned))
-        console.print()
+        if mine := group_by_world(kind).get(name, []):
+            _print(groups_table(mine, of), console)
+    if learned := group_by_world(report.information).get(name, []):
+        _print(details.information_table(learned), console)
     for line in (
-        *details.identifiability_lines(here(report.identifiability)),
-        *details.calibration_lines(here(report.calibration)),
-        *details.refused_lines(here(report.refused)),
+        *details.identifiability_lines(group_by_world(report.identifiability).get(name, [])),
+        *details.calibration_lines(group_by_world(report.calibration).get(name, [])),
+        *details.refused_lines(group_by_world(report.refused).get(name, [])),
     ):
-        console.print(line, highlight=False)
+        console.print(escape(line), highlight=False)
     console.print()
 
 
-def _print_queries(report: AttackReport, console: Console) -> None:
-    for found in details.query_tables(report.queries):
-        console.print(found)
-        console.print()
-    for line in details.not_attacked_lines(report.queries):
-        console.print(line, highlight=False)
+def systems_of(rows: Sequence[OfSetting]) -> set[tuple[str, str]]:
+    """The learners of some rows, each with its PDGD setting."""
+    return {(row.setting.learner, row.setting.pdgd) for row in rows}
 
 
-def dataset_line(data: Row, config: Row, rows: Sequence[Row]) -> str:
-    """The data, its preparation and the seed in one line."""
-    kind = "synthetic data" if data["synthetic"] else "data"
-    fold = data["folds"][0]
-    sizes = f"{fold['train']} / {fold['vali']} / {fold['test']} queries, " if "train" in fold else ""
-    intents = ""
-    if "intents" in data:
-        origin = f" of {data['intents_from']}" if data["intents_from"] else ""
-        intents = f"{data['intents']} intents{origin}, "
-    folds = f", first of {len(data['folds'])} folds" if len(data["folds"]) > 1 else ""
-    learners = "".join(sorted({f", {row['learner'].partition(':')[0]}" for row in rows} - {", unknown"}))
-    settings = ", ".join(sorted({row["pdgd"] for row in rows} - {"none", "unknown/unknown"}))
+def dataset_line(
+    data: DatasetFacts, config: Mapping[str, JsonValue], systems: Iterable[tuple[str, str]]
+) -> str:
+    """The data, its preparation, learners with their PDGD settings, and the seed in one line."""
+    kind = "synthetic data" if data.synthetic else "data"
+    fold = data.folds[0]
+    sizes = "" if fold.train is None else f"{fold.train} / {fold.vali} / {fold.test} queries, "
+    origin = f" of {data.intents_from}" if data.intents_from else ""
+    intents = "" if data.intents is None else f"{data.intents} intents{origin}, "
+    folds = f", first of {len(data.folds)} folds" if len(data.folds) > 1 else ""
+    run = list(systems)
+    learners = "".join(sorted({f", {learner.partition(':')[0]}" for learner, _ in run} - {", unknown"}))
+    settings = ", ".join(sorted({pdgd for _, pdgd in run} - {"none", "unknown/unknown"}))
     pdgd = f", PDGD {settings}" if settings else ""
-    width = f"{data['parameters']} parameters" if data["features"] is None else f"{data['features']} features"
-    fingerprint = f", fingerprint {fold['fingerprint'][:12]}" if fold["fingerprint"] else ""
-    short_ones = data.get("queries_too_short", 0)
+    width = f"{data.parameters} parameters" if data.features is None else f"{data.features} features"
+    fingerprint = f", fingerprint {fold.fingerprint[:12]}" if fold.fingerprint else ""
+    short_ones = data.queries_too_short
     left_out = f"; {short_ones} attacked queries with too few documents left out" if short_ones else ""
     return escape(
-        f"{kind} {data['source'] or 'of an unknown source'} ({sizes}{intents}{width}, "
-        f"{_NORMALISED.get(data['normalised'], data['normalised'])}{folds}{fingerprint}){learners}{pdgd}, "
+        f"{kind} {data.source or 'of an unknown source'} ({sizes}{intents}{width}, "
+        f"{_NORMALISED.get(data.normalised, data.normalised)}{folds}{fingerprint}){learners}{pdgd}, "
         f"seed {config.get('seed', 'several')}{left_out}"
     )
 
 
-def no_relevant(config: Row) -> str:
+def no_relevant(config: Mapping[str, JsonValue]) -> str:
     """How queries without relevant documents count, in words."""
-    specs = (config, config.get("spec", {}), *config.get("cells", ()))
-    tables = [spec.get("train", {}) for spec in specs]
+    cells = config.get("cells", [])
+    specs = [config, config.get("spec"), *(cells if isinstance(cells, list) else [])]
+    tables = [spec.get("train") for spec in specs if isinstance(spec, Mapping)]
+    found = [table.get("no_relevant") for table in tables if isinstance(table, Mapping)]
     words = {"zero": "count 0", "skip": "are left out"}
-    return " or ".join(
-        text for name, text in words.items() if any(table.get("no_relevant") == name for table in tables)
-    )
+    return " or ".join(text for name, text in words.items() if name in found)
 
 
-_LESS_OF_RESULTS = ("F1", "accuracy", "recall", "exact")
-_LESS_OF_UTILITY = ("runs", "clipped", "ceiling", "untrained")
-"""Columns that each table leaves out on a narrow terminal, first to last."""
-
-
-def _results_table(rows: Sequence[Row], narrow: bool) -> Table:
-    several = len({row["eps_claimed"] for row in rows}) > 1
-    return rows_table(
+def _results_table(rows: Sequence[AttackRow]) -> Table:
+    several = len({row.eps_claimed for row in rows}) > 1
+    return make_table(
         describe_world(rows[0]),
-        _lists(rows),
-        [*method_columns(narrow=narrow), *interval_columns(COLUMNS)],
+        RESULT_COLUMNS,
         in_method_order(rows),
+        caption=_lists(rows),
         space=0,
-        dim=is_baseline,
-        section=lambda row: several and row["method"],
+        dim=lambda row: row.baseline,
+        section=lambda row: several and row.method,
+        spare=("F1", "accuracy", "recall", "exact"),
     )
 
 
-def _lists(rows: Sequence[Row]) -> str:
+def _lists(rows: Sequence[AttackRow]) -> str:
     """How many lists the rows are means over, one line per chain of defenses."""
     lines = [
-        f"eps {epsilon(row['eps_claimed'])}: {row['lists']} lists of {row['queries']} queries; "
-        f"{row['skipped']} without a click left out, {row['all_clicked']} with every document clicked kept"
-        + ("" if math.isnan(row["clipped"]) else f"; {percent(row['clipped'])} of the steps clipped")
-        for row in {row["defense"]: row for row in rows}.values()
+        f"eps {epsilon(row.eps_claimed)}: {row.found.lists} lists of {row.found.queries} queries; "
+        f"{row.found.skipped} without a click left out, {row.found.all_clicked} with every document clicked "
+        "kept"
+        + ("" if math.isnan(row.found.clipped) else f"; {percent(row.found.clipped)} of the steps clipped")
+        for row in {row.setting.defense: row for row in rows}.values()
     ]
     seen = "below each value: its 95 % interval over queries"
     return "\n".join([seen, *lines])
 
 
-def _utility_table(rows: Sequence[Row], words: str, narrow: bool) -> Table:
-    apart = [name for name in differing(rows) if name not in ("trained_on", "defense")]
+def _utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
+    settings = [row.setting for row in rows]
+    apart = [name for name in differing(settings) if name not in ("trained_on", "defense")]
     # The chain is a column only where epsilon and the other settings do not tell the rows apart
-    labels = {tuple(str(row.get(name)) for name in (*apart, "trained_on", "eps_claimed")) for row in rows}
+    labels = {
+        tuple(str(one.value(name)) for name in (*apart, "trained_on", "eps_claimed")) for one in settings
+    }
     apart += ["defense"] if len(labels) < len(rows) else []
-    return rows_table(
-        f"nDCG@10 on {' or '.join(sorted({str(row['evaluated_on']) for row in rows}, reverse=True))}",
-        f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}".rstrip(),
-        [
-            text_column("trained on", "trained_on", "words"),
-            *setting_columns(rows, apart),
-            epsilon_column(),
-            *short_columns({"untrained": "ndcg@10_untrained", "trained": "ndcg@10"}),
-            *short_columns({"undefended": "ndcg@10_undefended", "ceiling": "ndcg@10_ceiling"}),
-            percent_column("clipped", "clipped"),
-            text_column("runs", "runs", "number"),
-        ],
+    columns: list[Column[UtilityRow]] = [
+        trained_on_column(),
+        *setting_columns(rows, apart),
+        epsilon_column(),
+        short_column("untrained", lambda row: row.untrained),
+        short_column("trained", lambda row: row.ndcg),
+        short_column("undefended", lambda row: row.undefended),
+        short_column("ceiling", lambda row: row.ceiling),
+        percent_column("clipped", lambda row: row.clipped),
+        Column("runs", lambda row: str(row.runs)),
+    ]
+    return make_table(
+        f"nDCG@10 on {' or '.join(sorted({row.evaluated_on for row in rows}, reverse=True))}",
+        columns,
         rows,
-        space=0 if narrow else 1,
+        caption="ceiling: what a perfect ranker reaches; queries without relevant documents "
+        f"{words}".rstrip(),
+        spare=("runs", "clipped", "ceiling", "untrained"),
     )

@@ -3,271 +3,280 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from rich.markup import escape
-
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.results.attack_rows import (
+    AnyClickRow,
+    AttackRow,
+    CalibrationRow,
+    IdentifiabilityRow,
+    InformationRow,
+    OfAttack,
+    QueryListRow,
+    RefusedRow,
+)
 from foltr_audit.report.results.settings import setting_text
 from foltr_audit.report.results.wording import counted
-from foltr_audit.report.tables.layout import (
-    Column,
+from foltr_audit.report.tables.columns import (
+    MetricLine,
     epsilon_column,
+    estimate_cell,
+    estimate_column,
+    estimate_text,
     group_by_world,
     in_method_order,
-    interval_columns,
-    is_baseline,
     method_columns,
+    metric_columns,
     percent,
-    reference_row,
-    rows_table,
-    short_column,
-    text_column,
-    with_interval,
 )
+from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.rows import Estimate
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_SCORES = {
-    "tpr_at_1": "TPR@1%",
-    "tpr_at_01": "TPR@.1%",
-    "accuracy_identifiable": "identifiable",
-    "exact_message": "message",
-}
 _RANDOM = "random:k=mean"  # the random guess that knows most; the tables leave the others out
 
 
-LESS_OF_SCORES = ("TPR@.1%", "message", "identifiable")
-LESS_OF_ANY_CLICK = ("accuracy",)
-"""Columns that each table leaves out on a narrow terminal, first to last."""
-
-
-def scores_table(results: Sequence[Row], narrow: bool = False) -> Table:
+def scores_table(results: Sequence[AttackRow]) -> Table:
     """How well scores do at few false alarms, and on identifiable documents; rows of one world."""
-    rows = [row for row in results if not row["method"].startswith("random:") or row["method"] == _RANDOM]
-    metrics = {
-        name: header
-        for name, header in _SCORES.items()
-        if name != "exact_message" or any(row[name] is not None for row in rows)
-    }
-    return _metrics_table(None, _scores_caption(rows, metrics), metrics, rows, narrow=narrow)
+    rows = [row for row in results if not row.method.startswith("random:") or row.method == _RANDOM]
+    columns: list[Column[AttackRow]] = [
+        *method_columns(),
+        estimate_column("TPR@1%", lambda row: row.found.tpr_at_1, "name", beside=True),
+        estimate_column("TPR@.1%", lambda row: row.found.tpr_at_01, "name", beside=True),
+        estimate_column("identifiable", lambda row: row.found.accuracy_identifiable, "name", beside=True),
+    ]
+    messages = any(row.found.exact_message.known for row in rows)
+    if messages:
+        columns.append(estimate_column("message", lambda row: row.found.exact_message, "name", beside=True))
+    return make_table(
+        "",
+        columns,
+        in_method_order(rows),
+        caption=_scores_caption(rows, messages=messages),
+        dim=lambda row: row.baseline,
+        spare=("TPR@.1%", "message", "identifiable"),
+    )
 
 
-def _scores_caption(rows: Sequence[Row], metrics: dict[str, str]) -> str:
-    counts = sorted({row["unclicked_documents"] for row in rows})
+def _scores_caption(rows: Sequence[AttackRow], *, messages: bool) -> str:
+    counts = sorted({row.found.unclicked_documents for row in rows})
     among = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     finest = f", one of which is {percent(1 / counts[0])}" if counts[0] else ""
-    few = " (no interval: too few for it)" if any(row["tpr_at_01_ci95"] is None for row in rows) else ""
-    message = "\nmessage: all lists of a message right" if "exact_message" in metrics else ""
+    few = " (no interval: too few for it)" if any(row.found.tpr_at_01.ci95 is None for row in rows) else ""
+    message = "\nmessage: all lists of a message right" if messages else ""
     return (
         f"TPR at a false positive rate of at most 1 % and .1 % of {among} unclicked documents{finest}{few}\n"
         f"identifiable: accuracy on documents whose click a message can reveal at all{message}"
     )
 
 
-def any_click_table(rows: Sequence[Row], narrow: bool = False) -> Table:
+def any_click_table(rows: Sequence[AnyClickRow]) -> Table:
     """Whether a list has any click, compared with always saying yes; rows of one world."""
-    settings = {(row["eps_claimed"], row["defense"]): row for row in rows}
-    always = [
-        {
-            **reference_row("always yes", eps=row["eps_claimed"], auc=None if row["auc"] is None else 0.5),
-            "accuracy": row["base_rate"],
-            "accuracy_ci95": row["base_rate_ci95"],
-        }
-        for row in settings.values()
+    lines = [
+        MetricLine(
+            method="always yes",
+            eps_claimed=row.eps_claimed,
+            values=(Estimate(0.5) if row.auc.known else row.auc, row.base_rate),
+        )
+        for row in {(row.eps_claimed, row.setting.defense): row for row in rows}.values()
     ]
-    title = "any click at all? (every list counts)"
-    return _metrics_table(
-        title, None, {"auc": "AUC", "accuracy": "accuracy"}, [*always, *rows], narrow=narrow
-    )
-
-
-def _metrics_table(
-    title: str | None, caption: str | None, metrics: dict[str, str], rows: Sequence[Row], *, narrow: bool
-) -> Table:
-    """One line per row, with each metric's interval beside it, or below it where it is narrow."""
-    return rows_table(
-        title,
-        caption,
-        [*method_columns(narrow=narrow), *interval_columns(metrics, "name", beside=not narrow)],
-        in_method_order(rows),
-        space=0 if narrow else 1,
-        dim=is_baseline,
+    lines += [
+        MetricLine(
+            method=row.method,
+            eps_claimed=row.eps_claimed,
+            baseline=row.baseline,
+            values=(row.auc, row.accuracy),
+        )
+        for row in rows
+    ]
+    return make_table(
+        "any click at all? (every list counts)",
+        [*method_columns(), *metric_columns(("AUC", "accuracy"))],
+        in_method_order(lines),
+        dim=lambda line: line.baseline,
+        spare=("accuracy",),
     )
 
 
 # --- information ----------------------------------------------------------------------------------
 
 
-def information_table(rows: Sequence[Row]) -> Table:
+def information_table(rows: Sequence[InformationRow]) -> Table:
     """How many bits a message reveals of a list's clicks; rows of one world."""
-    return rows_table(
+    return make_table(
         "what the server learns, in bits per list",
-        _information_caption(rows),
-        [*method_columns(), *_bit_columns()],
+        [*method_columns(), *_BITS],
         in_method_order(rows),
+        caption=_information_caption(rows),
     )
 
 
-def learners_table(rows: Sequence[Row]) -> Table:
+def learners_table(rows: Sequence[InformationRow]) -> Table:
     """How many bits the messages of several learners reveal at the same claimed epsilon."""
+    settings = [row.setting for row in rows]
 
-    def learner(row: Row) -> str:
-        return escape(f"{setting_text(row, 'learner', rows)} by {row['method'].partition(':')[0]}")
+    def learner(row: InformationRow) -> str:
+        return f"{setting_text(row.setting, 'learner', settings)} by {row.method.partition(':')[0]}"
 
-    return rows_table(
+    columns: list[Column[InformationRow]] = [
+        Column("clicks", lambda row: row.where.click_model, "name"),
+        epsilon_column(),
+        Column("learner", learner, "words"),
+        *_BITS,
+    ]
+    return make_table(
         "what the server learns of a list's clicks, by learner, in bits",
-        "of an interaction's own eps; a message of several composes them",
-        [
-            text_column("clicks", "click_model", "name"),
-            epsilon_column(),
-            Column("learner", learner, "words"),
-            *_bit_columns(),
-        ],
-        sorted(rows, key=lambda row: (row["click_model"], row["eps_claimed"])),
+        columns,
+        sorted(rows, key=lambda row: (row.where.click_model, row.eps_claimed)),
+        caption="of an interaction's own eps; a message of several composes them",
     )
 
 
-def _bit_columns() -> list[Column]:
-    """What is learned at least (0 for a negative estimate), what that may miss, the entropy, the share."""
-
-    def share(row: Row) -> str:
-        return percent(None if row["share"] is None else max(0.0, row["share"]))
-
-    return [
-        Column("at least", lambda row: "0" if _is_negative(row) else with_interval(row, "bits", " "), "name"),
-        Column(
-            "at most more", lambda row: short(row["entropy" if _is_negative(row) else "bias_bound"]), "name"
-        ),
-        short_column("of", "entropy")._replace(align="name"),
-        Column("share", share, "name"),
-    ]
+def _least(row: InformationRow) -> Cell:
+    return Cell("0") if row.bits.value < 0 else estimate_cell(row.bits)
 
 
-def _is_negative(row: Row) -> bool:
-    return row["bits"] is not None and row["bits"] < 0
+def _at_most_more(row: InformationRow) -> str:
+    return short(row.entropy.value if row.bits.value < 0 else row.bias_bound)
 
 
-def _information_caption(rows: Sequence[Row]) -> str:
+_BITS: list[Column[InformationRow]] = [
+    Column("at least", _least, "name", beside=True),
+    Column("at most more", _at_most_more, "name"),
+    Column("of", lambda row: short(row.entropy.value), "name"),
+    Column("share", lambda row: percent(max(0.0, row.share.value)) if row.share.known else "-", "name"),
+]
+"""What is learned at least (0 for a negative estimate), what that may miss, the entropy, the share."""
+
+
+def _information_caption(rows: Sequence[InformationRow]) -> str:
     lines = [
         "of: the entropy of a list's clicks for who knows query, list and grades; every list counts",
         "at most more: bound on what the estimate misses, 0 where the attack's posterior is the true one",
     ]
-    if any(map(_is_negative, rows)):
+    if any(row.bits.value < 0 for row in rows):
         lines.append("0: the attack errs more than who only knows grades (believes less: prior=relevance)")
     for row in rows:
-        if row["impossible"]:
+        if row.impossible:
             lines.append(
-                f"{row['method']}, eps {epsilon(row['eps_claimed'])}: it called the clicks of "
-                f"{counted(row['impossible'], 'list')} impossible; each counts as 20 bits or more"
+                f"{row.method}, eps {epsilon(row.eps_claimed)}: it called the clicks of "
+                f"{counted(row.impossible, 'list')} impossible; each counts as 20 bits or more"
             )
-        if row["wrong_prior"]:
-            lines.append(
-                f"{row['method']}: the click model calls some clicks impossible; nothing is estimated"
-            )
-    return escape("\n".join(lines))
+        if row.wrong_prior:
+            lines.append(f"{row.method}: the click model calls some clicks impossible; nothing is estimated")
+    return "\n".join(lines)
 
 
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def identifiability_lines(rows: Sequence[Row]) -> Iterator[str]:
+def identifiability_lines(rows: Sequence[IdentifiabilityRow]) -> Iterator[str]:
     """One line per setting of a world: what its messages can reveal at all."""
     for row in rows:
-        if not row["lists"]:
+        if not row.lists:
             continue
-        lost = row["not_told"]
-        yield escape(
-            f"{_epsilon_prefix(row, rows)}identifiable: {percent(row['identifiable'])} of documents; "
-            f"rank {row['rank_mean']:.1f} of {row['unknowns_mean']:.1f} unknowns, "
-            f"{row['rank_min']} at least; "
-            f"{row['all_clicked']} lists all clicked, {row['without_click']} without a click; "
-            f"{percent(row['not_observed'])} of documents not observed"
+        lost = row.not_told
+        yield (
+            f"{_epsilon_prefix(row, rows)}identifiable: {percent(row.identifiable)} of documents; "
+            f"rank {row.rank_mean:.1f} of {row.unknowns_mean:.1f} unknowns, {row.rank_min} at least; "
+            f"{row.all_clicked} lists all clicked, {row.without_click} without a click; "
+            f"{percent(row.not_observed)} of documents not observed"
             + (f", {percent(lost)} combinations of others, too faint, or not in a metric" if lost else "")
         )
 
 
-def calibration_lines(rows: Sequence[Row]) -> Iterator[str]:
+def calibration_lines(rows: Sequence[CalibrationRow]) -> Iterator[str]:
     """One line per attack with probabilities and setting of a world."""
     for row in rows:
-        yield escape(
-            f"{row['method']}: {_epsilon_prefix(row, rows)}Brier score {with_interval(row, 'brier', ' ')} "
-            f"(base rate {with_interval(row, 'brier_base_rate', ' ')}), log loss {short(row['log_loss'])}, "
-            f"calibration error {short(row['calibration_error'])}"
+        yield (
+            f"{row.method}: {_epsilon_prefix(row, rows)}Brier score {estimate_text(row.found.brier)} "
+            f"(base rate {estimate_text(row.found.brier_base_rate)}), "
+            f"log loss {short(row.found.log_loss.value)}, "
+            f"calibration error {short(row.found.error)}"
         )
 
 
-def _epsilon_prefix(row: Row, rows: Sequence[Row]) -> str:
+def _epsilon_prefix(row: OfAttack, rows: Sequence[OfAttack]) -> str:
     """`eps 1.2: ` where rows differ in the claimed epsilon, else nothing."""
-    several = len({other["eps_claimed"] for other in rows}) > 1
-    return f"eps {epsilon(row['eps_claimed'])}: " if several else ""
+    several = len({other.eps_claimed for other in rows}) > 1
+    return f"eps {epsilon(row.eps_claimed)}: " if several else ""
 
 
-def refused_lines(rows: Sequence[Row]) -> Iterator[str]:
+def refused_lines(rows: Sequence[RefusedRow]) -> Iterator[str]:
     """One line per attack of a world that could not run, and why."""
-    yield from dict.fromkeys(escape(f"{row['method']}: cannot run: {row['reason']}") for row in rows)
+    yield from dict.fromkeys(f"{row.method}: cannot run: {row.reason}" for row in rows)
 
 
 # --- named queries ---------------------------------------------------------------------------------
 
 
-def query_tables(rows: Sequence[Row]) -> Iterator[Table]:
+@dataclass(frozen=True, kw_only=True)
+class _QueryLine:
+    """A line about one attacked list: what was shown, or what an attack named."""
+
+    number: int
+    query: str = ""
+    eps: str = ""
+    who: str
+    documents: str
+    exact: str = ""
+    baseline: bool = False
+
+
+_QUERY_COLUMNS: list[Column[_QueryLine]] = [
+    Column("query", lambda line: line.query, "fold"),
+    Column("eps", lambda line: line.eps),
+    Column("who", lambda line: line.who, "fold"),
+    Column("documents", lambda line: line.documents, "fold"),
+    Column("exact", lambda line: line.exact, "name"),
+]
+
+
+def query_tables(rows: Sequence[QueryListRow]) -> Iterator[Table]:
     """The attacked lists of the named queries, one table per world: what was clicked, what was named."""
-    attacked = [row for row in rows if row["method"] is not None]
+    attacked = [row for row in rows if row.method is not None]
     for name, mine in group_by_world(attacked).items():
-        yield _query_table(name, mine)
-
-
-def _query_table(name: str, rows: Sequence[Row]) -> Table:
-    lists: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        key = (row["query"], row["eps_claimed"], row["defense"], row["list"])
-        lists.setdefault(key, []).append(row)
-    lines: list[Row] = []
-    for number, attacks in enumerate(lists.values()):
-        first, every = attacks[0], [True] * len(attacks[0]["shown"])
-        names = {"query": first["query"], "eps_claimed": first["eps_claimed"]}
-        lines.append(
-            {"list": number, **names, "who": "shown", "documents": _documents(first, every), "exact": ""}
+        yield make_table(
+            f"named queries, {name}",
+            _QUERY_COLUMNS,
+            _query_lines(mine),
+            caption="documents by their place in the query's data, from 0, in the order shown; * clicked",
+            dim=lambda line: line.baseline,
+            section=lambda line: line.number,
         )
-        lines += [
-            {
-                "list": number,
-                "query": "",
-                "eps_claimed": None,
-                "baseline": row["baseline"],
-                "who": row["method"],
-                "documents": _documents(row, row["guessed"]),
-                "exact": "yes" if row["exact"] else "no",
-            }
-            for row in attacks
-        ]
-    return rows_table(
-        f"named queries, {name}",
-        "documents by their place in the query's data, from 0, in the order shown; * clicked",
-        [
-            text_column("query", "query"),
-            epsilon_column(),
-            text_column("who", "who"),
-            text_column("documents", "documents"),
-            text_column("exact", "exact", "name"),
-        ],
-        lines,
-        dim=is_baseline,
-        section=lambda line: line["list"],
-    )
 
 
-def _documents(row: Row, which: Sequence[bool]) -> str:
-    named = zip(row["shown"], row["clicked"], which, strict=True)
+def _query_lines(rows: Sequence[QueryListRow]) -> Iterator[_QueryLine]:
+    lists: dict[tuple[object, ...], list[QueryListRow]] = {}
+    for row in rows:
+        lists.setdefault((row.query, row.eps_claimed, row.setting.defense, row.list), []).append(row)
+    for number, attacks in enumerate(lists.values()):
+        first = attacks[0]
+        yield _QueryLine(
+            number=number,
+            query=first.query,
+            eps=epsilon(first.eps_claimed),
+            who="shown",
+            documents=_documents(first, [True] * len(first.shown)),
+        )
+        for row in attacks:
+            yield _QueryLine(
+                number=number,
+                who=row.method or "",
+                documents=_documents(row, row.guessed),
+                exact="yes" if row.exact else "no",
+                baseline=row.baseline,
+            )
+
+
+def _documents(row: QueryListRow, which: Sequence[bool]) -> str:
+    named = zip(row.shown, row.clicked, which, strict=True)
     return " ".join(f"{document}{'*' if clicked else ''}" for document, clicked, here in named if here) or "-"
 
 
-def not_attacked_lines(rows: Sequence[Row]) -> Iterator[str]:
+def not_attacked_lines(rows: Sequence[QueryListRow]) -> Iterator[str]:
     """One line per named query without an attacked list anywhere."""
-    attacked = {row["query"] for row in rows if row["method"] is not None}
-    for name in dict.fromkeys(row["query"] for row in rows):
+    attacked = {row.query for row in rows if row.method is not None}
+    for name in dict.fromkeys(row.query for row in rows):
         if name not in attacked:
-            yield escape(f"query {name}: not attacked")
+            yield f"query {name}: not attacked"

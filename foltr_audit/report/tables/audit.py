@@ -4,88 +4,77 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
-from rich.text import Text
 
 from foltr_audit.auditing.verdict import BROKEN
 from foltr_audit.privacy.observer_views import with_article
-from foltr_audit.report.results.audit import AuditReport
-from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.wording import verdict_style, verdict_text
-from foltr_audit.report.tables.attack import dataset_line
-from foltr_audit.report.tables.layout import Column, print_fitting, rows_table
+from foltr_audit.report.render.terminal import STYLES, print_table
+from foltr_audit.report.results.audit import AuditReport, FindingRow
+from foltr_audit.report.results.wording import verdict_mark, verdict_text
+from foltr_audit.report.tables.attack import dataset_line, systems_of
+from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-
-_NUMBERS = {
-    "claimed": "claimed",
-    "upper": "proven",
-    "exact": "exact",
-    "lower": "measured",
-    "ceiling": "ceiling",
-}
 
 
 def print_audit(report: AuditReport, console: Console) -> None:
     """The whole report: data, a table per chain, and why each verdict is what it is."""
-    console.print(dataset_line(report.dataset, report.config, report.results))
-    for chain in dict.fromkeys(row["defense"] for row in report.results):
-        rows = [row for row in report.results if row["defense"] == chain]
+    console.print(dataset_line(report.dataset, report.config, systems_of(report.results)))
+    for chain in dict.fromkeys(row.setting.defense for row in report.results):
+        rows = [row for row in report.results if row.setting.defense == chain]
         console.print()
-        print_fitting(partial(_table, rows), _LESS, console)
+        print_table(_table(rows), console)
         for row in rows:
             console.print()
-            for line in _block(row, several=len({row["run"] for row in rows}) > 1):
+            for line in _block(row, several=len({row.run for row in rows}) > 1):
                 console.print(line, highlight=False)
         console.print()
         for line in conclusions(rows):
             console.print(escape(line), style="bold", highlight=False)
 
 
-_LESS = ("ceiling", "exact", "claimed", "proven")
-"""Columns that the table leaves out on a narrow terminal, first to last."""
+def _table(rows: Sequence[FindingRow]) -> Table:
+    first, several = rows[0], len({row.run for row in rows}) > 1
+    delta = f", delta {first.delta:g}" if first.delta else ""
+    per = "one message" if first.messages == 1 else f"{first.messages} messages of one client, pooled"
+    behind = f"of {first.interactions} interaction{'s' * (first.interactions > 1)}"
 
+    def view(row: FindingRow) -> str:
+        run = f"run {row.run}\n" if several else ""
+        return f"{run}{row.sees}\n{row.unit}\n{row.canary}"
 
-def _table(rows: Sequence[Row], narrow: bool) -> Table:
-    first, several = rows[0], len({row["run"] for row in rows}) > 1
-    delta = f", delta {first['delta']:g}" if first["delta"] else ""
-    per = "one message" if first["messages"] == 1 else f"{first['messages']} messages of one client, pooled"
-    behind = f"of {first['interactions']} interaction{'s' * (first['interactions'] > 1)}"
-
-    def view(row: Row) -> str:
-        run = f"run {row['run']}\n" if several else ""
-        return f"{run}{row['sees']}\n{row['unit']}\n{row['canary']}"
-
-    def verdict(row: Row) -> Text:
-        words = verdict_text(row)
-        return Text(words.replace("by ", "by\n") if narrow else words, style=verdict_style(row))
-
-    return rows_table(
-        escape(f"{first['defense']}\nepsilon of {per} {behind}{delta}"),
-        "sees: what the server sees; proven: an upper bound; exact: the loss of the pair that was played; "
-        f"measured: shown by {first['trials']} trials per hypothesis, each at "
-        f"{100 * first['confidence']:g} % confidence, and ceiling: the most that so many can show",
-        [
-            Column("sees", view, "name"),
-            *(Column(header, partial(_cell, name=name)) for name, header in _NUMBERS.items()),
-            Column("verdict", verdict, "name"),
-        ],
+    columns: list[Column[FindingRow]] = [
+        Column("sees", view, "name"),
+        Column("claimed", lambda row: _bound(row.setting.eps_claimed)),
+        Column("proven", lambda row: _bound(row.eps_upper)),
+        Column("exact", lambda row: _number(row.eps_exact)),
+        Column("measured", lambda row: _number(row.eps_lower)),
+        Column("ceiling", lambda row: _number(row.eps_ceiling)),
+        Column("verdict", _verdict, "name", narrow=lambda text: text.replace("by ", "by\n")),
+    ]
+    return make_table(
+        f"{first.setting.defense}\nepsilon of {per} {behind}{delta}",
+        columns,
         rows,
-        space=1 if narrow else 2,
+        caption="sees: what the server sees; proven: an upper bound; exact: the loss of the pair that was "
+        f"played; measured: shown by {first.trials} trials per hypothesis, each at "
+        f"{100 * first.confidence:g} % confidence, and ceiling: the most that so many can show",
+        space=2,
+        narrow_space=1,
+        spare=("ceiling", "exact", "claimed", "proven"),
     )
 
 
-def _cell(row: Row, name: str) -> str:
-    """An epsilon of a row; `none` where it is not bounded, or not claimed."""
-    value = row[f"eps_{name}"]
-    if name in ("claimed", "upper") and math.isinf(value):
-        return "none"
-    return _number(value)
+def _verdict(row: FindingRow) -> Cell:
+    return Cell(verdict_text(row.setting.eps_claimed, row.verdict), mark=verdict_mark(row.verdict))
+
+
+def _bound(value: float) -> str:
+    """An epsilon that is claimed or proven; `none` where there is none."""
+    return "none" if math.isinf(value) else _number(value)
 
 
 def _number(value: float | None) -> str:
@@ -95,55 +84,55 @@ def _number(value: float | None) -> str:
     return "inf" if math.isinf(value) else f"{value:.2f}" if usual else f"{value:.3g}"
 
 
-def _block(row: Row, *, several: bool) -> Iterator[str]:
+def _block(row: FindingRow, *, several: bool) -> Iterator[str]:
     """One audited row in words: verdict and reason, pair, proof, and the score that separates the inputs."""
-    run = f"run {row['run']}, " if several else ""
-    style = verdict_style(row) or "bold"
+    run = f"run {row.run}, " if several else ""
+    style = STYLES[verdict_mark(row.verdict)] or "bold"
     yield (
-        f"{run}{row['sees']}, one {row['unit']} differs, {row['canary']}: "
-        f"[{style}]{verdict_text(row)}[/]: {escape(row['why'])}"
+        f"{run}{row.sees}, one {row.unit} differs, {row.canary}: "
+        f"[{style}]{verdict_text(row.setting.eps_claimed, row.verdict)}[/]: {escape(row.why)}"
     )
-    at = "a global model of another round each" if row["model"] == "rounds" else f"the {row['model']} model"
-    yield escape(f"  pair: {row['pair']}; at {at}")
-    whole = f"; over all {row['rounds']} rounds of the run {_cell(row, 'upper_run')}"
-    proven = f"{_cell(row, 'upper')}: {row['upper_how']}{whole if math.isfinite(row['eps_upper']) else ''}"
+    at = "a global model of another round each" if row.model == "rounds" else f"the {row.model} model"
+    yield escape(f"  pair: {row.pair}; at {at}")
+    whole = f"; over all {row.rounds} rounds of the run {_number(row.eps_upper_run)}"
+    proven = f"{_bound(row.eps_upper)}: {row.upper_how}{whole if math.isfinite(row.eps_upper) else ''}"
     yield escape(f"  proven {proven}")
-    if row["declared"] == "not looked":
-        yield escape(f"  not checked whether links do what they declare: {row['declared_why']}")
-    assumed = f", which assumes {row['assumes']}" if row["assumes"] else ""
-    yield escape(f"  measured {_number(row['eps_lower'])}: score {row['score']}, {row['estimator']}{assumed}")
+    if row.declared == "not looked":
+        yield escape(f"  not checked whether links do what they declare: {row.declared_why}")
+    assumed = f", which assumes {row.assumes}" if row.assumes else ""
+    yield escape(f"  measured {_number(row.eps_lower)}: score {row.score}, {row.estimator}{assumed}")
 
 
-def conclusions(results: Sequence[Row]) -> list[str]:
+def conclusions(results: Sequence[FindingRow]) -> list[str]:
     """What all rows of one chain show together: one sentence per kind of verdict."""
-    broken = [row for row in results if row["verdict"] == BROKEN]
-    refuted = [row for row in results if row["verdict"] in ("refuted", "false by exact loss")]
-    proven = [row for row in results if row["verdict"] == "proven"]
+    broken = [row for row in results if row.verdict == BROKEN]
+    refuted = [row for row in results if row.verdict in ("refuted", "false by exact loss")]
+    proven = [row for row in results if row.verdict == "proven"]
     # What claims nothing is last, whatever the order of the rows
-    open_ = [row for row in results if row["verdict"] == "not refuted"]
-    open_.sort(key=lambda row: math.isinf(row["eps_claimed"]))
+    open_ = [row for row in results if row.verdict == "not refuted"]
+    open_.sort(key=lambda row: math.isinf(row.setting.eps_claimed))
     found: dict[str, list[str]] = {}
     for row in (*refuted, *proven, *open_):
         found.setdefault(_conclusion(row), []).append(_place(row))
     return [
-        *dict.fromkeys(f"Not proven where the server sees {_place(row)}: {row['why']}." for row in broken),
+        *dict.fromkeys(f"Not proven where the server sees {_place(row)}: {row.why}." for row in broken),
         *(text.format("; ".join(dict.fromkeys(places))) for text, places in found.items()),
     ]
 
 
-def _conclusion(row: Row) -> str:
+def _conclusion(row: FindingRow) -> str:
     """A sentence with room for what the server sees."""
-    if row["verdict"] == "proven":
+    if row.verdict == "proven":
         return "Proven where the server sees {}."
-    if row["verdict"] == "not refuted":
-        if math.isinf(row["eps_claimed"]):
+    if row.verdict == "not refuted":
+        if math.isinf(row.setting.eps_claimed):
             what = "--claim E (and --delta D) states a claim to check"
             return f"Nothing is claimed where the server sees {{}}; {what}."
         return "Neither proven nor refuted where the server sees {}."
-    worst = max(row["eps_lower"] if row["verdict"] == "refuted" else 0.0, row["eps_exact"] or 0.0)
+    worst = max(row.eps_lower if row.verdict == "refuted" else 0.0, row.eps_exact or 0.0)
     shown = "no finite epsilon holds" if math.isinf(worst) else f"at least {worst:.3g} is lost"
-    return f"The claim of {row['eps_claimed']:g} is false: {shown} where the server sees {{}}."
+    return f"The claim of {row.setting.eps_claimed:g} is false: {shown} where the server sees {{}}."
 
 
-def _place(row: Row) -> str:
-    return f"{with_article(row['sees'])}, for one {row['unit']}"
+def _place(row: FindingRow) -> str:
+    return f"{with_article(row.sees)}, for one {row.unit}"

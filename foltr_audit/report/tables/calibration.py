@@ -4,22 +4,83 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
 
 from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrations
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.observer_views import sees, with_article
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.base import PlainReport
 from foltr_audit.report.results.wording import join_names
-from foltr_audit.report.tables.layout import Column, rows_table
-from foltr_audit.utils.formatting import json_text
+from foltr_audit.report.tables.table import Column, Table, make_table
+from foltr_audit.utils.rows import ResultRow
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
-SCHEMA = "foltr-audit/calibrate/1"
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationTarget(ResultRow):
+    """What has to be proven, and of which system."""
+
+    eps: float
+    delta: float
+    unit: str
+    view: str
+    sees: str
+    colluders: int | None
+    rounds: int
+    clients: int
+    arriving: int
+    interactions: int
+    ranked_with: str
+    parameters: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismRow(ResultRow):
+    """The least noise of one mechanism; see `NoiseCalibration`.
+
+    Attributes:
+        sum_only: whether the bound only holds for sums of messages.
+        how: why the bound holds; `why_not` where there is none.
+    """
+
+    mechanism: str
+    sum_only: bool
+    defense: tuple[str, ...]
+    eps_upper: float
+    delta: float
+    average_sd: float | None
+    how: str
+    why_not: str | None
+
+    @classmethod
+    def of(cls, one: NoiseCalibration) -> MechanismRow:
+        """The row of an answer."""
+        return cls(
+            mechanism=one.mechanism,
+            sum_only=_place(one) == _SUM_ONLY,
+            defense=tuple(one.defense),
+            eps_upper=one.upper.epsilon,
+            delta=one.upper.delta,
+            average_sd=one.average_sd,
+            how=one.upper.how,
+            why_not=one.why_not,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateDocument(PlainReport):
+    """The report of `calibrate` as JSON: one row per mechanism; an infinite bound is `"inf"`."""
+
+    SCHEMA: ClassVar[str] = "foltr-audit/calibrate/1"
+
+    target: CalibrationTarget
+    results: tuple[MechanismRow, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,19 +98,13 @@ class NoiseCalibrationReport:
     found: Sequence[NoiseCalibration]
 
     def json(self) -> str:
-        """Everything as one JSON object; an infinite bound is `"inf"`."""
-        return json_text(
-            {
-                "schema": SCHEMA,
-                "target": self._target(),
-                "results": [_row(one) for one in self.found],
-                "warnings": self.warnings,
-            }
-        )
+        """Everything as one JSON object."""
+        rows = tuple(map(MechanismRow.of, self.found))
+        return CalibrateDocument(target=self._target(), results=rows, warnings=tuple(self.warnings)).json()
 
     def print(self, console: Console) -> None:
         """The table, why each bound holds or there is none, and commands that check it."""
-        console.print(self._table())
+        print_table(self._table(), console)
         console.print()
         for line in self._lines():
             console.print(escape(line), highlight=False)
@@ -57,39 +112,34 @@ class NoiseCalibrationReport:
         for command in self._commands():
             console.print(escape(command), highlight=False, soft_wrap=True)
 
-    def _target(self) -> dict[str, Any]:
+    def _target(self) -> CalibrationTarget:
         there = self.situation
-        return {
-            "eps": self.target,
-            "delta": there.delta,
-            "unit": there.unit,
-            "view": there.view,
-            "sees": sees(there.view, there.colluders),
-            "colluders": there.colluders,
-            "rounds": there.rounds,
-            "clients": there.shares,
-            "arriving": there.arriving or there.shares,
-            "interactions": there.interactions,
-            "ranked_with": there.ranked_with,
-            "parameters": there.parameters,
-        }
+        return CalibrationTarget(
+            eps=self.target,
+            delta=there.delta,
+            unit=there.unit,
+            view=there.view,
+            sees=sees(there.view, there.colluders),
+            colluders=there.colluders,
+            rounds=there.rounds,
+            clients=there.shares,
+            arriving=there.arriving or there.shares,
+            interactions=there.interactions,
+            ranked_with=there.ranked_with,
+            parameters=there.parameters,
+        )
 
     def _table(self) -> Table:
         there = self.situation
         delta = f", delta {there.delta:g}" if there.delta else ""
         rounds = f" over {there.rounds} rounds" if there.rounds > 1 else " in a round"
-        return rows_table(
+        return make_table(
             f"least noise for epsilon {self.target:g}{delta} per {there.unit}{rounds},\n"
             f"where the server sees {with_article(sees(there.view, there.colluders))}",
-            f"average sd: standard deviation of the noise on one of {there.parameters} coordinates "
-            f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
-            [
-                Column("mechanism", lambda one: one.mechanism, "name"),
-                Column("noise in", _place, "name"),
-                Column("proven", lambda one: "-" if one.why_not else f"{one.upper.epsilon:.4f}"),
-                Column("average sd", _average_sd),
-            ],
+            _COLUMNS,
             self.found,
+            caption=f"average sd: standard deviation of the noise on one of {there.parameters} coordinates "
+            f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
         )
 
     def _commands(self) -> Iterator[str]:
@@ -144,14 +194,9 @@ def _average_sd(one: NoiseCalibration) -> str:
     return "-" if one.why_not or one.average_sd is None else f"{one.average_sd:.4g}"
 
 
-def _row(one: NoiseCalibration) -> dict[str, Any]:
-    return {
-        "mechanism": one.mechanism,
-        "sum_only": _place(one) == _SUM_ONLY,
-        "defense": list(one.defense),
-        "eps_upper": one.upper.epsilon,
-        "delta": one.upper.delta,
-        "average_sd": one.average_sd,
-        "how": one.upper.how,
-        "why_not": one.why_not,
-    }
+_COLUMNS: list[Column[NoiseCalibration]] = [
+    Column("mechanism", lambda one: one.mechanism, "name"),
+    Column("noise in", _place, "name"),
+    Column("proven", lambda one: "-" if one.why_not else f"{one.upper.epsilon:.4f}"),
+    Column("average sd", _average_sd),
+]

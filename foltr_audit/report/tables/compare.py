@@ -1,94 +1,90 @@
-"""The report of `compare` as tables on a terminal."""
+"""The tables of `compare`, for a terminal and for a document."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_summary import p_value
+from foltr_audit.report.results.compare_rows import (
+    ClaimRow,
+    ComparedAttackRow,
+    ComparedWarningRow,
+    CompareRow,
+)
 from foltr_audit.report.results.compare_worlds import WorldRows, worlds
 from foltr_audit.report.results.wording import (
     CHOSEN,
     FIXED,
     FRONT,
-    claimed_delta,
     counted,
     evaluated_part,
     measured,
-    short_method,
-    verdict_style,
+    verdict_mark,
     verdict_text,
 )
 from foltr_audit.report.tables.attack import dataset_line
-from foltr_audit.report.tables.layout import (
-    Column,
-    bytes_text,
-    interval_column,
-    interval_columns,
-    loss_text,
-    name_lines,
-    print_fitting,
-    rows_table,
-    text_column,
+from foltr_audit.report.tables.columns import short_column
+from foltr_audit.report.tables.compare_columns import (
+    BYTES,
+    NONE,
+    ON_FRONT,
+    ONLINE,
+    WorldColumns,
+    claimed_cell,
+    eps_text,
+    known_cell,
+    name_column,
 )
+from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue, ResultRow
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-
-_LESS_OF_LEAKS = ("accuracy", "F1", "TPR@1%", "without", "best attack")
-_LESS_OF_PRICES = ("bytes", "hit hardest", "served worst", "online", "p")
-_LESS_OF_CLAIMS = ("ceiling", "all rounds", "proven", "claimed")
-"""Columns that each table leaves out on a narrow terminal, first to last."""
 
 
 def print_compare(report: CompareReport, console: Console) -> None:
     """The whole report: data, the leaks and costs in each world, then the claims and what holds of them."""
-    seeded = {"seed": Spec().seed, **report.config["spec"]}
-    if report.dataset:
-        console.print(dataset_line(report.dataset, seeded, report.results))
+    if report.dataset is not None:
+        spec = report.config.get("spec")
+        seeded = {"seed": Spec().seed, **(spec if isinstance(spec, dict) else {})}
+        systems = [(row.setting.learner, row.setting.pdgd) for row in report.results]
+        console.print(dataset_line(report.dataset, seeded, systems))
     several = worlds(report)
     for world in several:
-        console.print()
-        leaks = partial(_leaks, world.results, several=len(several) > 1)
-        print_fitting(leaks, _LESS_OF_LEAKS, console)
-        console.print()
-        print_fitting(partial(_prices, world), _LESS_OF_PRICES, console)
+        columns = WorldColumns(world)
+        for table in (leaks_table(world, columns), prices_table(world, columns)):
+            console.print()
+            print_table(table, console)
         for row in world.results:
-            if row["dominated_by"]:
-                line = f"  {row['name']}: beaten by {' and '.join(row['dominated_by'])}"
+            if row.dominated_by:
+                line = f"  {row.setting.name}: beaten by {' and '.join(row.dominated_by)}"
                 console.print(escape(line), highlight=False)
     if report.claims:
         console.print()
-        print_fitting(partial(_claims, report.claims), _LESS_OF_CLAIMS, console)
-    _print_rest(report, console)
-
-
-def _print_rest(report: CompareReport, console: Console) -> None:
+        print_table(claims_table(report.claims), console)
     console.print()
-    for row in report.left_out:
-        console.print(escape(f"left out: {row['learner']}, {row['defense']}: {row['why']}"), highlight=False)
-    for row in report.failed:
-        console.print(
-            escape(f"failed: {row['defense']}, {row['click_model']} clicks: {row['why']}"), style="red"
-        )
+    for left in report.left_out:
+        console.print(escape(f"left out: {left.learner}, {left.defense}: {left.why}"), highlight=False)
+    for lost in report.failed:
+        line = f"failed: {lost.defense}, {lost.click_model} clicks: {lost.why}"
+        console.print(escape(line), style="red")
 
 
-def warnings_by_defense(rows: Sequence[Row]) -> list[str]:
+def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[str]:
     """Each warning once, after the defenses and epsilons that it is about."""
     found: dict[str, dict[str, list[str]]] = {}
     for row in rows:
-        about = found.setdefault(row["warning"], {}).setdefault(row["alternative"], [])
-        if row["eps"] is not None and epsilon(row["eps"]) not in about:
-            about.append(epsilon(row["eps"]))
+        about = found.setdefault(row.warning, {}).setdefault(row.alternative, [])
+        if row.eps is not None and epsilon(row.eps) not in about:
+            about.append(epsilon(row.eps))
     return [
         "; ".join(f"{name}, eps {', '.join(eps)}" if eps else name for name, eps in about.items())
         + f": {warning}"
@@ -96,136 +92,238 @@ def warnings_by_defense(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _names(rows: Sequence[Row], *, narrow: bool) -> list[Column]:
-    """The mark of the front, and the defense with spaces where a line may break."""
-    several = len({row["learner"] for row in rows}) > 1
-
-    def name(row: Row) -> str:
-        text = f"{row['learner']}: {row['name']}" if several else str(row["name"])
-        return escape(name_lines(text, narrow=narrow))
-
-    front = Column("", lambda row: "[green]*[/]" if row["pareto"] else "", "words")
-    return [front, Column("defense", name, "name")]
-
-
-_METRICS = {
-    "auc": "AUC",
-    "tpr_at_1": "TPR@1%",
-    "accuracy": "accuracy",
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "F1",
-}
-
-
-def _leaks(rows: Sequence[Row], narrow: bool, *, several: bool) -> Table:
-    first = rows[0]
-    at = f" on {first['data']}" if several else ""
-
-    def attack(row: Row) -> str:
-        name = row["attack"] or "-"
-        return escape(short_method(name) if narrow else name)
-
-    return rows_table(
-        escape(f"{first['click_model']} clicks, scenario {first['scenario']}{at}: what an attack finds"),
-        f"best attack: highest AUC of those that ran, {CHOSEN}; "
+def leaks_table(world: WorldRows, columns: WorldColumns) -> Table:
+    """What the best attack finds, for a terminal."""
+    return make_table(
+        f"{_where(world)}: what an attack finds",
+        [ON_FRONT, columns.name, *columns.attack],
+        world.results,
+        caption=f"attack: the one with the highest AUC of those that ran, {CHOSEN}; "
         "without: highest AUC of a guess that reads no message; below each value: its 95 % interval; "
         f"*: on the front of AUC and nDCG@10: {FRONT}",
-        [
-            *_names(rows, narrow=narrow),
-            Column("best attack", attack, "name"),
-            *interval_columns(_METRICS),
-            Column("without", without_message),
-        ],
-        rows,
-        space=0 if narrow else 1,
+        spare=("accuracy", "F1", "TPR@1%", "without", "attack"),
     )
 
 
-def without_message(row: Row) -> str:
-    """The AUC of the best guess that reads no message, and below it which one."""
-    guess = f"\n{escape(short_method(row['baseline']))}" if row["baseline"] else ""
-    return short(row["baseline_auc"]) + guess
-
-
-def _prices(world: WorldRows, narrow: bool) -> Table:
-    rows, corrected = world.results, world.corrected()
+def prices_table(world: WorldRows, columns: WorldColumns) -> Table:
+    """What a defense costs, for a terminal."""
+    rows = world.results
     first = rows[0]
-    over = ", interval over runs" if any(row["online_mean_ci95"] for row in rows) else ""
-    columns = [
-        *_names(rows, narrow=narrow),
-        interval_column("nDCG@10", "ndcg@10"),
-        Column("loss", loss_text),
-        Column("p", lambda row: p_value(corrected.get((row["learner"], row["name"])))),
-        interval_column("online", "online_mean"),
-        Column("bytes", bytes_text),
-    ]
-    if any(row["worst_served_group"] for row in rows):
-        columns.append(_group_column("served worst", "worst_served_group", "worst_served_online"))
-        columns.append(_group_column("hit hardest", "worst_attacked_group", "worst_attacked_auc"))
-    return rows_table(
-        escape(f"{first['click_model']} clicks, scenario {first['scenario']}: what it costs"),
-        f"{counted(first['runs'], 'run')}; nDCG@10 on {evaluated_part(rows)}, and online (mean of rounds"
-        f"{over}); loss: against no defense, with p of a paired t-test times "
-        f"{counted(max(len(corrected), 1), 'comparison')}; interval of nDCG@10 and p: {FIXED}; "
-        f"ceiling {short(first['ndcg@10_ceiling'])}, "
-        f"untrained {short(first['ndcg@10_untrained'])}; bytes: of a client in a round",
-        columns,
+    over = ", interval over runs" if any(row.online_mean.ci95 for row in rows) else ""
+    tests = counted(max(len(world.corrected), 1), "comparison")
+    return make_table(
+        f"{_where(world)}: what it costs",
+        [ON_FRONT, columns.name, *columns.offline, *columns.online, *columns.clients],
         rows,
-        space=0 if narrow else 1,
+        caption=f"{counted(first.setting.runs, 'run')}; nDCG@10 on "
+        f"{evaluated_part(row.evaluated_on for row in rows)}, and online (mean of rounds{over}); difference: "
+        f"to no defense, with p of a paired t-test times {tests}; "
+        f"interval of nDCG@10 and p: {FIXED}; ceiling {short(first.ceiling)}, untrained "
+        f"{short(first.untrained)}; bytes: of a client in a round",
+        spare=("bytes", "hit hardest", "served worst", ONLINE, "p"),
     )
 
 
-def _group_column(header: str, group: str, value: str) -> Column:
-    def cell(row: Row) -> str:
-        return "-" if row[group] is None else escape(f"{row[group]} {short(row[value])}")
+def _where(world: WorldRows) -> str:
+    setting = world.results[0].setting
+    at = f" on {setting.data}" if world.name else ""
+    return f"{setting.click_model} clicks, scenario {setting.scenario}{at}"
 
-    return Column(header, cell, "fold")
+
+def glance_table(world: WorldRows, *, marked: bool = True) -> Table:
+    """One row per defense: its claim, what the best attack reads, and the quality of the ranker.
+
+    Args:
+        world: the world of the defenses.
+        marked: whether marks are shown as colours.
+    """
+    columns, part = WorldColumns(world), evaluated_part(row.evaluated_on for row in world.results)
+    notes = (
+        "Below a claim: where it is false or proven, by what the server sees. "
+        "Below a value or in brackets: 95 % intervals. p: of a paired t-test, Bonferroni-corrected for the "
+        f"tests of this table. nDCG@10 is of {part}; its intervals and p are {FIXED}. The difference is to "
+        f"no defense. The best attack is {CHOSEN}. On the front of AUC and nDCG@10: {FRONT}."
+    )
+    if marked:
+        notes += (
+            " An AUC is red where the attack is shown to beat every guess without a message, green where it "
+            "is not shown to beat one by position or at random."
+        )
+    return make_table(
+        _caption("Defenses at a glance", world),
+        [columns.name, columns.claim, columns.auc, *columns.offline, BYTES, columns.front()],
+        world.results,
+        caption=notes,
+    )
 
 
-def _claims(rows: Sequence[Row], narrow: bool) -> Table:
-    units = list(dict.fromkeys(row["unit"] for row in rows))
-    several = len({row["learner"] for row in rows}) > 1 or len({row["scenario"] for row in rows}) > 1
-    lines, last = [], None
-    for row in rows:
-        name = f"{row['learner']}, {row['scenario']}: {row['name']}" if several else row["name"]
-        sight = f"{row['sees']}, {row['unit']}" if len(units) > 1 else row["sees"]
-        lines.append(row | {"sees": sight, "name": "" if name == last else name_lines(name, narrow=narrow)})
-        last = name
-
-    def verdict(row: Row) -> str:
-        words, style = verdict_text(row), verdict_style(row)
-        words = words.replace("by ", "by\n") if narrow else words
-        return f"[{style}]{words}[/]" if style else words
-
-    bounds = {"proven": "upper", "all rounds": "upper_run", "measured": "lower", "ceiling": "ceiling"}
-    return rows_table(
-        f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
-        "sees: what the server sees; proven: an upper bound by accounting; all rounds: of all messages of "
-        "the run together; measured: what trials show at least, "
-        f"{measured(rows[0]['confidence'])}; ceiling: the most that this number of trials can show",
+def everything_table(world: WorldRows) -> Table:
+    """All columns of the results of a world."""
+    columns, part = WorldColumns(world), evaluated_part(row.evaluated_on for row in world.results)
+    claimed = Column[CompareRow](
+        "claimed", lambda row: claimed_cell(row.setting.eps_claimed, row.delta), group="epsilon"
+    )
+    runs = Column[CompareRow]("runs", lambda row: str(row.setting.runs))
+    return make_table(
+        _caption("All columns", world),
         [
-            text_column("defense", "name", "name"),
-            text_column("sees", "sees", "name"),
-            Column("claimed", lambda row: _claimed(row, narrow=narrow)),
-            *(_bound_column(header, f"eps_{what}") for header, what in bounds.items()),
-            Column("verdict", verdict, "name"),
+            *(columns.name, claimed, *columns.epsilons, *columns.attack, *columns.offline, *columns.online),
+            *(*columns.clients, runs, columns.front(every=True)),
         ],
-        lines,
-        space=0 if narrow else 1,
+        world.results,
+        caption="Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over "
+        f"queries, of online nDCG@10 over runs. The best attack is {CHOSEN}; without: the best guess that "
+        "reads no message. An epsilon is of what the server sees. Measured: with the ceiling that this "
+        "number of trials could show. Each holds on its own, not corrected for several. Differences are "
+        f"to no defense. Offline nDCG@10 is of {part}; its intervals and p (paired t-test, "
+        f"Bonferroni-corrected for the tests of this table) are {FIXED}; online p: over runs, not corrected. "
+        "Clients: the group with the lowest online nDCG@10, and the one with the highest AUC of the best "
+        "attack.",
     )
 
 
-def _claimed(row: Row, *, narrow: bool) -> str:
-    eps, delta = epsilon(row["eps_claimed"]), "" if math.isinf(row["eps_claimed"]) else claimed_delta(row)
-    if not delta:
-        return eps
-    return "\n".join([eps, *delta.split()]) if narrow else f"{eps} ({delta})"
+def claims_table(claims: Sequence[ClaimRow]) -> Table:
+    """Every claim that was checked, from both sides; a terminal names each defense once."""
+    learners = len({row.learner for row in claims}) > 1
+    scenarios = len({row.scenario for row in claims}) > 1
+    units = list(dict.fromkeys(row.unit for row in claims))
+    first = {id(row) for row, before in zip(claims, (None, *claims), strict=False) if not _alike(row, before)}
+
+    def name(row: ClaimRow) -> str:
+        parts = [row.learner if learners else "", row.name, row.scenario if scenarios else ""]
+        return ", ".join(part for part in parts if part)
+
+    def name_once(row: ClaimRow) -> str:
+        return name(row) if id(row) in first else ""
+
+    def number(header: str, value: Callable[[ClaimRow], float | None]) -> Column[ClaimRow]:
+        return Column(header, lambda row: _eps(value(row)))
+
+    return make_table(
+        f"epsilon for one {' or '.join(units)} in one message: claimed, and what holds",
+        [
+            replace(name_column("defense", name), only="page"),
+            replace(name_column("defense", name_once), only="terminal"),
+            Column("server sees", lambda row: row.sees, "name"),
+            Column("differs", lambda row: row.unit, "name", only=None if len(units) > 1 else "page"),
+            Column("pair", lambda row: row.canary, "words", only="page"),
+            Column("claimed", lambda row: claimed_cell(row.eps_claimed, row.delta)),
+            number("proven", lambda row: row.eps_upper),
+            number("all rounds", lambda row: row.eps_upper_run),
+            number("exact", lambda row: row.eps_exact),
+            number("measured", lambda row: row.eps_lower),
+            number("ceiling", lambda row: row.eps_ceiling),
+            Column("verdict", lambda row: _verdict(row), "name", narrow=_by),
+            Column("why", lambda row: row.why, "words", only="page"),
+        ],
+        claims,
+        caption="proven: an upper bound by accounting; all rounds: of all messages of the run together; "
+        "exact: the loss of the pair that was played, where it has a formula; measured: a lower bound from "
+        f"trials with that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a "
+        "claim below the exact or the measured loss is false",
+        spare=("ceiling", "all rounds", "exact", "proven", "claimed"),
+    )
 
 
-def _bound_column(header: str, name: str) -> Column:
-    def cell(row: Row) -> str:
-        value = row[name]
-        return "none" if math.isinf(value) else f"{value:.2f}" if value < 1e5 else f"{value:.3g}"
+def _alike(row: ClaimRow, other: ClaimRow | None) -> bool:
+    """Whether two claims are of the same defense and world."""
+    if other is None:
+        return False
+    return (row.learner, row.scenario, row.name) == (other.learner, other.scenario, other.name)
 
-    return Column(header, cell)
+
+def _verdict(row: ClaimRow) -> Cell:
+    return Cell(verdict_text(row.eps_claimed, row.verdict), mark=verdict_mark(row.verdict))
+
+
+def _by(text: str) -> str:
+    return text.replace("by ", "by\n")
+
+
+def _eps(value: float | None) -> Cell:
+    return NONE if value is None else Cell(eps_text(value))
+
+
+_Guess = tuple[CompareRow, ComparedAttackRow]
+"""The result of a setting, and a guesser on it."""
+
+
+def attacks_table(world: WorldRows) -> Table:
+    """Every guesser on every defense of a world."""
+
+    def method(pair: _Guess) -> Cell:
+        row = pair[1]
+        return Cell(row.method, "needs no message", "dim") if row.baseline else Cell(row.method)
+
+    def metric(header: str, number: Callable[[AttackMetrics], Estimate]) -> Column[_Guess]:
+        return Column(header, lambda pair: known_cell(number(pair[1].found)))
+
+    return make_table(
+        _caption("Every attack", world),
+        [
+            name_column("defense", lambda pair: world.called(pair[0])),
+            Column("method", method, "name"),
+            metric("accuracy", lambda found: found.accuracy),
+            metric("precision", lambda found: found.precision),
+            metric("recall", lambda found: found.recall),
+            metric("F1", lambda found: found.f1),
+            metric("AUC", lambda found: found.auc),
+            metric("TPR at 1 % FPR", lambda found: found.tpr_at_1),
+            metric("exact lists", lambda found: found.exact),
+            Column("lists", lambda pair: str(pair[1].found.lists)),
+        ],
+        [(row, one) for row in world.results for one in world.attacks_on(row)],
+    )
+
+
+_GroupLine = tuple[CompareRow, str, float | None, Estimate]
+"""The result of a setting, a group of clients, its online nDCG@10, and the AUC of the best attack on it."""
+
+
+def groups_table(world: WorldRows) -> Table | None:
+    """How groups of clients are served and attacked; None where clients do not differ."""
+    lines = list(_group_lines(world))
+    if not lines:
+        return None
+    columns: list[Column[_GroupLine]] = [
+        name_column("defense", lambda line: world.called(line[0])),
+        Column("group", lambda line: line[1], "words"),
+        short_column("online nDCG@10", lambda line: line[2]),
+        Column("AUC of the best attack", lambda line: known_cell(line[3])),
+    ]
+    return make_table(_caption("Groups of clients, served worst first", world), columns, lines)
+
+
+def _group_lines(world: WorldRows) -> Iterator[_GroupLine]:
+    for row in world.results:
+        hit = {one.found.group: one.found.auc.own for one in world.groups_of(row)}
+        served = {one.group: one.online_mean for one in world.served_under(row)}
+        for name in dict.fromkeys((*served, *hit)):
+            yield row, name, served.get(name), hit.get(name, UNKNOWN)
+
+
+def _caption(text: str, world: WorldRows) -> str:
+    return f"{text}: {world.name}" if world.name else text
+
+
+def gap_tables(report: CompareReport) -> list[Table]:
+    """What went wrong or was left out; only what there is."""
+    where = {"defense": "defense", "learner": "learner"}
+    cells = {"defense": "name", "kind": "kind", "clicks": "click_model", "scenario": "scenario"}
+    failed = {**where, "clicks": "click_model", "run": "run", "why": "why"}
+    found = [
+        table_of_rows("Warnings", report.warnings, {"defense": "name", "warning": "warning"}),
+        table_of_rows("Left out", report.left_out, {**where, "why it cannot be": "why"}),
+        table_of_rows("Failed", report.failed, failed),
+        table_of_rows("Not done yet", report.unfinished, {**cells, "done": "done", "of": "cells"}),
+    ]
+    return [table for table in found if table.lines]
+
+
+def table_of_rows(title: str, rows: Iterable[ResultRow], names: Mapping[str, str]) -> Table:
+    """Some columns of rows as text, by their headers."""
+
+    def column(header: str, name: str) -> Column[Mapping[str, JsonValue]]:
+        return Column(header, lambda row: str(row.get(name, "-")), "words")
+
+    return make_table(title, [column(*pair) for pair in names.items()], [row.plain() for row in rows])

@@ -2,60 +2,97 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
 
-from foltr_audit.experiments.comparison.estimate import CostEstimate
-from foltr_audit.report.tables.layout import Column, rows_table
-from foltr_audit.utils.formatting import json_text
+from foltr_audit.experiments.comparison.estimate import CostEstimate, KindCostEstimate
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.tables.table import Column, make_table
+from foltr_audit.utils.rows import ResultRow
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-SCHEMA = "foltr-audit/estimate/2"
 _MIB = 2.0**20
-_FIELDS = ("kind", "cells", "done", "to_run", "seconds", "disk")
 
 
-def estimate_json(found: CostEstimate) -> str:
-    """One JSON object; seconds and bytes."""
-    return json_text(
-        {
-            "schema": SCHEMA,
-            "kinds": [{name: getattr(kind, name) for name in _FIELDS} for kind in found.kinds],
-            "workers": found.workers,
-            "seconds": found.seconds,
-            "memory_per_worker": found.memory,
-            "memory_in_all": found.memory_in_all,
-            "disk": found.disk,
-            "rests_on": found.rests_on,
-        }
-    )
+@dataclass(frozen=True, kw_only=True)
+class KindCostRow(ResultRow):
+    """What the cells of one kind take; see `KindCostEstimate`."""
+
+    kind: str
+    cells: int
+    done: int
+    to_run: int
+    seconds: float
+    disk: float
+
+    @classmethod
+    def of(cls, kind: KindCostEstimate) -> KindCostRow:
+        """The row of a kind."""
+        return cls(
+            kind=kind.kind,
+            cells=kind.cells,
+            done=kind.done,
+            to_run=kind.to_run,
+            seconds=kind.seconds,
+            disk=kind.disk,
+        )
 
 
-def print_estimate(found: CostEstimate, console: Console) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EstimateReport(PlainReport):
+    """What a comparison will take, in seconds and bytes; see `CostEstimate`."""
+
+    SCHEMA: ClassVar[str] = "foltr-audit/estimate/2"
+
+    kinds: tuple[KindCostRow, ...]
+    workers: int
+    seconds: float
+    memory_per_worker: float
+    memory_in_all: float
+    disk: float
+    rests_on: str
+
+    @classmethod
+    def of(cls, found: CostEstimate) -> EstimateReport:
+        """The report on an estimate."""
+        return cls(
+            kinds=tuple(map(KindCostRow.of, found.kinds)),
+            workers=found.workers,
+            seconds=found.seconds,
+            memory_per_worker=found.memory,
+            memory_in_all=found.memory_in_all,
+            disk=found.disk,
+            rests_on=found.rests_on,
+        )
+
+
+_COLUMNS: list[Column[KindCostRow]] = [
+    Column("kind", lambda row: row.kind, "words"),
+    Column("cells", lambda row: f"{row.cells:,}"),
+    Column("done", lambda row: f"{row.done:,}"),
+    Column("to run", lambda row: f"{row.to_run:,}"),
+    Column("work", lambda row: duration(row.seconds)),
+    Column("disk", lambda row: _size(row.disk)),
+]
+
+
+def print_estimate(found: EstimateReport, console: Console) -> None:
     """Cells by kind, and what all of them take."""
-    counts = {"cells": "cells", "done": "done", "to run": "to_run"}
-    columns = [
-        Column("kind", lambda kind: kind.kind, "words"),
-        *(_count_column(header, name) for header, name in counts.items()),
-        Column("work", lambda kind: duration(kind.seconds)),
-        Column("disk", lambda kind: _size(kind.disk)),
-    ]
     caption = "work: of one worker; disk: what the cells are stored in"
-    console.print(rows_table("what it will take", caption, columns, found.kinds))
+    print_table(make_table("what it will take", _COLUMNS, found.kinds, caption=caption), console)
     console.print(
         f"\nabout {duration(found.seconds)} with {found.workers} at once, "
-        f"{_size(found.memory_in_all)} of memory ({_size(found.memory)} each), {_size(found.disk)} of disk",
+        f"{_size(found.memory_in_all)} of memory ({_size(found.memory_per_worker)} each), "
+        f"{_size(found.disk)} of disk",
         style="bold",
         highlight=False,
     )
     console.print(escape(found.rests_on), highlight=False)
-
-
-def _count_column(header: str, name: str) -> Column:
-    return Column(header, lambda kind: f"{getattr(kind, name):,}")
 
 
 def duration(seconds: float) -> str:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.markup import escape
 
-from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.results.base import Row
-from foltr_audit.report.results.settings import heading, setting_text
-from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,45 +92,6 @@ def rows_table(
     return found
 
 
-def is_baseline(row: Row) -> bool:
-    """Whether a row is of a guess without a message."""
-    return bool(row.get("baseline"))
-
-
-NAME_WIDTH = 19
-"""Letters of a narrow column of defenses: those of the longest usual part, `secure-aggregation,`."""
-
-
-def name_lines(name: str, *, narrow: bool) -> str:
-    r"""A name with spaces around its `+`; if `narrow`, broken into lines after its parts.
-
-    >>> name_lines("proven-skellam+secure-aggregation, eps 1.2", narrow=True)
-    'proven-skellam +\nsecure-aggregation,\neps 1.2'
-    """
-    spaced = re.sub(r"\+(?=[A-Za-z])", " + ", name)
-    if not narrow:
-        return spaced
-    lines = [""]
-    for part in re.findall(r".+?(?:[+,:] |$)", spaced):
-        pieces = [part] if len(part.rstrip()) <= NAME_WIDTH else re.findall(r"[^,]+,* ?", part)
-        for piece in pieces:
-            if len((lines[-1] + piece).rstrip()) > NAME_WIDTH:
-                lines.append("")
-            lines[-1] += piece
-    return "\n".join(line.rstrip() for line in lines if line)
-
-
-def method_text(name: str, *, narrow: bool) -> str:
-    r"""The name of a method; if `narrow`, broken into lines after its parameters.
-
-    >>> method_text("higher-distance:compare=positions,more_than=4", narrow=True)
-    'higher-distance:\ncompare=positions,\nmore_than=4'
-    """
-    if not narrow or len(name) <= NAME_WIDTH:
-        return escape(name)
-    return escape("\n".join(re.findall(r".+?(?:[:,]|$)", name)))
-
-
 def print_fitting(build: Callable[[bool], Table], less: Sequence[str], console: Console) -> None:
     """Print a table; if it does not fit, print its narrow form without some columns and name those.
 
@@ -187,11 +144,6 @@ def percent_column(header: str, name: str) -> Column:
     return Column(header, lambda row: percent(row[name]))
 
 
-def epsilon_column() -> Column:
-    """The claimed epsilon; empty where a row has None."""
-    return Column("eps", lambda row: "" if row["eps_claimed"] is None else epsilon(row["eps_claimed"]))
-
-
 def interval_column(header: str, name: str, align: Align = "number", *, beside: bool = False) -> Column:
     """A metric with its interval below it or `beside` it."""
     return Column(header, lambda row: with_interval(row, name, " " if beside else "\n"), align)
@@ -202,60 +154,6 @@ def interval_columns(
 ) -> list[Column]:
     """Several metrics with their intervals, their headers by their names."""
     return [interval_column(header, name, align, beside=beside) for name, header in metrics.items()]
-
-
-def difference_interval_column(number: Callable[[float], str]) -> Column:
-    """The interval of a difference, its ends written by `number`."""
-
-    def cell(row: Row) -> str:
-        ends = row["difference_ci95"]
-        return "-" if ends is None else " to ".join(map(number, ends))
-
-    return Column("95 %", cell)
-
-
-def method_columns(*, narrow: bool = False) -> list[Column]:
-    """The method and its claimed epsilon."""
-    align: Align = "line" if narrow else "fold"
-    return [Column("method", lambda row: method_text(row["method"], narrow=narrow), align), epsilon_column()]
-
-
-def setting_columns(rows: Sequence[Row], names: Iterable[str]) -> list[Column]:
-    """Settings by name, a column each."""
-    return [Column(heading(name), partial(_setting_cell, name, rows), "fold") for name in names]
-
-
-def _setting_cell(name: str, rows: Sequence[Row], row: Row) -> str:
-    return escape(setting_text(row, name, rows))
-
-
-# --- rows and cells -------------------------------------------------------------------------------
-
-
-def reference_row(method: str, *, eps: float | None = None, **values: float | None) -> Row:
-    """A row of something that reads no message: its metrics, which have no intervals."""
-    ends = {f"{name}_ci95": None for name in values}
-    return {"method": method, "baseline": True, "eps_claimed": eps, **values, **ends}
-
-
-def in_method_order(rows: Sequence[Row]) -> list[Row]:
-    """The rows with those of each method together, methods in the order in which they first appear."""
-    names = list(dict.fromkeys(row["method"] for row in rows))
-    return sorted(rows, key=lambda row: names.index(row["method"]))
-
-
-def describe_world(row: Row) -> str:
-    """What the rows of a table share: click model, observer, and Spec fields without a column."""
-    more = [f", {name}={row[name]}" for name in row if "." in name]
-    return escape(f"{row['click_model']} clicks, the server sees {with_article(row['sees'])}{''.join(more)}")
-
-
-def group_by_world(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each world, by its description."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(describe_world(row), []).append(row)
-    return found
 
 
 def with_interval(row: Row, name: str, between: str = "\n") -> str:

@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
-from foltr_audit.report.tables.layout import Column, percent, rows_table
+from foltr_audit.report.tables.columns import percent
+from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.trace.lint import LintFinding, LintOutcome, LintResult
 from foltr_audit.trace.lint.findings import number
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def lint_table(title: str, linted: LintResult) -> Table:
     """The findings of one trace, leaks first."""
     size = f"{number(linted.messages, 'message')} in {number(linted.rounds, 'round')}"
-    return rows_table(
-        f"{escape(title)}: {size}",
-        None,
-        [
-            Column("check", lambda finding: finding.check, "name"),
-            Column("", lambda finding: finding.severity, "name"),
-            Column("share", _share),
-            Column("what it reveals", lambda finding: escape(_text(finding)), "fold"),
-        ],
-        linted.findings,
-        space=2,
-        dim=lambda finding: finding.severity == "note",
+    return make_table(
+        f"{title}: {size}", _COLUMNS, linted.findings, space=2, dim=lambda one: one.severity == "note"
     )
 
 
-def _share(finding: LintFinding) -> str:
+def _share(finding: LintFinding) -> Cell:
     """The share, and of what, on two lines."""
     if finding.share is None:
-        return ""
+        return Cell("")
     amount = "all" if finding.share == 1.0 else "< .1 %" if finding.share < 0.001 else percent(finding.share)
-    return f"{amount} of\n{finding.of}"
+    return Cell(f"{amount} of", finding.of or "")
 
 
 def _text(finding: LintFinding) -> str:
     return finding.text if finding.example is None else f"{finding.text} First: {finding.example}."
+
+
+_COLUMNS: list[Column[LintFinding]] = [
+    Column("check", lambda finding: finding.check, "name"),
+    Column("", lambda finding: finding.severity, "name"),
+    Column("share", _share),
+    Column("what it reveals", _text, "fold"),
+]
 
 
 def lint_lines(linted: LintResult) -> Iterator[str]:
@@ -53,14 +46,14 @@ def lint_lines(linted: LintResult) -> Iterator[str]:
     outcomes = linted.outcomes
     for outcome in outcomes:
         if outcome.state == "clean":
-            yield escape(f"nothing found of {outcome.name}: {outcome.tells}{_power(outcome)}")
+            yield f"nothing found of {outcome.name}: {outcome.tells}{_power(outcome)}"
     for outcome in outcomes:
         if outcome.in_part:
-            yield escape(_in_part(outcome))
+            yield _in_part(outcome)
     for outcome in sorted(outcomes, key=lambda outcome: not outcome.applies):
         if outcome.reason is not None:
             begin = "not looked for" if outcome.applies else "nothing to look at for"
-            yield escape(f"{begin} {outcome.name}: {outcome.reason}")
+            yield f"{begin} {outcome.name}: {outcome.reason}"
     if linted.rounds_without:
         yield f"{number(linted.rounds_without, 'round')} without recorded messages could not be looked at"
     yield _summary(linted)

@@ -2,57 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING
-
-from rich.markup import escape
+from typing import ClassVar
 
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.presets import Preset
-from foltr_audit.report.results.base import Row
-from foltr_audit.report.tables.layout import Column, rows_table, text_column
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.tables.table import Column, Table, make_table
+from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 
-def preset_rows(presets: Iterable[Preset]) -> list[Row]:
-    """What presets repeat, which data they need, and their size."""
-    return [
-        {
-            "name": preset.name,
-            "kind": preset.kind,
-            "about": preset.about,
-            "source": preset.source,
-            "needs": preset.data.needs,
-            "get": preset.data.get,
-            "twin": preset.data.twin,
-            "systems": [cell.name for cell in preset.cells],
-            **preset_size(preset),
-        }
-        for preset in presets
-    ]
+@dataclass(frozen=True, kw_only=True)
+class PresetSize(ResultRow):
+    """How large a preset is: a plan, or a study of merged models.
 
-
-def preset_size(preset: Preset) -> Row:
-    """Number of Specs, repetitions of each, and training interactions of all at scale 1.
-
-    Data with folds that are run once each count as five, as those of the papers. Of a study of merged models
-    the trials of each model and its most trees.
+    Attributes:
+        specs: number of Specs.
+        repetitions: of each; data with folds that are run once each count as five, as those of the papers.
+        interactions: training interactions of all at scale 1.
+        trials: of each model of a study of merged models; `trees` are its most trees.
     """
-    if not preset.cells:
-        return {name: value for name, value in preset.merge.items() if name in ("trials", "trees")}
-    specs = preset_plan(preset).specs
-    repetitions = preset.repetitions or FOLDS
-    return {
-        "specs": len(specs),
-        "repetitions": repetitions,
-        "interactions": repetitions * sum(_interactions(spec) for spec in specs),
-    }
+
+    specs: int | None = column(optional=True)
+    repetitions: int | None = column(optional=True)
+    interactions: int | None = column(optional=True)
+    trials: JsonValue = column(optional=True)
+    trees: JsonValue = column(optional=True)
+
+    @classmethod
+    def of(cls, preset: Preset) -> PresetSize:
+        """The size of a preset."""
+        if not preset.cells:
+            return cls(trials=preset.merge.get("trials"), trees=preset.merge.get("trees"))
+        specs = preset_plan(preset).specs
+        repetitions = preset.repetitions or FOLDS
+        interactions = repetitions * sum(_interactions(spec) for spec in specs)
+        return cls(specs=len(specs), repetitions=repetitions, interactions=interactions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetRow(ResultRow):
+    """What a preset repeats, which data it needs, and its size."""
+
+    name: str
+    kind: str
+    about: str
+    source: str
+    needs: str
+    get: str
+    twin: str
+    systems: tuple[str, ...]
+    size: PresetSize = column(embedded=True)
+
+    @classmethod
+    def of(cls, preset: Preset) -> PresetRow:
+        """The row of a preset."""
+        return cls(
+            name=preset.name,
+            kind=preset.kind,
+            about=preset.about,
+            source=preset.source,
+            needs=preset.data.needs,
+            get=preset.data.get,
+            twin=preset.data.twin,
+            systems=tuple(cell.name for cell in preset.cells),
+            size=PresetSize.of(preset),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetReport(PlainReport):
+    """Everything known of a preset.
+
+    Attributes:
+        preset: its row.
+        plan: one repetition of every Spec as a plain table, `toml` as TOML.
+        published: what the study found.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/scenario/1"
+
+    preset: PresetRow = column(embedded=True)
+    plan: Mapping[str, JsonValue]
+    toml: str
+    published: Mapping[str, JsonValue]
+
+    @classmethod
+    def of(cls, preset: Preset) -> PresetReport:
+        """The report on a preset."""
+        return cls(
+            preset=PresetRow.of(preset),
+            plan=_plan_table(preset),
+            toml=_toml(preset),
+            published=preset.published.model_dump(mode="json"),
+        )
 
 
 FOLDS = 5
@@ -64,14 +112,7 @@ def preset_plan(preset: Preset) -> Plan:
     return Plan.of([table for mine in preset.tables().values() for table in mine], f"preset {preset.name}")
 
 
-def preset_details(preset: Preset) -> Row:
-    """Everything known of a preset, with its plan as a plain table."""
-    (row,) = preset_rows([preset])
-    published = preset.published.model_dump(mode="json")
-    return {**row, "plan": _plan_table(preset), "toml": _toml(preset), "published": published}
-
-
-def _plan_table(preset: Preset) -> Row:
+def _plan_table(preset: Preset) -> dict[str, JsonValue]:
     """The plan, or what the study of merged models is."""
     return preset_plan(preset).table() if preset.cells else {"merge": preset.merging()}
 
@@ -88,28 +129,32 @@ def preset_text(preset: Preset) -> str:
     return "\n".join([*(f"# {line}".rstrip() for line in comments), "", _toml(preset).rstrip()])
 
 
-def preset_table(rows: Sequence[Row]) -> Table:
+def preset_rows(presets: Iterable[Preset]) -> list[PresetRow]:
+    """One row per preset."""
+    return [PresetRow.of(preset) for preset in presets]
+
+
+def preset_table(rows: Sequence[PresetRow]) -> Table:
     """One line per preset."""
-    found = rows_table(
+    columns: list[Column[PresetRow]] = [
+        Column("name", lambda row: row.name, "name"),
+        Column("what it repeats", lambda row: row.about, "words"),
+        Column("data", lambda row: row.needs, "words"),
+        Column("size", lambda row: _size(row.size), "words"),
+    ]
+    return make_table(
         "presets: foltr-audit scenario show NAME, scenario run NAME",
-        "size: Specs x repetitions, and interactions of all of them, at scale 1",
-        [
-            text_column("name", "name", "name"),
-            text_column("what it repeats", "about", "words"),
-            text_column("data", "needs", "words"),
-            Column("size", lambda row: escape(_size(row)), "words"),
-        ],
+        columns,
         rows,
+        caption="size: Specs x repetitions, and interactions of all of them, at scale 1",
+        section=lambda row: row.name,
     )
-    found.show_lines = True
-    found.columns[-1].justify = "right"
-    return found
 
 
-def _size(row: Row) -> str:
-    if "trials" in row:
-        return f"{row['trials']} trials a model, up to {row['trees']:,} trees"
-    return f"{row['specs']} x {row['repetitions']}, {count(row['interactions'])}"
+def _size(size: PresetSize) -> str:
+    if size.interactions is None:
+        return f"{size.trials} trials a model, up to {size.trees:,} trees"
+    return f"{size.specs} x {size.repetitions}, {count(size.interactions)}"
 
 
 def count(number: int) -> str:
@@ -134,10 +179,10 @@ def _comments(preset: Preset) -> Iterator[str]:
     yield f"Source: {preset.source}."
     yield f"Data: {preset.data.needs}: {preset.data.get}. Its synthetic twin is {preset.data.twin}."
     if preset.cells:
-        size = preset_size(preset)
+        size = PresetSize.of(preset)
         yield (
-            f"Size: {size['specs']} Specs x {size['repetitions']} repetitions (--runs, --fold all), "
-            f"{count(size['interactions'])} interactions. Below is one repetition of each on the twin."
+            f"Size: {size.specs} Specs x {size.repetitions} repetitions (--runs, --fold all), "
+            f"{count(size.interactions or 0)} interactions. Below is one repetition of each on the twin."
         )
     yield from _published(preset)
 

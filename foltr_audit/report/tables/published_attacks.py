@@ -2,38 +2,90 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.markup import escape
 
 from foltr_audit.experiments.presets import RANDOM, AttackFigures, Preset
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.report.results.base import Row, RunGroup, groups
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.base import RunGroup, groups
 from foltr_audit.report.results.published_extent import PresetComparison, StudyExtent
-from foltr_audit.report.tables.layout import Column, method_text, print_fitting, rows_table, text_column
+from foltr_audit.report.tables.columns import method_lines
+from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-
-COMPARED = ("accuracy", "precision", "recall")
-"""What is compared: means over lists with a click; lists without a guess do not count in the precision."""
-
-Metrics = dict[str, float]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClickFigures(ResultRow):
+    """What is compared of a method: means over lists with a click; the precision over those with a guess."""
+
+    accuracy: float
+    precision: float
+    recall: float
+
+    def text(self, digits: int) -> str:
+        """The figures in one cell; `-` where there is none."""
+        if math.isnan(self.accuracy):
+            return "-"
+        return "/".join(short(value, digits) for value in (self.accuracy, self.precision, self.recall))
+
+
+UNPUBLISHED = ClickFigures(accuracy=math.nan, precision=math.nan, recall=math.nan)
+"""The figures of a method that nothing was published on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackFigureRow(ResultRow):
+    """A method under one click model of a cell of the preset: what was found and published.
+
+    Attributes:
+        cell: name of the preset's cell.
+        folds: how many were run; figures are means of folds, then their mean.
+        lists: number of lists with a click.
+    """
+
+    cell: str
+    method: str
+    click_model: str
+    trained_on: str
+    eps_claimed: float
+    defense: str
+    pdgd: str
+    folds: int
+    lists: int
+    found: ClickFigures = column(embedded=True)
+    published: ClickFigures = column("published_", embedded=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FigureLine:
+    """A line of the table: a method under one click model, and its figures in each column."""
+
+    section: str
+    clicks: str
+    method: str
+    figures: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttackComparison(PresetComparison):
     """Published figures of attacks beside those found, averaged alike: means of folds, then their mean.
 
     There is one row per cell of the preset, setting, click model and method.
     """
+
+    rows: Sequence[AttackFigureRow]
 
     @classmethod
     def of(
@@ -56,75 +108,68 @@ class AttackComparison(PresetComparison):
         settings = list(dict.fromkeys(_setting(row) for row in self.rows))
         for setting in settings:
             rows = [row for row in self.rows if _setting(row) == setting]
-            less = [escape(cell.name) for cell in self.preset.cells[:-1]]
-            build = partial(self._table, rows, several=len(settings) > 1)
-            print_fitting(build, less, console)
+            print_table(self._table(rows, several=len(settings) > 1), console)
             console.print()
 
-    def _table(self, rows: Sequence[Row], narrow: bool, *, several: bool) -> Table:
+    def _table(self, rows: Sequence[AttackFigureRow], *, several: bool) -> Table:
         first = rows[0]
-        where = f", eps {epsilon(first['eps_claimed'])}, trained on {first['trained_on']}" if several else ""
+        where = f", eps {epsilon(first.eps_claimed)}, trained on {first.trained_on}" if several else ""
         cells = [cell.name for cell in self.preset.cells]
-        lines: list[Row] = []
-        for click_model in dict.fromkeys(row["click_model"] for row in rows):
-            mine = [row for row in rows if row["click_model"] == click_model]
-            for number, line in enumerate(_lines(mine, cells)):
-                clicks = "" if number else click_model
-                lines.append({"section": click_model, "clicks": clicks, **line})
-        return rows_table(
-            escape(f"{self.preset.published.title}{where}: accuracy/precision/recall"),
-            self._caption(rows),
+
+        def figures(place: int, header: str) -> Column[_FigureLine]:
+            return Column(header, lambda line: line.figures[place])
+
+        columns: list[Column[_FigureLine]] = [
+            Column("clicks", lambda line: line.clicks, "name"),
+            Column("method", lambda line: line.method, "fold", narrow=method_lines),
+            *(figures(place, header) for place, header in enumerate(("published", *cells))),
+        ]
+        return make_table(
+            f"{self.preset.published.title}{where}: accuracy/precision/recall",
+            columns,
             [
-                text_column("clicks", "clicks", "name"),
-                Column(
-                    "method",
-                    lambda line: method_text(line["method"], narrow=narrow),
-                    "line" if narrow else "fold",
-                ),
-                *(text_column(escape(name), name, "number") for name in ("published", *cells)),
+                line
+                for name in dict.fromkeys(row.click_model for row in rows)
+                for line in _lines(name, [row for row in rows if row.click_model == name], cells)
             ],
-            lines,
+            caption=self._caption(rows),
             space=0,
-            section=lambda line: line["section"],
+            section=lambda line: line.section,
+            spare=cells[:-1],
         )
 
-    def _caption(self, rows: Sequence[Row]) -> str:
-        folds = max(row["folds"] for row in rows)
+    def _caption(self, rows: Sequence[AttackFigureRow]) -> str:
+        folds = max(row.folds for row in rows)
         means = f"means of {folds} folds" if folds > 1 else "means"
-        return escape(
+        return (
             f"published: of {self.preset.published.data}; the others: {means} of {self.extent}\n"
             "lists without a guess do not count in the precision"
         )
 
 
-def _setting(row: Row) -> tuple[str, str]:
-    return row["trained_on"], row["defense"]
+def _setting(row: AttackFigureRow) -> tuple[str, str]:
+    return row.trained_on, row.defense
 
 
-def _lines(rows: Sequence[Row], cells: Sequence[str]) -> Iterator[Row]:
+def _lines(click_model: str, rows: Sequence[AttackFigureRow], cells: Sequence[str]) -> Iterator[_FigureLine]:
     """Method, published figures and those of each cell, for rows of one click model.
 
     An attack is in one line with the same attack with other parameters in the other cells.
     """
-    for name in dict.fromkeys(_name(row["method"]) for row in rows):
-        mine = [row for row in rows if _name(row["method"]) == name]
-        per_cell = [[row for row in mine if row["cell"] == cell] for cell in cells]
-        for line in zip_longest(*per_cell):
+    clicks = click_model
+    for name in dict.fromkeys(_name(row.method) for row in rows):
+        mine = [row for row in rows if _name(row.method) == name]
+        for line in zip_longest(*([row for row in mine if row.cell == cell] for cell in cells)):
             there = [row for row in line if row is not None]
-            methods = {row["method"] for row in there}
-            published = {key: there[0][f"published_{key}"] for key in COMPARED}
-            found = ["-" if row is None else _figures(row, 3) for row in line]
-            yield {
-                "method": methods.pop() if len(methods) == 1 else name,
-                "published": _figures(published, 2),
-                **dict(zip(cells, found, strict=True)),
-            }
-
-
-def _figures(row: Row, digits: int) -> str:
-    if row["accuracy"] is None:
-        return "-"
-    return "/".join(short(row[name], digits) for name in COMPARED)
+            methods = {row.method for row in there}
+            found = ("-" if row is None else row.found.text(3) for row in line)
+            yield _FigureLine(
+                section=click_model,
+                clicks=clicks,
+                method=methods.pop() if len(methods) == 1 else name,
+                figures=(there[0].published.text(2), *found),
+            )
+            clicks = ""
 
 
 def _name(method: str) -> str:
@@ -132,9 +177,9 @@ def _name(method: str) -> str:
     return method if method.startswith(RANDOM) else method.partition(":")[0]
 
 
-def _group_rows(preset: Preset, cell: str, group: RunGroup) -> Iterator[Row]:
+def _group_rows(preset: Preset, cell: str, group: RunGroup) -> Iterator[AttackFigureRow]:
     """Rows of the Specs of a cell that differ in fold and repetition only."""
-    setting = {name: group.setting[name] for name in ("trained_on", "eps_claimed", "defense", "pdgd")}
+    setting = group.setting
     sizes = [figures.method for figures in preset.published.attacks if figures.method.startswith(RANDOM)]
     for click_model in group.cells[0].attacks.evidence:
         runs = [(run.spec.data.fold, _with_click(run.attacks.evidence[click_model])) for run in group.cells]
@@ -142,17 +187,24 @@ def _group_rows(preset: Preset, cell: str, group: RunGroup) -> Iterator[Row]:
             published = preset.published.of(method, click_model)
             if not all(_is_compared(method, lists, published) for _, lists in runs):
                 continue
-            found = [(fold, _metrics(method, lists)) for fold, lists in runs]
-            yield {
-                "cell": cell,
-                "method": method,
-                "click_model": click_model,
-                **setting,
-                "folds": len({fold for fold, _ in found}),
-                "lists": sum(int(lists.query.size) for _, lists in runs),
-                **{name: _mean_of_folds([(fold, one[name]) for fold, one in found]) for name in COMPARED},
-                **{f"published_{name}": getattr(published, name, None) for name in COMPARED},
-            }
+            found = _mean_of_folds([(fold, _metrics(method, lists)) for fold, lists in runs])
+            yield AttackFigureRow(
+                cell=cell,
+                method=method,
+                click_model=click_model,
+                trained_on=setting.trained_on,
+                eps_claimed=setting.eps_claimed,
+                defense=setting.defense,
+                pdgd=setting.pdgd,
+                folds=len({fold for fold, _ in runs}),
+                lists=sum(int(lists.query.size) for _, lists in runs),
+                found=found,
+                published=UNPUBLISHED
+                if published is None
+                else ClickFigures(
+                    accuracy=published.accuracy, precision=published.precision, recall=published.recall
+                ),
+            )
 
 
 def _with_click(evidence: ClickEvidence) -> ClickEvidence:
@@ -166,7 +218,7 @@ def _is_compared(method: str, lists: ClickEvidence, published: AttackFigures | N
     return method in lists.guessed and (published is not None or method not in lists.baselines)
 
 
-def _metrics(method: str, lists: ClickEvidence) -> Metrics:
+def _metrics(method: str, lists: ClickEvidence) -> ClickFigures:
     """Means over lists with a click of one fold; NaN where no list defines one."""
     clicked = lists.clicks.sum(axis=1).astype(np.float64)
     length = lists.is_document.sum(axis=1).astype(np.float64)
@@ -177,11 +229,11 @@ def _metrics(method: str, lists: ClickEvidence) -> Metrics:
         guess = lists.guessed[method].guess & lists.is_document
         guessed = guess.sum(axis=1).astype(np.float64)
         hits = (guess & lists.clicks).sum(axis=1).astype(np.float64)
-    return {
-        "accuracy": _mean_ratio(length - clicked - guessed + 2 * hits, length),
-        "precision": _mean_ratio(hits, guessed),
-        "recall": _mean_ratio(hits, clicked),
-    }
+    return ClickFigures(
+        accuracy=_mean_ratio(length - clicked - guessed + 2 * hits, length),
+        precision=_mean_ratio(hits, guessed),
+        recall=_mean_ratio(hits, clicked),
+    )
 
 
 def _mean_ratio(numerator: Floats, denominator: Floats) -> float:
@@ -190,10 +242,18 @@ def _mean_ratio(numerator: Floats, denominator: Floats) -> float:
     return float((numerator[there] / denominator[there]).mean()) if there.any() else float("nan")
 
 
-def _mean_of_folds(values: Sequence[tuple[int, float]]) -> float:
+def _mean_of_folds(found: Sequence[tuple[int, ClickFigures]]) -> ClickFigures:
     """The mean over folds of each fold's mean over its repetitions; undefined ones do not count."""
-    by_fold: dict[int, list[float]] = {}
-    for fold, value in values:
-        if not np.isnan(value):
-            by_fold.setdefault(fold, []).append(value)
-    return float(np.mean([np.mean(mine) for mine in by_fold.values()])) if by_fold else float("nan")
+
+    def mean(values: Sequence[tuple[int, float]]) -> float:
+        by_fold: dict[int, list[float]] = {}
+        for fold, value in values:
+            if not np.isnan(value):
+                by_fold.setdefault(fold, []).append(value)
+        return float(np.mean([np.mean(mine) for mine in by_fold.values()])) if by_fold else float("nan")
+
+    return ClickFigures(
+        accuracy=mean([(fold, one.accuracy) for fold, one in found]),
+        precision=mean([(fold, one.precision) for fold, one in found]),
+        recall=mean([(fold, one.recall) for fold, one in found]),
+    )

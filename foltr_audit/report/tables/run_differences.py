@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
 
-from foltr_audit.experiments.runs.differences import RunDiff
+from foltr_audit.experiments.runs.differences import (
+    FieldDifference,
+    FileComparison,
+    MetricPair,
+    ModelDifference,
+    RunDiff,
+)
 from foltr_audit.experiments.runs.reader import RunReader
-from foltr_audit.report.results.base import Row
-from foltr_audit.report.tables.layout import Column, rows_table
-from foltr_audit.utils.formatting import json_text
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.tables.table import Column, make_table
+from foltr_audit.utils.rows import JsonValue, ResultRow
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
-SCHEMA = "foltr-audit/diff/1"
 _WHERE = {
     "parameters": "the models before the round",
     "aggregate": "the models after the round",
@@ -26,23 +31,72 @@ _WHERE = {
 }
 
 
-def diff_json(diff: RunDiff) -> str:
-    """Everything as one JSON object; null where a Run has no such field or metric."""
-    return json_text(
-        {
-            "schema": SCHEMA,
-            "differs": diff.differs,
-            "a": _run(diff.a),
-            "b": _run(diff.b),
-            "spec": [asdict(one) for one in diff.fields],
-            "metrics": [
-                {**asdict(one), "difference": one.difference, "equal": one.equal} for one in diff.metrics
-            ],
-            "common_rounds": diff.common_rounds,
-            "first_different_model": None if diff.models is None else asdict(diff.models),
-            "files": [asdict(one) for one in diff.files],
-        }
-    )
+@dataclass(frozen=True, kw_only=True)
+class RunFacts(ResultRow):
+    """One of the two Runs.
+
+    Attributes:
+        path: its folder.
+        spec_hash: hash of its Spec.
+        rounds: how many of the `rounds_of_spec` it has.
+    """
+
+    path: str
+    spec_hash: str
+    rounds: int
+    rounds_of_spec: int
+    finished: bool
+
+    @classmethod
+    def of(cls, run: RunReader) -> RunFacts:
+        """The facts of a Run."""
+        return cls(
+            path=str(run.path),
+            spec_hash=run.spec.hash,
+            rounds=run.n_rounds,
+            rounds_of_spec=run.spec.train.rounds,
+            finished=run.finished,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffReport(PlainReport):
+    """What differs between two Runs.
+
+    Attributes:
+        differs: whether anything does.
+        a, b: the Runs.
+        spec: Spec fields that differ.
+        metrics: every metric of the last round.
+        common_rounds: number of rounds that both have.
+        first_different_model: where the models begin to differ.
+        files: all files but Spec and results.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/diff/1"
+
+    differs: bool
+    a: RunFacts
+    b: RunFacts
+    spec: tuple[FieldDifference, ...]
+    metrics: tuple[MetricPair, ...]
+    common_rounds: int
+    first_different_model: ModelDifference | None
+    files: tuple[FileComparison, ...]
+
+    @classmethod
+    def of(cls, diff: RunDiff) -> DiffReport:
+        """The report on what differs."""
+        return cls(
+            differs=diff.differs,
+            a=RunFacts.of(diff.a),
+            b=RunFacts.of(diff.b),
+            spec=tuple(diff.fields),
+            metrics=tuple(diff.metrics),
+            common_rounds=diff.common_rounds,
+            first_different_model=diff.models,
+            files=tuple(diff.files),
+        )
 
 
 def print_diff(diff: RunDiff, console: Console) -> None:
@@ -51,15 +105,20 @@ def print_diff(diff: RunDiff, console: Console) -> None:
         rounds = f"{run.n_rounds} of {run.spec.train.rounds} rounds{'' if run.finished else ', unfinished'}"
         console.print(f"{name}: {escape(str(run.path))} ({rounds})", highlight=False, soft_wrap=True)
     console.print()
-    console.print(_spec_table(diff) if diff.fields else "The Specs are equal.")
+    if diff.fields:
+        print_table(make_table("Spec", _SPEC, diff.fields, caption="-: no such field"), console)
+    else:
+        console.print("The Specs are equal.")
     console.print()
     if diff.metrics:
-        console.print(_metrics_table(diff))
+        caption = "of the last round; online_sum and online_mean: of all rounds"
+        print_table(make_table("metrics", _METRICS, diff.metrics, caption=caption), console)
         console.print()
     console.print(models_line(diff), highlight=False)
     if diff.files:
         console.print()
-        console.print(_files_table(diff))
+        caption = "byte for byte, all parts of a table together"
+        print_table(make_table("files", _FILES, diff.files, caption=caption), console)
 
 
 def models_line(diff: RunDiff) -> str:
@@ -71,45 +130,7 @@ def models_line(diff: RunDiff) -> str:
     return f"The global models of {diff.common_rounds} rounds are equal byte for byte."
 
 
-def _run(run: RunReader) -> Row:
-    return {
-        "path": str(run.path),
-        "spec_hash": run.spec.hash,
-        "rounds": run.n_rounds,
-        "rounds_of_spec": run.spec.train.rounds,
-        "finished": run.finished,
-    }
-
-
-def _spec_table(diff: RunDiff) -> Table:
-    columns = [
-        Column("field", lambda one: escape(one.field), "line"),
-        Column("A", lambda one: escape(_value(one.a)), "fold"),
-        Column("B", lambda one: escape(_value(one.b)), "fold"),
-    ]
-    return rows_table("Spec", "-: no such field", columns, diff.fields)
-
-
-def _metrics_table(diff: RunDiff) -> Table:
-    columns = [
-        Column("metric", lambda one: escape(one.metric), "name"),
-        Column("A", lambda one: _number(one.a)),
-        Column("B", lambda one: _number(one.b)),
-        Column("B - A", lambda one: "equal" if one.equal else _number(one.difference, sign="+")),
-    ]
-    caption = "of the last round; online_sum and online_mean: of all rounds"
-    return rows_table("metrics", caption, columns, diff.metrics)
-
-
-def _files_table(diff: RunDiff) -> Table:
-    columns = [
-        Column("file", lambda one: escape(one.name), "fold"),
-        Column("", lambda one: one.found, "name"),
-    ]
-    return rows_table("files", "byte for byte, all parts of a table together", columns, diff.files)
-
-
-def _value(value: Any) -> str:
+def _value(value: JsonValue) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "[]"
     return "-" if value is None else str(value)
@@ -117,3 +138,20 @@ def _value(value: Any) -> str:
 
 def _number(value: float, sign: str = "") -> str:
     return "-" if math.isnan(value) else f"{value:{sign}.6g}"
+
+
+_SPEC: list[Column[FieldDifference]] = [
+    Column("field", lambda one: one.field, "line"),
+    Column("A", lambda one: _value(one.a), "fold"),
+    Column("B", lambda one: _value(one.b), "fold"),
+]
+_METRICS: list[Column[MetricPair]] = [
+    Column("metric", lambda one: one.metric, "name"),
+    Column("A", lambda one: _number(one.a)),
+    Column("B", lambda one: _number(one.b)),
+    Column("B - A", lambda one: "equal" if one.equal else _number(one.difference, sign="+")),
+]
+_FILES: list[Column[FileComparison]] = [
+    Column("file", lambda one: one.name, "fold"),
+    Column("", lambda one: one.found, "name"),
+]

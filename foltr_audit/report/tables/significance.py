@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.reader import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.experiments.runs.systems import RankingSystem, match_runs
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
-from foltr_audit.report.results.base import Row
-from foltr_audit.report.tables.layout import (
-    Column,
-    difference_interval_column,
-    print_fitting,
-    rows_table,
-    text_column,
-)
-from foltr_audit.utils.formatting import json_text, short
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.tables.columns import interval_text
+from foltr_audit.report.tables.table import Column, Table, make_table
+from foltr_audit.utils.formatting import short
+from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
-SCHEMA = "foltr-audit/significance/1"
 _METHOD = "Paired two-sided t-test; p corrected: Bonferroni within a table, * below .05, ** below .01."
 _COLUMNS = (
     "95 %: interval of each difference on its own. d_z: mean over standard deviation of the differences."
@@ -40,19 +33,65 @@ DEFAULT_METRICS = (OFFLINE_NDCG, ONLINE_SUM)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignificanceReport:
+class SystemRow(ResultRow):
+    """One system.
+
+    Attributes:
+        system: its name.
+        folder: where its Runs are.
+        runs: how many.
+        fields: the Spec fields in which the systems differ.
+    """
+
+    system: str
+    folder: str
+    runs: int
+    fields: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanRow(ResultRow):
+    """Mean and standard deviation (n - 1) of a metric of a system over its Runs."""
+
+    metric: str
+    system: str
+    runs: int
+    mean: float
+    sd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonRow(ResultRow):
+    """The paired t-test of a metric of two systems; `comparisons` of the metric are corrected for."""
+
+    metric: str
+    a: str
+    b: str
+    pairs: int
+    difference: Estimate
+    effect_size: float
+    t: float
+    p: float
+    p_bonferroni: float
+    comparisons: int
+    stars: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignificanceReport(PlainReport):
     """Systems, and for each metric the comparison of every two of them.
 
     Attributes:
-        systems: one row per system: `system`, `folder`, `runs`, and `fields` with the Spec fields in which
-            the systems differ.
-        means: one row per metric and system: mean and standard deviation (n - 1) over its Runs.
+        systems: one row per system.
+        means: one row per metric and system.
         comparisons: one row per metric and pair of systems; the correction counts the rows of a metric.
     """
 
-    systems: list[Row]
-    means: list[Row]
-    comparisons: list[Row]
+    SCHEMA: ClassVar[str] = "foltr-audit/significance/1"
+
+    systems: tuple[SystemRow, ...]
+    means: tuple[MeanRow, ...]
+    comparisons: tuple[ComparisonRow, ...]
 
     @classmethod
     def of(
@@ -77,28 +116,24 @@ class SignificanceReport:
             counts = ", ".join(str(count) for count in sorted({one.rounds for one in systems}))
             raise UsageError(f"--metric {ONLINE_SUM}: sums over {counts} rounds; expected {ONLINE_MEAN}")
         return cls(
-            systems=[
-                {"system": one.name, "folder": str(one.folder), "runs": len(one.runs), "fields": one.fields}
+            systems=tuple(
+                SystemRow(system=one.name, folder=str(one.folder), runs=len(one.runs), fields=one.fields)
                 for one in systems
-            ],
-            means=[_mean(one, name) for name in names for one in systems],
-            comparisons=[row for name in names for row in _comparisons(systems, name, paired_only)],
+            ),
+            means=tuple(_mean(one, name) for name in names for one in systems),
+            comparisons=tuple(row for name in names for row in _comparisons(systems, name, paired_only)),
         )
-
-    def json(self) -> str:
-        """Everything as one JSON object; an infinite effect size is `"inf"`, an undefined one null."""
-        return json_text({"schema": SCHEMA, **vars(self)})
 
     def print(self, console: Console) -> None:
         """The systems, and a table per metric."""
-        console.print(self._systems_table())
-        numbers = {row["system"]: i for i, row in enumerate(self.systems, start=1)}
-        for metric in dict.fromkeys(row["metric"] for row in self.comparisons):
-            rows = [row for row in self.comparisons if row["metric"] == metric]
+        print_table(self._systems_table(), console)
+        numbers = {row.system: i for i, row in enumerate(self.systems, start=1)}
+        for metric in dict.fromkeys(row.metric for row in self.comparisons):
+            rows = [row for row in self.comparisons if row.metric == metric]
             console.print()
-            print_fitting(partial(_comparison_table, metric, rows, numbers), _LESS, console)
+            print_table(_comparison_table(metric, rows, numbers), console)
             for row in rows:
-                if math.isinf(row["effect_size"]):
+                if math.isinf(row.effect_size):
                     pair = _pair(row, numbers)
                     console.print(f"{pair}: the same difference in every pair, so p is 0", highlight=False)
         console.print()
@@ -106,25 +141,19 @@ class SignificanceReport:
             console.print(line, highlight=False)
 
     def _systems_table(self) -> Table:
-        cells = {
-            (row["system"], row["metric"]): f"{_number(row['mean'])} +- {_number(row['sd'])}"
-            for row in self.means
-        }
+        cells = {(row.system, row.metric): f"{_number(row.mean)} +- {_number(row.sd)}" for row in self.means}
 
-        def metric_column(metric: str) -> Column:
-            return Column(escape(metric), lambda row: cells[row["system"], metric])
+        def metric_column(metric: str) -> Column[SystemRow]:
+            return Column(metric, lambda row: cells[row.system, metric])
 
-        return rows_table(
-            "systems",
-            "mean +- standard deviation over runs",
-            [
-                text_column("", "number", "number"),
-                text_column("system", "system"),
-                text_column("runs", "runs", "number"),
-                *map(metric_column, dict.fromkeys(row["metric"] for row in self.means)),
-            ],
-            [row | {"number": i} for i, row in enumerate(self.systems, start=1)],
-        )
+        numbers = {row.system: str(i) for i, row in enumerate(self.systems, start=1)}
+        columns: list[Column[SystemRow]] = [
+            Column("", lambda row: numbers[row.system]),
+            Column("system", lambda row: row.system, "fold"),
+            Column("runs", lambda row: str(row.runs)),
+            *map(metric_column, dict.fromkeys(row.metric for row in self.means)),
+        ]
+        return make_table("systems", columns, self.systems, caption="mean +- standard deviation over runs")
 
 
 def _default(systems: Sequence[RankingSystem]) -> tuple[str, ...]:
@@ -133,36 +162,30 @@ def _default(systems: Sequence[RankingSystem]) -> tuple[str, ...]:
     return DEFAULT_METRICS if same else (OFFLINE_NDCG, ONLINE_MEAN)
 
 
-def _mean(system: RankingSystem, metric: str) -> Row:
+def _mean(system: RankingSystem, metric: str) -> MeanRow:
     values = np.array([run.value(metric) for run in system.runs.values()])
-    return {
-        "metric": metric,
-        "system": system.name,
-        "runs": values.size,
-        "mean": float(values.mean()),
-        "sd": float(values.std(ddof=1)) if values.size > 1 else float("nan"),
-    }
+    sd = float(values.std(ddof=1)) if values.size > 1 else float("nan")
+    return MeanRow(metric=metric, system=system.name, runs=values.size, mean=float(values.mean()), sd=sd)
 
 
-def _comparisons(systems: Sequence[RankingSystem], metric: str, paired_only: bool) -> list[Row]:
+def _comparisons(systems: Sequence[RankingSystem], metric: str, paired_only: bool) -> list[ComparisonRow]:
     pairs = list(combinations(systems, 2))
     tests = [_test(a, b, metric, paired_only) for a, b in pairs]
     corrected = bonferroni([test.p for test in tests])
     return [
-        {
-            "metric": metric,
-            "a": a.name,
-            "b": b.name,
-            "pairs": test.pairs,
-            "difference": test.difference,
-            "difference_ci95": test.ends,
-            "effect_size": test.effect_size,
-            "t": test.t,
-            "p": test.p,
-            "p_bonferroni": p,
-            "comparisons": len(pairs),
-            "stars": stars(p),
-        }
+        ComparisonRow(
+            metric=metric,
+            a=a.name,
+            b=b.name,
+            pairs=test.pairs,
+            difference=Estimate(test.difference, test.ends),
+            effect_size=test.effect_size,
+            t=test.t,
+            p=test.p,
+            p_bonferroni=p,
+            comparisons=len(pairs),
+            stars=stars(p),
+        )
         for (a, b), test, p in zip(pairs, tests, corrected, strict=True)
     ]
 
@@ -175,29 +198,25 @@ def _test(a: RankingSystem, b: RankingSystem, metric: str, paired_only: bool) ->
     return paired_t_test(first, second)
 
 
-_LESS = ("d_z", "pairs", "95 %", "p")
-"""Columns that a comparison leaves out on a narrow terminal, first to last."""
+def _comparison_table(metric: str, rows: Sequence[ComparisonRow], numbers: Mapping[str, int]) -> Table:
+    def effect(row: ComparisonRow) -> str:
+        return "-" if math.isnan(row.effect_size) else f"{row.effect_size:.2f}"
 
-
-def _comparison_table(metric: str, rows: Sequence[Row], numbers: dict[str, int], narrow: bool) -> Table:
-    def effect(row: Row) -> str:
-        return "-" if math.isnan(row["effect_size"]) else f"{row['effect_size']:.2f}"
-
-    columns = [
+    columns: list[Column[ComparisonRow]] = [
         Column("systems", lambda row: _pair(row, numbers), "name"),
-        text_column("pairs", "pairs", "number"),
-        Column("difference", lambda row: _number(row["difference"])),
-        difference_interval_column(_number),
+        Column("pairs", lambda row: str(row.pairs)),
+        Column("difference", lambda row: _number(row.difference.value)),
+        Column("95 %", lambda row: interval_text(row.difference, _number)),
         Column("d_z", effect),
-        Column("p", lambda row: _p(row["p"])),
-        Column("p corrected", lambda row: _p(row["p_bonferroni"])),
-        text_column("", "stars", "name"),
+        Column("p", lambda row: _p(row.p)),
+        Column("p corrected", lambda row: _p(row.p_bonferroni)),
+        Column("", lambda row: row.stars, "name"),
     ]
-    return rows_table(escape(metric), None, columns, rows, space=0 if narrow else 1)
+    return make_table(metric, columns, rows, spare=("d_z", "pairs", "95 %", "p"))
 
 
-def _pair(row: Row, numbers: dict[str, int]) -> str:
-    return f"{numbers[row['a']]} - {numbers[row['b']]}"
+def _pair(row: ComparisonRow, numbers: Mapping[str, int]) -> str:
+    return f"{numbers[row.a]} - {numbers[row.b]}"
 
 
 def _number(value: float) -> str:

@@ -9,11 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Literal, NamedTuple, Never, TypeVar
 
 Align = Literal["number", "name", "fold", "line", "words"]
 Mark = Literal["", "good", "bad", "warn", "dim"]
+Medium = Literal["terminal", "page"]
+"""A terminal; or a document, HTML or Markdown."""
 
 Shown = TypeVar("Shown", contravariant=True)
 Item = TypeVar("Item")
@@ -45,6 +47,7 @@ class Column(Generic[Shown]):
         group: what stands above its header and those of its neighbours of the same group.
         beside: whether the second text of a cell stands beside the first on a wide terminal.
         narrow: what the text becomes on a narrow terminal.
+        only: the medium that shows it, if not every one does.
     """
 
     header: str
@@ -53,6 +56,7 @@ class Column(Generic[Shown]):
     group: str = ""
     beside: bool = False
     narrow: Callable[[str], str] | None = None
+    only: Medium | None = None
 
     @property
     def numeric(self) -> bool:
@@ -109,6 +113,12 @@ class Table:
             else:
                 found.append((column.group, 1))
         return found if any(column.group for column in self.columns) else []
+
+    def on(self, medium: Medium) -> Table:
+        """The table with the columns that a medium shows."""
+        kept = [n for n, column in enumerate(self.columns) if column.only in (None, medium)]
+        lines = [line._replace(cells=tuple(line.cells[n] for n in kept)) for line in self.lines]
+        return replace(self, columns=[self.columns[n] for n in kept], lines=lines)
 
 
 def make_table(

@@ -4,140 +4,141 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_DISCOUNT, ONLINE_NDCG
-from foltr_audit.report.results.base import Row
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.base import UtilityRow
 from foltr_audit.report.results.settings import differing
-from foltr_audit.report.results.train import TrainReport
-from foltr_audit.report.tables.attack import dataset_line, no_relevant
-from foltr_audit.report.tables.group_tables import utility_groups_table
-from foltr_audit.report.tables.layout import (
+from foltr_audit.report.results.train import RoundRow, TrainReport
+from foltr_audit.report.tables.attack import dataset_line, no_relevant, systems_of
+from foltr_audit.report.tables.columns import (
     epsilon_column,
     percent_column,
-    print_fitting,
-    rows_table,
     setting_columns,
     short_column,
-    short_columns,
-    text_column,
+    trained_on_column,
 )
+from foltr_audit.report.tables.group_tables import utility_groups_table
+from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.report.tables.worlds import periods_table, population_table, twins_table
 from foltr_audit.simulation.intent_metrics import evaluated_on
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 MOST_ROUNDS = 20
 """Rounds of a setting in the table; more are in JSON and Parquet."""
 
-_SHOWN_OFFLINE = (OFFLINE_NDCG, "offline_mrr@10", "offline_map@10", "offline_dcg@10")
+_METRICS = {
+    ONLINE_NDCG: f"online\n{ONLINE['online_ndcg@10'].label}",
+    **{
+        name: f"offline\n{OFFLINE[name].label}"
+        for name in (OFFLINE_NDCG, "offline_mrr@10", "offline_map@10", "offline_dcg@10")
+    },
+    "maxrr": f"online\n{ONLINE['maxrr'].label}",
+}
 
 
 def print_train(report: TrainReport, console: Console, *, rounds: bool = True) -> None:
     """The clients, some rounds if asked for, periods, twins, and the metrics of the final model."""
-    console.print(dataset_line(report.dataset, report.config, report.utility))
+    console.print(dataset_line(report.dataset, report.config, systems_of(report.utility)))
     for made in report.population:
-        console.print(population_table(made, report.population))
+        print_table(population_table(made, report.population), console)
     if rounds:
-        print_fitting(partial(_rounds_table, report.rounds), _LESS_OF_ROUNDS, console)
+        print_table(_rounds_table(report.rounds), console)
     if report.periods:
-        console.print(periods_table(report.periods))
+        print_table(periods_table(report.periods), console)
     if report.twins:
-        console.print(twins_table(report.twins))
-    words, part = no_relevant(report.config), evaluated_on(report.rounds)
-    print_fitting(partial(_utility_table, report.utility, words, part), _LESS_OF_UTILITY, console)
+        print_table(twins_table(report.twins), console)
+    part = evaluated_on([row.metrics for row in report.rounds])
+    print_table(_utility_table(report.utility, no_relevant(report.config), part), console)
     if report.utility_groups:
-        console.print(utility_groups_table(report.utility_groups))
+        print_table(utility_groups_table(report.utility_groups), console)
 
 
-_LESS_OF_ROUNDS = (
-    *(f"offline\n{OFFLINE[name].label}" for name in ("offline_dcg@10", "offline_map@10", "offline_mrr@10")),
-    f"online\n{ONLINE['maxrr'].label}",
-)
-_LESS_OF_UTILITY = ("runs", "clipped", "online\nsum", "ceiling", "untrained")
-"""Columns that each table leaves out on a narrow terminal, first to last."""
-
-
-def _rounds_table(rows: Sequence[Row], narrow: bool) -> Table:
-    apart = differing(rows)
-    kinds = list({tuple(str(row.get(name)) for name in apart): row for row in rows}.values())
-    metrics = {
-        ONLINE_NDCG: f"online\n{ONLINE['online_ndcg@10'].label}",
-        **{name: f"offline\n{OFFLINE[name].label}" for name in _SHOWN_OFFLINE},
-        "maxrr": f"online\n{ONLINE['maxrr'].label}",
-    }
-    return rows_table(
+def _rounds_table(rows: Sequence[RoundRow]) -> Table:
+    apart = differing([row.setting for row in rows])
+    chosen = _chosen(rows)
+    kinds = {tuple(str(row.setting.value(name)) for name in apart): row for row in rows}
+    columns: list[Column[RoundRow]] = [
+        *setting_columns(list(kinds.values()), apart),
+        epsilon_column(),
+        Column("round", lambda row: str(row.round)),
+        *(short_column(header, partial(RoundRow.value, name=name)) for name, header in _METRICS.items()),
+    ]
+    spare = ("offline_dcg@10", "offline_map@10", "offline_mrr@10", "maxrr")
+    return make_table(
         "rounds",
-        _caption(rows),
-        [
-            *setting_columns(kinds, apart),
-            epsilon_column(),
-            text_column("round", "round", "number"),
-            *(short_column(header, name) for name, header in metrics.items()),
-        ],
-        [
-            pooled[0] | {name: _mean([row.get(name) for row in pooled]) for name in metrics}
-            for pooled in _pooled(rows, apart, _chosen(rows))
-        ],
-        space=0 if narrow else 1,
+        columns,
+        [_mean(pooled) for pooled in _pooled(rows, apart, chosen)],
+        caption=_caption(rows, chosen),
+        spare=[_METRICS[name] for name in spare],
     )
 
 
-def _caption(rows: Sequence[Row]) -> str:
+def _caption(rows: Sequence[RoundRow], chosen: Sequence[int]) -> str:
     """What the numbers are, and which rounds are left out."""
-    runs, rounds = len({row["run"] for row in rows}), len({row["round"] for row in rows})
+    runs, rounds = len({row.run for row in rows}), len({row.round for row in rows})
     means = f"means of {runs} runs; " if runs > 1 else ""
-    lacking = f"\n{len(_chosen(rows))} of {rounds} rounds: all with --json or --out"
-    return (
-        f"{means}offline: the global model after the round, on {evaluated_on(rows)}"
-        f"{lacking if len(_chosen(rows)) < rounds else ''}"
-    )
+    lacking = f"\n{len(chosen)} of {rounds} rounds: all with --json or --out" if len(chosen) < rounds else ""
+    part = evaluated_on([row.metrics for row in rows])
+    return f"{means}offline: the global model after the round, on {part}{lacking}"
 
 
-def _chosen(rows: Sequence[Row]) -> list[int]:
+def _chosen(rows: Sequence[RoundRow]) -> list[int]:
     """Rounds to show: all if few, else evenly spaced ones with offline metrics, the last one included."""
-    every = sorted({row["round"] for row in rows})
+    every = sorted({row.round for row in rows})
     if len(every) <= MOST_ROUNDS:
         return every
-    rounds = sorted({row["round"] for row in rows if not math.isnan(row[OFFLINE_NDCG])})
+    offline = [(row.round, row.value(OFFLINE_NDCG)) for row in rows]
+    rounds = sorted({number for number, value in offline if value is not None and not math.isnan(value)})
     step = -(-len(rounds) // MOST_ROUNDS)
     return rounds[::-step][::-1]
 
 
-def _pooled(rows: Sequence[Row], apart: Sequence[str], rounds: Sequence[int]) -> list[list[Row]]:
+def _pooled(rows: Sequence[RoundRow], apart: Sequence[str], rounds: Sequence[int]) -> list[list[RoundRow]]:
     """The rows of some rounds, those of all runs of a setting and round together."""
-    found: dict[tuple[object, ...], list[Row]] = {}
+    found: dict[tuple[object, ...], list[RoundRow]] = {}
     for row in rows:
-        if row["round"] in rounds:
-            setting = tuple(str(row.get(name)) for name in (*apart, "eps_claimed", "trained_on", "defense"))
-            found.setdefault((setting, row["round"]), []).append(row)
+        if row.round in rounds:
+            setting = [
+                str(row.setting.value(name)) for name in (*apart, "eps_claimed", "trained_on", "defense")
+            ]
+            found.setdefault((*setting, row.round), []).append(row)
     return list(found.values())
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def _mean(rows: Sequence[RoundRow]) -> RoundRow:
+    """The first of some rows with the means of the shown metrics."""
+    means = {}
+    for name in _METRICS:
+        known = [value for row in rows if (value := row.value(name)) is not None]
+        means[name] = sum(known) / len(known) if known else None
+    return replace(rows[0], metrics=means)
 
 
-def _utility_table(rows: Sequence[Row], words: str, part: str, narrow: bool) -> Table:
-    apart = [name for name in differing(rows) if name != "trained_on"]
-    return rows_table(
+def _utility_table(rows: Sequence[UtilityRow], words: str, part: str) -> Table:
+    apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
+    columns: list[Column[UtilityRow]] = [
+        trained_on_column(),
+        *setting_columns(rows, apart),
+        epsilon_column(),
+        short_column("untrained", lambda row: row.untrained),
+        short_column("trained", lambda row: row.ndcg),
+        short_column("ceiling", lambda row: row.ceiling),
+        short_column("online\nmean", lambda row: row.online_mean),
+        short_column("online\nsum", lambda row: row.online_sum, 2),
+        percent_column("clipped", lambda row: row.clipped),
+        Column("runs", lambda row: str(row.runs)),
+    ]
+    return make_table(
         f"nDCG@10 of the trained model ({part.replace('the ', '')}) and of what its users saw (online)",
-        f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}\n"
-        f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}",
-        [
-            text_column("trained on", "trained_on", "words"),
-            *setting_columns(rows, apart),
-            epsilon_column(),
-            *short_columns({"untrained": "ndcg@10_untrained", "trained": "ndcg@10"}),
-            *short_columns({"ceiling": "ndcg@10_ceiling", "online\nmean": "online_mean"}),
-            short_column("online\nsum", "online_sum", 2),
-            percent_column("clipped", "clipped"),
-            text_column("runs", "runs", "number"),
-        ],
+        columns,
         rows,
-        space=0 if narrow else 1,
+        caption=f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}\n"
+        f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}",
+        spare=("runs", "clipped", "online\nsum", "ceiling", "untrained"),
     )

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from foltr_audit.core.pdgd import Normaliser, Pairs
 from foltr_audit.core.plugins import CentralLearner
+from foltr_audit.core.plugins.learner import BatchedSteps
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 
 
@@ -37,6 +38,7 @@ class PDGD(CentralLearner):
         return self.model_dump(exclude={"interactions"})
 
     @property
-    def steps(self) -> FPDGD:
-        """The learner of a client that takes the same steps."""
-        return FPDGD(learning_rate=self.learning_rate, pairs=self.pairs, normaliser=self.normaliser)
+    def batched_steps(self) -> BatchedSteps:
+        """The steps of a client that learns by federated PDGD."""
+        steps = FPDGD(learning_rate=self.learning_rate, pairs=self.pairs, normaliser=self.normaliser)
+        return BatchedSteps(steps, self.batch)

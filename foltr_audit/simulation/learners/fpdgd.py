@@ -9,6 +9,7 @@ from pydantic import Field
 
 from foltr_audit.core.pdgd import Normaliser, Pairs, PDGDSetting
 from foltr_audit.core.plugins import ModelLearner
+from foltr_audit.core.plugins.learner import PDGDStep
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
@@ -45,6 +46,11 @@ class FPDGD(ModelLearner):
         section 3.3.
         """
         return published_chain(eps) if sensitivity is None else published_chain(eps, sensitivity)
+
+    @property
+    def compiled_step(self) -> PDGDStep:
+        """The step that `local_step` takes."""
+        return PDGDStep(self.learning_rate, self.setting)
 
     def local_step(
         self,

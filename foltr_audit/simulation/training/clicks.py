@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.click_models import declared_tables
 from foltr_audit.core.plugins import CentralLearner, CentralResult, RoundContext, Users
 from foltr_audit.core.plugins.answers import array_of, one_of
+from foltr_audit.core.plugins.learner import BatchedSteps
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
@@ -18,7 +19,6 @@ from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.client import ClientRules, ClientSimulator, CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
-from foltr_audit.simulation.learners.central_pdgd import PDGD
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.simulation.training.base import (
@@ -74,7 +74,8 @@ class CentralServer:
         self.dtype = setup.spec.trace.dtype
         self.learner = learner
         self.world = world
-        self._steps = _PDGDSteps.of(setup, learner, world) if isinstance(learner, PDGD) else None
+        own = learner.batched_steps
+        self._steps = None if own is None else _ServerSteps.of(setup, own, world)
         self._tables = declared_tables(world.click_model, world.largest_label)
         if self._steps is None and self._tables is None:
             raise UsageError(
@@ -179,35 +180,35 @@ class _InteractionRows(NamedTuple):
         return cls(np.empty(clicks.shape, dtype=np.int64), clicks, clicks)
 
 
-class _PDGDSteps(NamedTuple):
-    """PDGD on one model: the local steps of a single client, or summed steps of the clients of a batch."""
+class _ServerSteps(NamedTuple):
+    """Steps on one model: the local steps of a single client, or summed steps of the clients of a batch."""
 
     clients: ClientSimulator
     batch: int
 
     @classmethod
-    def of(cls, setup: Setup, learner: PDGD, world: ClientData) -> _PDGDSteps:
-        """Check a learner's batch and make its steps on the training part.
+    def of(cls, setup: Setup, own: BatchedSteps, world: ClientData) -> _ServerSteps:
+        """Check the batch and make the steps on the training part.
 
         Raises:
             UsageError: a batch larger than a round.
         """
-        played = setup.spec.population.cohort_size * learner.interactions
-        if learner.batch > played:
+        played = setup.spec.population.cohort_size * setup.learner.interactions
+        if own.batch > played:
             raise UsageError(
-                f"learner pdgd: batch={learner.batch}, but a round has {played} interactions; "
+                f"learner {setup.learner.name}: batch={own.batch}, but a round has {played} interactions; "
                 "expected at most as many"
             )
         rules = ClientRules(
             ranker=setup.ranker,
-            learner=learner.steps,
+            learner=own.learner,
             chain=setup.chain,
             click_model=world.click_model,
             largest_label=setup.collection.largest_label,
             sampled=True,
             acts_without_pairs=True,
         )
-        return cls(ClientSimulator(rules, world), learner.batch)
+        return cls(ClientSimulator(rules, world), own.batch)
 
     def learn(self, queries: Ints, ways: Ints, context: RoundContext) -> tuple[Floats, _InteractionRows]:
         """The model (P,) and the lists after interactions with queries (N,) and ways to click (N,)."""

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from foltr_audit.privacy.event_texts import UnknownNoise, parse_event
+import numpy as np
+
+from foltr_audit.core.defense_chain import DefenseChain
+from foltr_audit.core.plugins import Defense, RoundContext
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.errors import UsageError
+from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
 from foltr_audit.privacy.events import (
     ClickRandomization,
     GridRounding,
@@ -19,6 +25,7 @@ from foltr_audit.privacy.events import (
 )
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
+from foltr_audit.rng import Streams
 
 Kind = Literal[
     "noise",
@@ -87,39 +94,43 @@ _OF_EVENTS: dict[type, Kind] = {
     MessageAggregation: "sum",
 }
 
-_OF_NAMES: dict[str, tuple[Kind, ...]] = {
-    "none": (),
-    "clip": ("reduction",),
-    "top-k": ("reduction",),
-    "random-k": ("reduction",),
-    "quantise": ("opaque",),
-    "sign": ("opaque",),
-    "laplace": ("noise",),
-    "gamma-laplace": ("noise",),
-    "gaussian": ("noise",),
-    "gaussian-shares": ("noise",),
-    "discrete-gaussian": ("rounding", "grid noise"),
-    "skellam": ("rounding", "grid noise"),
-    "click-rr": ("randomisation",),
-    "metric-rr": ("randomisation",),
-    "secure-aggregation": ("sum",),
-}
-"""Built-in defenses of traces that were written before headers had events."""
 
+def acts_of_names(chain: Sequence[str], noise: str | None, parameters: int) -> tuple[ChainAction, ...]:
+    """What the defenses of a header without events do; the laws of its `noise` belong to them in order.
 
-def acts_of_names(chain: Sequence[str], noise: str | None) -> tuple[ChainAction, ...]:
-    """What the defenses of a header without events do; the laws of its `noise` belong to them in order."""
-    texts = [part.strip() for text in chain for part in parts(text)]
-    kinds = [(kind, text) for text in texts for kind in _OF_NAMES.get(text.partition(":")[0], ("unknown",))]
+    Args:
+        chain: texts of the defenses.
+        noise: laws of the noise, joined by `+`.
+        parameters: number of coordinates of a message.
+    """
+    actions = [act for text in chain for part in parts(text) for act in _of_defense(part.strip(), parameters)]
     laws = parts(noise) if noise else []
-    noisy = sum(kind in _NOISE for kind, _ in kinds)
+    noisy = sum(act.is_noise for act in actions)
     own: Iterator[str] = iter(laws if len(laws) == noisy else [])
-    acts = []
-    for kind, text in kinds:
-        law = next(own, None) if kind in _NOISE else None
-        fits = law is not None and is_lattice(law) == (kind == "grid noise")
-        acts.append(ChainAction(kind, text, law if fits else None))
-    return tuple(acts)
+    found = []
+    for act in actions:
+        law = next(own, None) if act.is_noise else None
+        fits = law is not None and is_lattice(law) == (act.kind == "grid noise")
+        found.append(replace(act, law=law if fits else None))
+    return tuple(found)
+
+
+def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
+    """What a registered defense declares; one unknown action if the text describes none."""
+    context = RoundContext(
+        round=0,
+        shares=1,
+        clients=np.empty(0, dtype=np.int64),
+        counts=np.empty(0, dtype=np.int64),
+        parameters=np.zeros(parameters),
+        source=Streams(0),
+    )
+    try:
+        events = DefenseChain((make(Defense, text),)).events(context)
+    except UsageError:
+        yield ChainAction("unknown", text)
+        return
+    yield from (replace(_act(event_text(event)), text=text) for event in events)
 
 
 def trailing_noise(acts: Sequence[ChainAction]) -> tuple[ChainAction, ...]:

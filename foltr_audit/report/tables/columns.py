@@ -1,0 +1,191 @@
+"""Columns, cells and captions that several tables share."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from foltr_audit.privacy.observer_views import with_article
+from foltr_audit.report.results.attack_rows import OfAttack
+from foltr_audit.report.results.base import Setting
+from foltr_audit.report.results.settings import heading, setting_text
+from foltr_audit.report.tables.table import Align, Cell, Column
+from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.rows import Estimate
+
+NAME_WIDTH = 19
+"""Letters of a narrow column of names: those of the longest usual part, `secure-aggregation,`."""
+
+
+class OfMethod(Protocol):
+    """What names a line of a table about methods."""
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+
+    @property
+    def eps_claimed(self) -> float | None:
+        """The claimed epsilon; None where the line is of every epsilon."""
+
+
+class OfSetting(Protocol):
+    """What names a line of a table about settings."""
+
+    @property
+    def setting(self) -> Setting:
+        """What was run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricLine:
+    """A line of a table that also has lines of guesses without a message.
+
+    Attributes:
+        method: what the line is of.
+        eps_claimed: the claimed epsilon; None where the line is of every epsilon.
+        baseline: whether no message is read.
+        values: the metrics in the order of the columns.
+    """
+
+    method: str
+    eps_claimed: float | None = None
+    baseline: bool = True
+    values: tuple[Estimate, ...]
+
+
+R = TypeVar("R")
+Method = TypeVar("Method", bound=OfMethod)
+Place = TypeVar("Place", bound=OfAttack)
+Where = TypeVar("Where", bound=OfSetting)
+
+
+def name_lines(name: str) -> str:
+    r"""The name of a defense in lines that end after its parts.
+
+    >>> name_lines("proven-skellam+secure-aggregation, eps 1.2")
+    'proven-skellam +\nsecure-aggregation,\neps 1.2'
+    """
+    lines = [""]
+    for part in re.findall(r".+?(?:[+,:] |$)", re.sub(r"\+(?=[A-Za-z])", " + ", name)):
+        pieces = [part] if len(part.rstrip()) <= NAME_WIDTH else re.findall(r"[^,]+,* ?", part)
+        for piece in pieces:
+            if len((lines[-1] + piece).rstrip()) > NAME_WIDTH:
+                lines.append("")
+            lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines if line)
+
+
+def method_lines(name: str) -> str:
+    r"""The name of a method in lines that end after its parameters.
+
+    >>> method_lines("higher-distance:compare=positions,more_than=4")
+    'higher-distance:\ncompare=positions,\nmore_than=4'
+    """
+    return name if len(name) <= NAME_WIDTH else "\n".join(re.findall(r".+?(?:[:,]|$)", name))
+
+
+def method_columns() -> tuple[Column[OfMethod], Column[OfMethod]]:
+    """The method and its claimed epsilon."""
+    method = Column[OfMethod]("method", lambda row: row.method, "fold", narrow=method_lines)
+    return method, Column("eps", lambda row: _epsilon(row.eps_claimed))
+
+
+def _epsilon(eps: float | None) -> str:
+    return "" if eps is None else epsilon(eps)
+
+
+def epsilon_column() -> Column[OfSetting]:
+    """The claimed epsilon of a setting."""
+    return Column("eps", lambda row: epsilon(row.setting.eps_claimed))
+
+
+def trained_on_column() -> Column[OfSetting]:
+    """How the users of the training clicked."""
+    return Column("trained on", lambda row: row.setting.trained_on, "words")
+
+
+def setting_columns(rows: Sequence[OfSetting], names: Iterable[str]) -> list[Column[OfSetting]]:
+    """Columns of settings by name."""
+    settings = [row.setting for row in rows]
+
+    def of(name: str) -> Column[OfSetting]:
+        return Column(heading(name), lambda row: setting_text(row.setting, name, settings), "fold")
+
+    return [of(name) for name in names]
+
+
+def estimate_column(
+    header: str, number: Callable[[R], Estimate], align: Align = "number", *, beside: bool = False
+) -> Column[R]:
+    """A number with its interval below it, or `beside` it on a wide terminal."""
+    return Column(header, lambda row: estimate_cell(number(row)), align, beside=beside)
+
+
+def metric_columns(headers: Sequence[str]) -> list[Column[MetricLine]]:
+    """The metrics of lines, with the intervals beside them."""
+
+    def of(place: int, header: str) -> Column[MetricLine]:
+        return estimate_column(header, lambda line: line.values[place], "name", beside=True)
+
+    return [of(place, header) for place, header in enumerate(headers)]
+
+
+def short_column(header: str, number: Callable[[R], float | None], digits: int = 3) -> Column[R]:
+    """A number without its leading zero."""
+    return Column(header, lambda row: short(number(row), digits))
+
+
+def percent_column(header: str, share: Callable[[R], float | None]) -> Column[R]:
+    """A share as a percentage."""
+    return Column(header, lambda row: percent(share(row)))
+
+
+def estimate_cell(found: Estimate) -> Cell:
+    """A number without its leading zero, and below it its interval."""
+    if found.ci95 is None:
+        return Cell(short(found.value))
+    low, high = (short(end, 2).replace("1.00", "1.0") for end in found.ci95)
+    return Cell(short(found.value), f"{low} to {high}" if low.startswith("-") else f"{low}-{high}")
+
+
+def estimate_text(found: Estimate) -> str:
+    """A number and its interval in one line."""
+    cell = estimate_cell(found)
+    return f"{cell.text} {cell.below}".rstrip()
+
+
+def interval_text(found: Estimate, number: Callable[[float], str]) -> str:
+    """The interval of a difference, its ends written by `number`."""
+    return "-" if found.ci95 is None else " to ".join(map(number, found.ci95))
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage; `-` where there is none."""
+    return "-" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def in_method_order(rows: Sequence[Method]) -> list[Method]:
+    """The rows with those of each method together, methods in the order in which they first appear."""
+    names = list(dict.fromkeys(row.method for row in rows))
+    return sorted(rows, key=lambda row: names.index(row.method))
+
+
+def describe_world(row: OfAttack) -> str:
+    """What the rows of a table share: click model, observer, and Spec fields without a column."""
+    more = [f", {name}={value}" for name, value in row.setting.fields.items()]
+    return f"{row.where.click_model} clicks, the server sees {with_article(row.sees)}{''.join(more)}"
+
+
+def group_by_world(rows: Iterable[Place]) -> dict[str, list[Place]]:
+    """The rows of each world, by its description."""
+    found: dict[str, list[Place]] = {}
+    for row in rows:
+        found.setdefault(describe_world(row), []).append(row)
+    return found

@@ -1,0 +1,58 @@
+"""Writes the JSON Schemas of all reports into docs/schemas: `python -m tests.published_schemas`."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+
+import foltr_audit.evidence
+import foltr_audit.report
+from foltr_audit.report.results.base import PlainReport
+from foltr_audit.utils.rows import JsonValue
+from tests.fixtures.import_graph import ROOT
+
+SCHEMAS = ROOT / "docs" / "schemas"
+
+
+def documents() -> dict[str, type[PlainReport]]:
+    """Every kind of report, by the name of its file."""
+    for room in (foltr_audit.report, foltr_audit.evidence):
+        for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            import_module(module.name)
+    found = sorted(_with_schema(PlainReport), key=lambda report: report.SCHEMA)
+    return {
+        f"{report.SCHEMA.removeprefix('foltr-audit/').replace('/', '-')}.json": report for report in found
+    }
+
+
+def _with_schema(report: type[PlainReport]) -> Iterator[type[PlainReport]]:
+    for each in report.__subclasses__():
+        if "SCHEMA" in vars(each):
+            yield each
+        yield from _with_schema(each)
+
+
+def open_to_more(schema: JsonValue) -> JsonValue:
+    """A schema that lets later releases add columns."""
+    if isinstance(schema, list):
+        return [open_to_more(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: open_to_more(value)
+        for name, value in schema.items()
+        if name != "additionalProperties" or not isinstance(value, bool)
+    }
+
+
+def text_of(report: type[PlainReport]) -> str:
+    """The published schema of a report."""
+    return json.dumps(open_to_more(report.schema()), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMAS.mkdir(exist_ok=True)
+    for name, report in documents().items():
+        (SCHEMAS / name).write_text(text_of(report), encoding="utf-8")

@@ -1,0 +1,71 @@
+"""The published JSON Schemas are those of the reports, and real outputs agree with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from foltr_audit.report.results.base import PlainReport
+from tests.fixtures.command import SMALL, run
+from tests.published_schemas import SCHEMAS, documents, text_of
+
+DOCUMENTS = documents()
+ONE = ("--eps", 1.2, "--click-model", "perfect")
+COMMANDS: dict[str, tuple[object, ...]] = {
+    "train-1.json": ("train", *SMALL, "--eps", 1.2, "--eps", "inf"),
+    "attack-1.json": ("attack", *SMALL, *ONE, "--queries", "1", "--scenario", "quantity-skew"),
+    "audit-1.json": ("audit", *SMALL, "--eps", 1.2, "--trials", 100),
+    "calibrate-1.json": ("calibrate", "--target-eps", 1.2),
+    "estimate-2.json": ("compare", *SMALL, "--dry-run", "--eps", 1.2),
+    "scenario-1.json": ("scenario", "show", "pham-2022"),
+}
+"""Commands that print each document."""
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_published_schema_is_that_of_the_report(name: str) -> None:
+    published = (SCHEMAS / name).read_text(encoding="utf-8")
+    assert published == text_of(DOCUMENTS[name]), "python -m tests.published_schemas"
+    Draft202012Validator.check_schema(DOCUMENTS[name].schema())
+
+
+def test_no_other_schema_is_published() -> None:
+    assert {path.name for path in SCHEMAS.iterdir()} == set(DOCUMENTS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_a_command_prints_agrees_with_its_schema(name: str) -> None:
+    agrees(run(*COMMANDS[name], "--json").json(), DOCUMENTS[name])
+
+
+def test_stored_runs_agree_with_their_schemas(tmp_path: Path) -> None:
+    for name, eps in (("a", 1.2), ("b", "inf")):
+        assert run("train", *SMALL, "--eps", eps, "--runs", 2, "--out", tmp_path / name).code == 0
+    a, b = (next(path for path in (tmp_path / name).iterdir() if path.is_dir()) for name in ("a", "b"))
+    compared = run("significance", tmp_path / "a", tmp_path / "b", "--json").json()
+    agrees(compared, DOCUMENTS["significance-1.json"])
+    agrees(run("diff", a, b, "--json").json(), DOCUMENTS["diff-1.json"])
+    agrees(run("trace", "check-facts", a, "--json").json(), DOCUMENTS["trace-check-facts-1.json"])
+    agrees(json.loads((tmp_path / "a" / "results.json").read_text()), DOCUMENTS["train-1.json"])
+
+
+def test_a_wrong_document_is_told() -> None:
+    told = run("calibrate", "--target-eps", 1.2, "--json").json()
+    validator = Draft202012Validator(DOCUMENTS["calibrate-1.json"].schema())
+    changes: list[dict[str, object]] = [
+        {"schema": "foltr-audit/calibrate/9"},
+        {"results": [{}]},
+        {"target": 3},
+    ]
+    for change in changes:
+        assert not validator.is_valid({**told, **change})
+
+
+def agrees(document: Any, report: type[PlainReport]) -> None:
+    """Whether a document has the columns of its schema and no others, but at its top."""
+    error = next(Draft202012Validator(report.schema()).iter_errors(document), None)
+    assert error is None, f"{error.json_path}: {error.message[:300]}" if error else ""
