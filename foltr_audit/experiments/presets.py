@@ -221,7 +221,8 @@ class Preset(_PresetTable):
         Args:
             scale: factor of trials and trees, above 0 and at most 1.
         """
-        fewer = {name: shorten(cast(float, self.merge[name]), scale) for name in ("trials", "trees") if name in self.merge}
+        sizes = {name: self.merge[name] for name in ("trials", "trees") if name in self.merge}
+        fewer = {name: shorten(cast(float, size), scale) for name, size in sizes.items()}
         return apply_changes(
             {"data": {"source": self.data.twin}}, flat(self.merge) | (fewer if scale < 1 else {})
         )
@@ -230,7 +231,7 @@ class Preset(_PresetTable):
         """A table with fewer rounds and repeats, but as many clients, on which the noise depends."""
         if scale == 1:
             return apply_changes(table, {})
-                rounds = cast(int, table_in(table, "train").get("rounds", TrainSpec().rounds))
+        rounds = cast(int, table_in(table, "train").get("rounds", TrainSpec().rounds))
         point: dict[str, JsonValue] = {"train.rounds": self.periods * shorten(rounds / self.periods, scale)}
         if table.get("attack") is not None:
             point["attack.repeats"] = shorten(cast(int, table_in(table, "attack").get("repeats", 1)), scale)
