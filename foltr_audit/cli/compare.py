@@ -95,7 +95,7 @@ def grid_of(common: CommonOptions) -> ComparisonGrid:
     of_cells = {name: value for name, value in common.point().items() if not name.startswith("grid.")}
     table["spec"] = apply_changes(table_in(table, "spec"), of_cells)
     table |= common.of_table("grid")
-    table["learners"] = _learners(common, cast("list[str]", table["learners"]))
+    table["learners"] = [*_learners(common, cast("list[str]", table["learners"]))]
     table |= _repetitions(common, table)
     return ComparisonGrid.parse(table)
 

@@ -17,7 +17,7 @@ from foltr_audit.utils.reading import toml_table
 from foltr_audit.utils.rows import JsonValue
 
 Table = dict[str, JsonValue]
-Point = Mapping[str, JsonValue]
+Point = Mapping[str, object]
 """Changes to a Spec's table by dotted name, e.g. `{"population.clients": 10}`."""
 
 
@@ -28,7 +28,12 @@ class Plan:
     specs: tuple[Spec, ...]
 
     @classmethod
-    def of(cls, tables: Sequence[Table], where: str = "spec", names: Mapping[str, str] | None = None) -> Plan:
+    def of(
+        cls,
+        tables: Sequence[Mapping[str, object]],
+        where: str = "spec",
+        names: Mapping[str, str] | None = None,
+    ) -> Plan:
         """The plan of plain tables, equal Specs once. `where` and `names` as for `Spec.parse`.
 
         Raises:
@@ -52,7 +57,7 @@ class Plan:
         return tomli_w.dumps(self.table())
 
 
-def table_in(table: Mapping[str, JsonValue], name: str) -> Table:
+def table_in(table: Mapping[str, object], name: str) -> Table:
     """The inner table of a name; an empty one where there is none."""
     return cast(Table, table.get(name, {}))
 
@@ -65,41 +70,42 @@ def read_tables(text: str, where: str) -> list[Table]:
     """
     table = toml_table(text, where, UsageError)
     cells = table.pop("cells", [{}])
-    if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
+    tables = [cell for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
+    if not tables or tables != cells:
         raise UsageError(f"{where}: cells: expected [[cells]] tables")
-    return [_merge(table, cell) for cell in cells]
+    return [_merge(table, cell) for cell in tables]
 
 
-def expand(tables: Sequence[Table], *axes: Sequence[Point]) -> list[Table]:
+def expand(tables: Sequence[Mapping[str, object]], *axes: Sequence[Point]) -> list[Table]:
     """Every table with every point of the first axis, each of those with every point of the next, ...
 
     >>> expand([{"seed": 1}], [{"data.fold": 1}, {"data.fold": 2}])
     [{'seed': 1, 'data': {'fold': 1}}, {'seed': 1, 'data': {'fold': 2}}]
     """
-    found = list(tables)
+    found = [cast(Table, table) for table in tables]
     for axis in axes:
         found = [apply_changes(table, point) for table in found for point in axis]
     return found
 
 
-def apply_changes(table: Table, point: Point) -> Table:
+def apply_changes(table: Mapping[str, object], point: Point) -> Table:
     """A copy of a table with the changes of a point.
 
     Raises:
         UsageError: a point changes a field of something that is no table.
     """
-    new = deepcopy(table)
+    new = deepcopy(cast(Table, table))
     for dotted, value in point.items():
         *path, last = dotted.split(".")
-        table = new
+        place = new
         for name in path:
-            inner = table.setdefault(name, {})
+            inner = place.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise UsageError(
                     f"{name}={shorten_value(inner)}: expected a table, in which {dotted} is a field"
                 )
-            table = inner
-        table[last] = value
+            place = inner
+        place[last] = cast(JsonValue, value)
     return new
 
 

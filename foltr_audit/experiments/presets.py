@@ -82,8 +82,8 @@ class PresetCell(_PresetTable):
     """
 
     name: Text
-    spec: dict[str, JsonValue] = {}
-    grid: dict[str, JsonValue] = {}
+    spec: dict[str, object] = {}
+    grid: dict[str, object] = {}
 
 
 class PublishedFigure(_PresetTable):
@@ -99,7 +99,7 @@ class PublishedFigure(_PresetTable):
 
     cell: Text
     metric: Text
-    where: dict[str, JsonValue] = {}
+    where: dict[str, object] = {}
     value: float
     approximate: bool = False
 
@@ -176,10 +176,10 @@ class Preset(_PresetTable):
     data: PresetData
     repetitions: int | None = Field(None, ge=1)
     periods: int = Field(1, ge=1)
-    shared: dict[str, JsonValue] = {}
-    grid: dict[str, JsonValue] = {}
+    shared: dict[str, object] = {}
+    grid: dict[str, object] = {}
     cells: tuple[PresetCell, ...] = ()
-    merge: dict[str, JsonValue] = {}
+    merge: dict[str, object] = {}
     published: Publication
 
     @model_validator(mode="after")
@@ -222,7 +222,9 @@ class Preset(_PresetTable):
             scale: factor of trials and trees, above 0 and at most 1.
         """
         sizes = {name: self.merge[name] for name in ("trials", "trees") if name in self.merge}
-        fewer = {name: shorten(cast(float, size), scale) for name, size in sizes.items()}
+        fewer: dict[str, JsonValue] = {
+            name: shorten(cast(float, size), scale) for name, size in sizes.items()
+        }
         return apply_changes(
             {"data": {"source": self.data.twin}}, flat(self.merge) | (fewer if scale < 1 else {})
         )
@@ -232,7 +234,7 @@ class Preset(_PresetTable):
         if scale == 1:
             return apply_changes(table, {})
         rounds = cast(int, table_in(table, "train").get("rounds", TrainSpec().rounds))
-        point: dict[str, JsonValue] = {"train.rounds": self.periods * shorten(rounds / self.periods, scale)}
+        point: dict[str, object] = {"train.rounds": self.periods * shorten(rounds / self.periods, scale)}
         if table.get("attack") is not None:
             point["attack.repeats"] = shorten(cast(int, table_in(table, "attack").get("repeats", 1)), scale)
         return apply_changes(table, point)
@@ -247,7 +249,7 @@ def shorten(number: float, scale: float) -> int:
     return max(1, round(number * scale))
 
 
-def _axes(grid: Mapping[str, JsonValue]) -> list[list[Point]]:
+def _axes(grid: Mapping[str, object]) -> list[list[Point]]:
     """One axis per field of a grid."""
     return [[{name: value} for value in cast(list[JsonValue], values)] for name, values in flat(grid).items()]
 
@@ -301,7 +303,7 @@ def _check_grids(preset: Preset, where: str) -> None:
             raise UsageError(f"{where}: grid.{name}={values}: expected a list of values")
     # Counted before anything is expanded: ten short lists can make billions of Specs.
     axes = [flat({**preset.grid, **cell.grid}).values() for cell in preset.cells]
-    most = max((prod(map(len, one)) for one in axes), default=1)
+    most = max((prod(len(cast(list[JsonValue], each)) for each in one) for one in axes), default=1)
     if most > MOST_SPECS:
         raise UsageError(f"{where}: grid: {most} Specs of one cell; expected at most {MOST_SPECS}")
     tables = [preset.shared, preset.merge, *grids, *(cell.spec for cell in preset.cells)]

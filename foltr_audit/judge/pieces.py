@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foltr_audit.utils.arrays import Bools, Ints
 
@@ -56,8 +57,10 @@ def _join(values: Sequence[object], refused: Mapping[str, str]) -> object:
     if any(value is None for value in values):
         return None
     if isinstance(first, np.ndarray):
-        return np.concatenate(values)
-    return join_pieces(values, refused) if hasattr(first, "__dataclass_fields__") else first
+        return np.concatenate(cast("Sequence[NDArray[np.generic]]", values))
+    if not hasattr(first, "__dataclass_fields__"):
+        return first
+    return join_pieces(cast("Sequence[DataclassInstance]", values), refused)
 
 
 def with_rows(record: Record, *taken: tuple[Iterable[str], RowIndex], **others: object) -> Record:

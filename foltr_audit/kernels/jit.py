@@ -45,7 +45,8 @@ def _compiled(function: F, **options: bool | str) -> F:
     """
     import numba  # slow to import, and modules without a kernel need only the types
 
+    compiled = cast("Callable[..., F]", numba.njit)
     try:
-        return cast(F, numba.njit(function, cache=True, error_model="numpy", **options))
+        return compiled(function, cache=True, error_model="numpy", **options)
     except RuntimeError:  # numba finds no folder that it may write to
-        return cast(F, numba.njit(function, error_model="numpy", **options))
+        return compiled(function, error_model="numpy", **options)

@@ -11,7 +11,7 @@ registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numba
 import numpy as np
@@ -24,6 +24,12 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from numba.core.base import BaseContext
     from numba.core.typing.templates import Signature
+
+    class ArrayFields(Protocol):
+        """What is read of the struct that an array is in compiled code."""
+
+        data: ir.Value
+        shape: ir.Value
 
     Typing = tuple[Signature, Callable[..., ir.Value]]
 
@@ -58,7 +64,9 @@ def _plain(term: Term) -> Sum:
     return total
 
 
-def _loaded(builder: ir.IRBuilder, array: object, kind: ir.Type, index: ir.Value, lanes: int) -> ir.Value:
+def _loaded(
+    builder: ir.IRBuilder, array: ArrayFields, kind: ir.Type, index: ir.Value, lanes: int
+) -> ir.Value:
     """`lanes` numbers of an array from an index on, as float64; one number where that is 1."""
     place = builder.gep(array.data, [index])
     narrow = isinstance(kind, ir.FloatType)
@@ -92,10 +100,13 @@ def _emitted(
 ) -> ir.Value:
     """Emit the instructions of a sum of `term(builder, *numbers)`."""
     arrays = [
-        context.make_array(kind)(context, builder, arg)
+        context.make_array(kind)(context, builder, arg)  # type: ignore[no-untyped-call]
         for kind, arg in zip(signature.args, args, strict=True)
     ]
-    kinds = [context.get_data_type(kind.dtype) for kind in signature.args]
+    kinds = [
+        context.get_data_type(kind.dtype)  # type: ignore[no-untyped-call]
+        for kind in signature.args
+    ]
     size = builder.extract_value(arrays[-1].shape, 0)
 
     def terms(index: ir.Value, lanes: int) -> ir.Value:
@@ -126,8 +137,9 @@ def _emitted(
 
 
 def _is_vector(kind: object) -> bool:
-    flat = isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C"
-    return flat and kind.dtype in (types.float32, types.float64)
+    if not isinstance(kind, types.Array):
+        return False
+    return kind.ndim == 1 and kind.layout == "C" and kind.dtype in (types.float32, types.float64)
 
 
 def _size(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
@@ -194,7 +194,7 @@ class _RoundTable:
         if not np.array_equal(self.array("slot"), expected):
             raise self._error("the slots of a round must be 0, 1, 2 and so on")
 
-    def padded(self, name: str, k: int, fill: Any, dtype: Any) -> NDArray[Any]:
+    def padded(self, name: str, k: int, fill: float, dtype: DTypeLike) -> NDArray[Any]:
         """A column of lists, shape (rows, k) or (rows, k, d), filled up at the end."""
         column = self.frame[name]
         lengths = column.list.len().to_numpy()

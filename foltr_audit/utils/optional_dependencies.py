@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from foltr_audit.errors import UsageError
 
@@ -24,7 +24,7 @@ def require(extra: str) -> None:
         package(name, extra)
 
 
-def package(name: str, extra: str) -> Any:
+def package(name: str, extra: str) -> ModuleType:
     """A package of an extra.
 
     Raises:
@@ -42,7 +42,7 @@ def package(name: str, extra: str) -> Any:
 
 
 @contextmanager
-def quiet(optuna: Any) -> Iterator[None]:
+def quiet(optuna: ModuleType) -> Iterator[None]:
     """Optuna without its log on stderr and its warnings of features that may change; both are restored.
 
     The log would also hold a traceback of each trial that Ctrl-C interrupts.

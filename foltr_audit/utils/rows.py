@@ -73,7 +73,7 @@ def column(
     *,
     optional: bool = False,
     embedded: bool = False,
-    default: T | _MISSING_TYPE = MISSING,
+    default: T | _MISSING_TYPE | None = MISSING,
 ) -> T:
     """A field of a row whose column differs from it.
 
@@ -89,8 +89,10 @@ def column(
     if optional and default is MISSING:
         default = None
     if isinstance(default, Mapping):
-        return field(metadata=details, default_factory=lambda: dict(default))
-    return field(metadata=details) if default is MISSING else field(metadata=details, default=default)
+        return cast(T, field(metadata=details, default_factory=lambda: dict(default)))
+    return cast(
+        T, field(metadata=details) if default is MISSING else field(metadata=details, default=default)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +260,7 @@ def _validated(kind: object, value: object, name: str) -> object:
 def _adapter(kind: object) -> TypeAdapter[object]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    return TypeAdapter(cast("type[object]", kind))
 
 
 def _row_in(kind: object) -> type[ResultRow] | None:

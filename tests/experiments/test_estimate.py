@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.pace import PaceEstimator, first_of_each_sort
 from foltr_audit.experiments.comparison.runner import run_cells
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.plan import Table
 from foltr_audit.experiments.runner import Runner
 from tests.fixtures.cell_grids import begun
 from tests.fixtures.command import files
@@ -50,7 +50,7 @@ def test_every_sort_is_met_early_whatever_its_numbers() -> None:
     assert first_of_each_sort(cells) == [0, 1, 3, 2, 4]
 
 
-def planned(*tables: Table) -> list[CellPlan]:
+def planned(*tables: Mapping[str, object]) -> list[CellPlan]:
     data = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}}
     specs = [Spec.parse({**data, **table}, "") for table in tables]
     return [CellPlan(one, "attack" if one.attack else "select", DefenseLabel("none")) for one in specs]
@@ -67,7 +67,7 @@ def test_nothing_left_takes_nothing() -> None:
 
 def test_more_of_everything_costs_more_and_an_unknown_attack_costs_something() -> None:
     attack = {"methods": ["olsr"]}
-    tables: list[Table] = [
+    tables: list[Mapping[str, object]] = [
         {"train": {"rounds": 5}},
         {"train": {"rounds": 500}},
         {"train": {"rounds": 5}, "attack": attack},

@@ -37,7 +37,7 @@ def _freeze(record: object, dtypes: Mapping[str, DTypeLike], who: str) -> None:
     for name, dtype in dtypes.items():
         given = getattr(record, name)
         try:
-            array = read_only(given, dtype)
+            array: NDArray[np.generic] = read_only(given, dtype)
         except (ValueError, TypeError, OverflowError):
             expected = "whole numbers" if np.issubdtype(dtype, np.integer) else f"numbers of type {dtype}"
             raise UsageError(f"{who}: {name} hold {_told(given)}, expected {expected}") from None
@@ -117,8 +117,14 @@ class RoundRecord:
             raise UsageError(f"{who}: messages are {payload}, expected float32 or float64 (or masked uint64)")
         if payload != np.uint64 and (self.total is not None or self.aborted):
             raise UsageError(f"{who}: a secure sum of messages that are {payload}, expected uint64")
-        whole = dict.fromkeys(("counts", "slot", "step", "part", "query", "shown"), np.int64)
-        floats = {"parameters": np.float64, "aggregate": np.float64, "messages": payload}
+        whole: dict[str, DTypeLike] = dict.fromkeys(
+            ("counts", "slot", "step", "part", "query", "shown"), np.int64
+        )
+        floats: dict[str, DTypeLike] = {
+            "parameters": np.float64,
+            "aggregate": np.float64,
+            "messages": payload,
+        }
         _freeze(self, {**whole, **floats, "survivors": np.bool_}, who)
         if self.features is not None:
             object.__setattr__(self, "features", read_only_features(self.features))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -121,7 +121,7 @@ class Spec(SpecTable):
 
     @classmethod
     def parse(
-        cls, table: Mapping[str, JsonValue], where: str = "spec", names: Mapping[str, str] | None = None
+        cls, table: Mapping[str, object], where: str = "spec", names: Mapping[str, str] | None = None
     ) -> Spec:
         """The Spec of a plain table; an error is one line.
 
@@ -181,7 +181,7 @@ _TABLE_CLASSES: dict[str, type[SpecTable]] = {
 }
 
 
-def _refuse_unknown(table: Mapping[str, JsonValue]) -> None:
+def _refuse_unknown(table: Mapping[str, object]) -> None:
     known = {"schema", *Spec.model_fields} - {"schema_"}
     for name, value in table.items():
         if name not in known:
@@ -193,7 +193,7 @@ def _refuse_unknown(table: Mapping[str, JsonValue]) -> None:
                     raise UsageError(f"unknown field {name}.{inner}; {suggest_name(inner, fields)}")
 
 
-def flat(table: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValue]:
+def flat(table: Mapping[str, object], prefix: str = "") -> dict[str, JsonValue]:
     """A flat table in which the fields of inner tables have dotted names.
 
     >>> flat({"seed": 1, "data": {"fold": 2}})
@@ -204,7 +204,7 @@ def flat(table: Mapping[str, JsonValue], prefix: str = "") -> dict[str, JsonValu
         if isinstance(value, Mapping):
             fields |= flat(value, f"{prefix}{name}.")
         else:
-            fields[f"{prefix}{name}"] = value
+            fields[f"{prefix}{name}"] = cast(JsonValue, value)
     return fields
 
 

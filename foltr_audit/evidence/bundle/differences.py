@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from foltr_audit.utils.arrays import Floats
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """Tolerances where versions or machines differ: sums in another order change the last digits only."""
@@ -57,7 +59,7 @@ def table_differences(
 
 def _same(stored: object, found: object, tolerance: NumericTolerance) -> bool:
     if _is_float(stored, found):
-        return tolerance.agree(float(stored), float(found))
+        return tolerance.agree(float(cast(float, stored)), float(cast(float, found)))
     return type(stored) is type(found) and bool(stored == found)
 
 
@@ -104,11 +106,12 @@ def _agree(a: NDArray[np.generic], b: NDArray[np.generic], tolerance: NumericTol
     if a.dtype.kind != "f":
         return np.asarray(a == b)
     with np.errstate(invalid="ignore", over="ignore"):
-        near = np.abs(a - b) <= np.maximum(
-            tolerance.absolute, tolerance.relative * np.maximum(np.abs(a), np.abs(b))
+        x, y = cast(Floats, a), cast(Floats, b)
+        near = np.abs(x - y) <= np.maximum(
+            tolerance.absolute, tolerance.relative * np.maximum(np.abs(x), np.abs(y))
         )
-    finite = np.isfinite(a) & np.isfinite(b)  # else inf would be near everything: the tolerance is inf too
-    return np.asarray((near & finite) | (a == b) | (np.isnan(a) & np.isnan(b)))
+    finite = np.isfinite(x) & np.isfinite(y)  # else inf would be near everything: the tolerance is inf too
+    return np.asarray((near & finite) | (a == b) | (np.isnan(x) & np.isnan(y)))
 
 
 def first_lines(differences: Iterator[str]) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
@@ -51,7 +51,10 @@ class CheckRunRequest:
         """
         specs = self.plan.specs
         table = specs[0].table()
-        shared = {name: dict(table[name]) for name in ("data", "population", "train", "trace", "attack")}
+        shared = {
+            name: dict(cast("dict[str, object]", table[name]))
+            for name in ("data", "population", "train", "trace", "attack")
+        }
         folds = {spec.repetition: spec.data.fold for spec in specs}
         for outer, inner in _VARIED:
             del shared[outer][inner]

@@ -213,12 +213,12 @@ class GridExpansion:
         if spec.audit is None:
             return spec
         alternative = DefenseAlternative(label.alternative)
-        claim: dict[str, object] | None = alternative.proven(label.eps, self.grid.delta)
+        claim: Mapping[str, object] | None = alternative.proven(label.eps, self.grid.delta)
         if claim is None:
             without = math.isinf(self.study.setup(spec).privacy.claim())
             claim = {"delta": self.grid.delta} if without and spec.audit.delta is None else {}
         elif not alternative.hides_from_lists(self.study.setup(spec)):
-            claim |= {"claim_on": WITHOUT_LISTS}
+            claim = {**claim, "claim_on": WITHOUT_LISTS}
         return spec.model_copy(update={"audit": spec.audit.model_copy(update=claim)})
 
     def _defended(self, blank: Spec, learner: str, label: DefenseLabel) -> Spec | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
@@ -24,7 +25,7 @@ from foltr_audit.utils.reading import toml_table
 Kind = Literal["attack", "audit", "select"]
 
 SPEC_SCHEMA = "foltr-audit/spec/1"
-_AUDIT = {"views": ["individual", "individual+lists", "aggregate"]}
+_AUDIT: Table = {"views": ["individual", "individual+lists", "aggregate"]}
 _DEFENSES = (
     "none, published, published + secure-aggregation, proven-laplace, proven-click-rr, proven-skellam + "
     "secure-aggregation"
@@ -94,7 +95,7 @@ class ComparisonGrid(SpecTable):
     )
     folds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     audit: bool = Field(default=True, description="Audit each claim too, once for each chain.")
-    spec: Table = Field(default_factory=lambda: {"attack": {}, "audit": _AUDIT})
+    spec: dict[str, object] = Field(default_factory=lambda: dict[str, object](attack={}, audit=_AUDIT))
 
     @field_validator("defenses")
     @classmethod
@@ -103,7 +104,7 @@ class ComparisonGrid(SpecTable):
 
     @field_validator("spec")
     @classmethod
-    def _says_nothing_of_the_axes(cls, table: Table) -> Table:
+    def _says_nothing_of_the_axes(cls, table: dict[str, object]) -> dict[str, object]:
         for name in (*_AXES, *_FIXED):
             outer, _, inner = name.partition(".")
             held = table.get(outer)
@@ -115,7 +116,7 @@ class ComparisonGrid(SpecTable):
         return table
 
     @classmethod
-    def parse(cls, table: Table, where: str = "") -> ComparisonGrid:
+    def parse(cls, table: Mapping[str, object], where: str = "") -> ComparisonGrid:
         """The grid of a plain table.
 
         Raises:
@@ -147,7 +148,7 @@ class ComparisonGrid(SpecTable):
         table = spec.table()
         for name in _FIXED:
             _drop(table, name)
-        axes = {
+        axes: dict[str, object] = {
             "learners": [_drop(table, "train.learner")],
             "scenarios": [_drop(table, "population.scenario")],
             "click_models": _drop(table, "attack.click_models") or [spec.train.click_model],
@@ -156,7 +157,10 @@ class ComparisonGrid(SpecTable):
         _drop(table, "train.click_model")
         _drop(table, "schema")
         again = {"runs": 1, "folds": [spec.data.fold], "defenses": ["+".join(spec.defense)]}
-        protocols = {"attack": table.pop("attack", {}), "audit": table.pop("audit", _AUDIT)}
+        protocols: dict[str, object] = {
+            "attack": table.pop("attack", {}),
+            "audit": table.pop("audit", _AUDIT),
+        }
         return cls.parse({**axes, **again, "spec": {**table, **protocols}})
 
     def table(self) -> Table:
@@ -194,7 +198,7 @@ class ComparisonGrid(SpecTable):
         if kind == "attack" and table_in(self.spec, "attack").get("target") == "training":
             del table_in(table, "trace")["every"]  # messages that are attacked have to be recorded
         if kind == "attack":
-            more = {"methods": self.attacks or None, "click_models": [click_model]}
+            more: Table = {"methods": [*self.attacks] or None, "click_models": [click_model]}
             table["attack"] = {**table_in(self.spec, "attack"), **more}
         elif kind == "audit":
             table["audit"] = table_in(self.spec, "audit")

@@ -223,7 +223,7 @@ class SearchSpace:
         with the defense that was lucky first. Of ten searches of 40 candidates on an objective with two
         peaks it found the higher one in three; with turns and separate parameters for each defense, in nine.
         """
-        found = []
+        found: list[dict[str, object]] = []
         for text, searched in self.defenses.items():
             fixed: dict[str, object] = {"defense": text}
             fixed |= {_eps_of(text): self.eps[1]} if searched.has_eps else {}
@@ -231,8 +231,8 @@ class SearchSpace:
             found.append(fixed)
         open_ones = [text for text, parameters in self.defenses.items() if parameters.has_eps]
         more = max(0, round(candidates * FAIR_SHARE) - len(found))
-        turns = islice(cycle(open_ones), more)
-        return [*found, *({"defense": text} for text in turns)][:candidates]
+        found += [{"defense": text} for text in islice(cycle(open_ones), more)]
+        return found[:candidates]
 
     def suggest(self, trial: SuggestingTrial) -> CandidatePoint:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""

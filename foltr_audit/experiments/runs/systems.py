@@ -187,8 +187,10 @@ def _names(tables: Sequence[Fields], folders: Sequence[Path]) -> list[str]:
 
 
 def _labels(tables: Sequence[Fields]) -> list[str]:
-    learners = without_shared_parameters([table[LEARNER] for table in tables if LEARNER in table])
-    shown = [{**table, LEARNER: learners[table[LEARNER]]} if LEARNER in table else table for table in tables]
+    learners = without_shared_parameters([str(table[LEARNER]) for table in tables if LEARNER in table])
+    shown = [
+        {**table, LEARNER: learners[str(table[LEARNER])]} if LEARNER in table else table for table in tables
+    ]
     return [", ".join(f"{name}={_text(value)}" for name, value in table.items()) for table in shown]
 
 

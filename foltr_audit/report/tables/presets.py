@@ -38,7 +38,8 @@ class PresetSize(ResultRow):
     def of(cls, preset: Preset) -> PresetSize:
         """The size of a preset."""
         if not preset.cells:
-            return cls(trials=preset.merge.get("trials"), trees=preset.merge.get("trees"))
+            merge = flat(preset.merge)
+            return cls(trials=merge.get("trials"), trees=merge.get("trees"))
         specs = preset_plan(preset).specs
         repetitions = preset.repetitions or FOLDS
         interactions = repetitions * sum(_interactions(spec) for spec in specs)

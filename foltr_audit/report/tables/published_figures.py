@@ -162,7 +162,7 @@ def _rounds(tables: Sequence[SpecTable]) -> int | None:
 
 def _row(figure: PublishedFigure, found: Sequence[Fields], full: int | None) -> FigureRow:
     """A published number and the mean of all rows in its place; `full`: rounds at scale 1."""
-    there = [row for row in found if figure.metric in row and _is_at(row, figure.where)]
+    there = [row for row in found if figure.metric in row and _is_at(row, flat(figure.where))]
     values = [value for row in there if isinstance(value := row[figure.metric], int | float)]
     value = sum(values) / len(values) if values else None
     rounds = there[0].get("train.rounds") if there else None

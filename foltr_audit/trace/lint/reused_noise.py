@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.interactions import Payload
 from foltr_audit.trace.lint.base import Findings, Gaps, LintCheck
 from foltr_audit.trace.lint.findings import FindingTally, number
 from foltr_audit.trace.lint.lagged import LagTests
@@ -137,6 +138,6 @@ def _of_several(rows: NDArray[np.void]) -> Bools:
     return np.asarray(counts[place.reshape(-1)] > 1)
 
 
-def _digests(rows: NDArray[np.float64] | NDArray[np.uint64]) -> list[bytes]:
+def _digests(rows: Payload) -> list[bytes]:
     """Sixteen bytes for each row: equal where rows are equal bit for bit."""
     return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]

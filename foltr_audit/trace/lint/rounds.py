@@ -63,7 +63,7 @@ class ServerView:
         Raises:
             TraceError: a number that is not finite.
         """
-        messages: Payload = np.asarray(record.messages)
+        messages = record.messages
         if not np.all(np.isfinite(record.parameters)):
             raise TraceError(f"trace: round {record.round}: the global model is not finite")
         if messages.dtype.kind == "f" and not np.all(np.isfinite(messages)):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.trace.lint.base import Findings, Gaps, LintCheck
 from foltr_audit.trace.lint.findings import FindingTally, number
 from foltr_audit.trace.lint.outcome import CoverageGap
 from foltr_audit.trace.lint.rounds import ServerView
 from foltr_audit.trace.lint.windows import SURE
+from foltr_audit.utils.arrays import Words
 
 _BINS = 16  # of the 4 leading bits
 _LEAST_EXPECTED = 5  # numbers in each bin, the usual minimum of a chi-square test
@@ -38,7 +40,7 @@ class MaskCheck(LintCheck):
         if encoding is None or values.size < _BINS * _LEAST_EXPECTED:
             self.small += 1
             return
-        uneven = _chance_of_even(values, encoding.bits) < SURE
+        uneven = _chance_of_even(cast(Words, values), encoding.bits) < SURE
         self.tally.messages_of(seen.round, seen.survivors & uneven)
 
     def gaps(self) -> Gaps:
@@ -57,7 +59,7 @@ class MaskCheck(LintCheck):
             yield self.leak(self.tally, text)
 
 
-def _chance_of_even(values: NDArray[np.unsignedinteger], bits: int) -> float:
+def _chance_of_even(values: Words, bits: int) -> float:
     """The probability of leading bits at least as uneven, if each is equally likely (chi-square, df 15)."""
     from scipy.special import chdtrc
 

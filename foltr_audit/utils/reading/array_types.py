@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,5 +55,8 @@ def _refuse_other_form(name: str, array: NDArray[np.generic], form: ArraySchema)
         raise ValueError(
             f"{name}: {array.dtype} with {array.ndim} axes; expected {form.kind} with {len(form.axes)}"
         )
-    if form.kind not in ("U", "b1") and np.any((array < form.least) | (array > form.most)):
+    if form.kind in ("U", "b1"):
+        return
+    numbers = cast("NDArray[np.float64]", array)  # of any kind
+    if np.any((numbers < form.least) | (numbers > form.most)):
         raise ValueError(f"{name}: a value outside of {form.least:g} to {form.most:g}")

@@ -26,7 +26,9 @@ def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -
     """
     text = decoded(content, where, error) if isinstance(content, bytes) else content
     with parsing("JSON", where, error):
-        value = json.loads(text, object_pairs_hook=_table, parse_int=_whole, parse_constant=_refuse_constant)
+        value: JsonValue = json.loads(
+            text, object_pairs_hook=_table, parse_int=_whole, parse_constant=_refuse_constant
+        )
         refuse_odd(value, finite=True)
     return value
 
