@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.few_lists import few_lists
@@ -71,7 +71,7 @@ def _not_shown(row: AttackRow, rows: Sequence[AttackRow]) -> str:
         f"no attack that ran ({', '.join(ran)}) is shown to be better than guessing; the best, "
         f"{row.method} on {row.where.click_model} clicks, has an AUC of {auc}."
     )
-    if not any(make(Attack, name).strongest for name in ran):
+    if not any(attack.strongest for name in ran if (attack := make_if_known(Attack, name))):
         found += " Stronger attacks were not tried: leave out --method to run them."
     return found + few_lists([row.found.lists])
 
