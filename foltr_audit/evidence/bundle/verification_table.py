@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from foltr_audit.evidence.bundle.integrity import BundleCheck
 from foltr_audit.evidence.bundle.verify import Verification
-from foltr_audit.report.tables.layout import Column, rows_table
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.tables.table import Column, make_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,12 +23,12 @@ def print_verification(found: Verification, console: Console) -> None:
     )
     console.print(f"SHA-256 {found.sha256}", highlight=False, soft_wrap=True)
     console.print()
-    columns = [
+    columns: list[Column[BundleCheck]] = [
         Column("check", lambda check: check.name, "line"),
         Column("result", lambda check: check.state, "line"),
-        Column("found", lambda check: escape("\n".join(check.found)), "fold"),
+        Column("found", lambda check: "\n".join(check.found), "fold"),
     ]
-    console.print(rows_table("Checks", None, columns, found.checks))
+    print_table(make_table("Checks", columns, found.checks), console)
     console.print()
     if found.differs:
         console.print(f"Versions differ: numbers had to agree within {found.tolerance}.", highlight=False)
