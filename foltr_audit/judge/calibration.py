@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from foltr_audit.errors import PluginError
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.utils.arrays import Bools, Floats
-from foltr_audit.utils.rows import Estimate, ResultRow
+from foltr_audit.utils.rows import Estimate, ResultRow, column
 
 BINS = 10
 _SMALLEST = 1e-15  # log loss moves probabilities closer to 0 or 1 to this distance, so that it stays finite
@@ -36,7 +35,8 @@ class ReliabilityBin(ResultRow):
     clicked: float | None
 
 
-class ProbabilityCalibration(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class ProbabilityCalibration(ResultRow):
     """How good the probabilities of one attack are, over all shown documents of all lists.
 
     Lists without a click count too: without them, any posterior would look too low.
@@ -59,7 +59,7 @@ class ProbabilityCalibration(NamedTuple):
     brier_base_rate: Estimate
     log_loss: Estimate
     log_loss_base_rate: Estimate
-    error: float
+    error: float = column("calibration_error")
     reliability: tuple[ReliabilityBin, ...]
 
 

@@ -30,22 +30,25 @@ class FieldDifference(ResultRow):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricPair:
-    """A metric at the end of both Runs; NaN where a Run has no such metric, or did not measure it."""
+class MetricPair(ResultRow):
+    """A metric at the end of both Runs; NaN where a Run has no such metric, or did not measure it.
+
+    Attributes:
+        difference: B - A.
+        equal: whether both are the same number, or both are missing.
+    """
 
     metric: str
     a: float
     b: float
+    difference: float
+    equal: bool
 
-    @property
-    def difference(self) -> float:
-        """B - A."""
-        return self.b - self.a
-
-    @property
-    def equal(self) -> bool:
-        """Whether both are the same number, or both are missing."""
-        return self.a == self.b or (math.isnan(self.a) and math.isnan(self.b))
+    @classmethod
+    def of(cls, metric: str, a: float, b: float) -> MetricPair:
+        """The metric of two Runs."""
+        same = a == b or (math.isnan(a) and math.isnan(b))
+        return cls(metric=metric, a=a, b=b, difference=b - a, equal=same)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +112,7 @@ class RunDiff:
             b=b,
             fields=_fields(a, b),
             metrics=[
-                MetricPair(metric=name, a=metrics_a.get(name, math.nan), b=metrics_b.get(name, math.nan))
+                MetricPair.of(name, metrics_a.get(name, math.nan), metrics_b.get(name, math.nan))
                 for name in {**metrics_a, **metrics_b}
             ],
             models=_models(a.trace, b.trace),

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.calibration import ReliabilityBin, calibration
+from foltr_audit.judge.calibration import ProbabilityCalibration, calibration
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.mutual_information import information
-from foltr_audit.judge.scoring import AttackScorer, AttackScores, any_click_scores
+from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, any_click_scores
 from foltr_audit.report.results.base import Setting
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools
@@ -122,19 +122,13 @@ class AnyClickRow(ResultRow, OfAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationRow(ResultRow, OfAttack):
-    """How well an attack's probabilities are calibrated, over all lists; see `ProbabilityCalibration`."""
+    """How well an attack's probabilities are calibrated, over all lists."""
 
     method: str
     baseline: bool
     where: AttackPlace = column(embedded=True)
     lists: int
-    documents: int
-    brier: Estimate
-    brier_base_rate: Estimate
-    log_loss: Estimate
-    log_loss_base_rate: Estimate
-    calibration_error: float
-    reliability: tuple[ReliabilityBin, ...]
+    found: ProbabilityCalibration = column(embedded=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +168,7 @@ class InformationRow(ResultRow, OfAttack):
     bits: Estimate
     entropy: Estimate
     share: Estimate
-    exact_posterior: bool
+    exact: bool = column("exact_posterior")
     bias_bound: float
     impossible: int
     wrong_prior: int
@@ -229,17 +223,7 @@ def _metrics(evidence: ClickEvidence, scorer: AttackScorer, scores: AttackScores
         unclicked_documents=scorer.unclicked,
         finest_fpr=1 / scorer.unclicked if scorer.unclicked else None,
         clipped=evidence.clipped / evidence.steps if evidence.steps else float("nan"),
-        accuracy=metrics.get("accuracy", UNKNOWN),
-        balanced_accuracy=metrics.get("balanced_accuracy", UNKNOWN),
-        precision=metrics.get("precision", UNKNOWN),
-        recall=metrics.get("recall", UNKNOWN),
-        f1=metrics.get("f1", UNKNOWN),
-        exact=metrics.get("exact", UNKNOWN),
-        auc=metrics.get("auc", UNKNOWN),
-        tpr_at_1=metrics.get("tpr_at_1", UNKNOWN),
-        tpr_at_01=metrics.get("tpr_at_01", UNKNOWN),
-        accuracy_identifiable=metrics.get("accuracy_identifiable", UNKNOWN),
-        exact_message=metrics.get("exact_message", UNKNOWN),
+        **{name: metrics.get(name, UNKNOWN) for name in METRICS},
         precision_undefined=scores.precision_undefined,
     )
 
@@ -270,19 +254,12 @@ def calibration_rows(
     for label in evidence.guessed:
         if label not in evidence.probabilities:
             continue
-        found = calibration(evidence, label, resamples)
         yield CalibrationRow(
             method=label,
             baseline=label in evidence.baselines,
             where=where,
             lists=int(evidence.query.size),
-            documents=found.documents,
-            brier=found.brier,
-            brier_base_rate=found.brier_base_rate,
-            log_loss=found.log_loss,
-            log_loss_base_rate=found.log_loss_base_rate,
-            calibration_error=found.error,
-            reliability=found.reliability,
+            found=calibration(evidence, label, resamples),
         )
 
 
@@ -314,19 +291,7 @@ def information_rows(
     """One row per attack, over all lists; `resamples` of their queries. Baselines read no message."""
     for found in information(evidence, resamples):
         if found.method not in evidence.baselines:
-            yield InformationRow(
-                method=found.method,
-                where=where,
-                lists=found.lists,
-                queries=int(resamples.names.size),
-                bits=found.bits,
-                entropy=found.entropy,
-                share=found.share,
-                exact_posterior=found.exact,
-                bias_bound=found.bias_bound,
-                impossible=found.impossible,
-                wrong_prior=found.wrong_prior,
-            )
+            yield InformationRow(where=where, queries=int(resamples.names.size), **vars(found))
 
 
 def query_rows(evidence: ClickEvidence, where: AttackPlace, queries: Sequence[str]) -> Iterator[QueryListRow]:

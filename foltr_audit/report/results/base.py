@@ -100,15 +100,9 @@ class DatasetFacts(ResultRow):
     def of(cls, facts: Sequence[DataFacts], queries_too_short: int | None = None) -> DatasetFacts:
         """The facts of some folds, each once."""
         first = facts[0]
+        names = [each.name for each in fields(FoldFacts)]
         folds = [
-            FoldFacts(
-                fold=fold.fold,
-                fingerprint=fold.fingerprint,
-                train=fold.train,
-                vali=fold.vali,
-                test=fold.test,
-                test_without_relevant=fold.test_without_relevant,
-            )
+            FoldFacts(**{name: getattr(fold, name) for name in names})
             for fold in {fold.fingerprint: fold for fold in facts}.values()
         ]
         return cls(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.group_scores import RANDOM, GroupScore, group_scores
+from foltr_audit.judge.group_scores import GROUP_METRICS, RANDOM, GroupScore, group_scores
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.report.results.attack_rows import AttackPlace, OfAttack
 from foltr_audit.report.results.base import GroupMetric
@@ -73,12 +73,7 @@ def _success(group: GroupScore, place: int, everybody: dict[str, float]) -> Grou
         lists=group.lists,
         skipped=group.skipped,
         queries=group.queries,
-        accuracy=metric("accuracy"),
-        precision=metric("precision"),
-        recall=metric("recall"),
-        f1=metric("f1"),
-        exact=metric("exact"),
-        auc=metric("auc"),
+        **{name: metric(name) for name in GROUP_METRICS},
     )
 
 

@@ -189,9 +189,10 @@ def calibration_lines(rows: Sequence[CalibrationRow]) -> Iterator[str]:
     """One line per attack with probabilities and setting of a world."""
     for row in rows:
         yield (
-            f"{row.method}: {_epsilon_prefix(row, rows)}Brier score {estimate_text(row.brier)} "
-            f"(base rate {estimate_text(row.brier_base_rate)}), log loss {short(row.log_loss.value)}, "
-            f"calibration error {short(row.calibration_error)}"
+            f"{row.method}: {_epsilon_prefix(row, rows)}Brier score {estimate_text(row.found.brier)} "
+            f"(base rate {estimate_text(row.found.brier_base_rate)}), "
+            f"log loss {short(row.found.log_loss.value)}, "
+            f"calibration error {short(row.found.error)}"
         )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,13 +20,14 @@ from foltr_audit.report.tables.columns import method_lines
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import epsilon, short
-from foltr_audit.utils.rows import ResultRow
+from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-class ClickFigures(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class ClickFigures(ResultRow):
     """What is compared of a method: means over lists with a click; the precision over those with a guess."""
 
     accuracy: float
@@ -33,8 +35,14 @@ class ClickFigures(NamedTuple):
     recall: float
 
     def text(self, digits: int) -> str:
-        """The figures in one cell."""
-        return "/".join(short(value, digits) for value in self)
+        """The figures in one cell; `-` where there is none."""
+        if math.isnan(self.accuracy):
+            return "-"
+        return "/".join(short(value, digits) for value in (self.accuracy, self.precision, self.recall))
+
+
+UNPUBLISHED = ClickFigures(accuracy=math.nan, precision=math.nan, recall=math.nan)
+"""The figures of a method that nothing was published on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,23 +64,8 @@ class AttackFigureRow(ResultRow):
     pdgd: str
     folds: int
     lists: int
-    accuracy: float
-    precision: float
-    recall: float
-    published_accuracy: float | None
-    published_precision: float | None
-    published_recall: float | None
-
-    @property
-    def found_text(self) -> str:
-        """What was found, in one cell."""
-        return ClickFigures(self.accuracy, self.precision, self.recall).text(3)
-
-    @property
-    def published_text(self) -> str:
-        """What was published, in one cell; `-` where nothing was."""
-        published = (self.published_accuracy, self.published_precision, self.published_recall)
-        return "-" if None in published else "/".join(short(value, 2) for value in published)
+    found: ClickFigures = column(embedded=True)
+    published: ClickFigures = column("published_", embedded=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,12 +162,12 @@ def _lines(click_model: str, rows: Sequence[AttackFigureRow], cells: Sequence[st
         for line in zip_longest(*([row for row in mine if row.cell == cell] for cell in cells)):
             there = [row for row in line if row is not None]
             methods = {row.method for row in there}
-            found = ("-" if row is None else row.found_text for row in line)
+            found = ("-" if row is None else row.found.text(3) for row in line)
             yield _FigureLine(
                 section=click_model,
                 clicks=clicks,
                 method=methods.pop() if len(methods) == 1 else name,
-                figures=(there[0].published_text, *found),
+                figures=(there[0].published.text(2), *found),
             )
             clicks = ""
 
@@ -205,12 +198,12 @@ def _group_rows(preset: Preset, cell: str, group: RunGroup) -> Iterator[AttackFi
                 pdgd=setting.pdgd,
                 folds=len({fold for fold, _ in runs}),
                 lists=sum(int(lists.query.size) for _, lists in runs),
-                accuracy=found.accuracy,
-                precision=found.precision,
-                recall=found.recall,
-                published_accuracy=None if published is None else published.accuracy,
-                published_precision=None if published is None else published.precision,
-                published_recall=None if published is None else published.recall,
+                found=found,
+                published=UNPUBLISHED
+                if published is None
+                else ClickFigures(
+                    accuracy=published.accuracy, precision=published.precision, recall=published.recall
+                ),
             )
 
 

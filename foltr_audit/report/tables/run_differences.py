@@ -60,22 +60,6 @@ class RunFacts(ResultRow):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricDifference(ResultRow):
-    """A metric at the end of both Runs; see `MetricPair`."""
-
-    metric: str
-    a: float
-    b: float
-    difference: float
-    equal: bool
-
-    @classmethod
-    def of(cls, pair: MetricPair) -> MetricDifference:
-        """The row of a metric."""
-        return cls(metric=pair.metric, a=pair.a, b=pair.b, difference=pair.difference, equal=pair.equal)
-
-
-@dataclass(frozen=True, kw_only=True)
 class DiffReport(PlainReport):
     """What differs between two Runs.
 
@@ -95,7 +79,7 @@ class DiffReport(PlainReport):
     a: RunFacts
     b: RunFacts
     spec: tuple[FieldDifference, ...]
-    metrics: tuple[MetricDifference, ...]
+    metrics: tuple[MetricPair, ...]
     common_rounds: int
     first_different_model: ModelDifference | None
     files: tuple[FileComparison, ...]
@@ -108,7 +92,7 @@ class DiffReport(PlainReport):
             a=RunFacts.of(diff.a),
             b=RunFacts.of(diff.b),
             spec=tuple(diff.fields),
-            metrics=tuple(map(MetricDifference.of, diff.metrics)),
+            metrics=tuple(diff.metrics),
             common_rounds=diff.common_rounds,
             first_different_model=diff.models,
             files=tuple(diff.files),
