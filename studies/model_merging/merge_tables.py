@@ -57,9 +57,10 @@ _CAPTION = (
 def _header(study: MergeReport) -> str:
     data = study.dataset.facts
     kind = "synthetic data" if data.synthetic else "data"
+    categories = ", ".join(map(str, study.categories))
     return escape(
         f"{kind} {data.source}, {data.features} features, category in feature "
-        f"{study.dataset.category_feature}; first and second category: {', '.join(map(str, study.categories))}"
+        f"{study.dataset.category_feature}; first and second category: {categories}"
     )
 
 

@@ -69,10 +69,9 @@ _LEAST_SHOWN = 0.005
 def draw_importances(study: MergeReport) -> Figure:
     """The share of the gain of the most important features of every stacked model."""
     stacked = ("M_12S", "M_21S")
-    models = [
-        (split, model) for split in dict.fromkeys(row.split for row in study.merged) for model in stacked
-    ]
-    columns = max(1, len({split for split, _ in models}))
+    splits = list(dict.fromkeys(row.split for row in study.merged))
+    models = [(split, model) for split in splits for model in stacked]
+    columns = max(1, len(splits))
     lines = max(1, -(-len(models) // columns))
     figure = _figure(3.0 * columns + 1.0, 2.6 * lines + 0.6)
     figure.suptitle(f"Features of stacked models on {_source(study)}", fontsize=11.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -80,8 +81,8 @@ def test_a_local_model_is_the_one_of_its_own_queries() -> None:
 
 
 def test_the_second_client_is_the_same_in_the_first_two_splits() -> None:
-    one, other = (dict(row(study().hyperparameters, split=split, model="M_2")) for split in (1, 2))
-    assert {**one, "split": 2} == other
+    one, other = (row(study().hyperparameters, split=split, model="M_2") for split in (1, 2))
+    assert replace(one, split=2) == other
     assert len([found for found in study().hyperparameters if found.model == "M_full"]) == 1
 
 

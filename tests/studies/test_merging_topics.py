@@ -118,7 +118,7 @@ def test_histogram_and_mixtures_by_hand() -> None:
     rows = [(row.category, row.relevant_documents, row.queries) for row in category_rows(topics)]
     assert rows == [(5, 2, 1), (7, 2, 0), (9, 0, 0), (11, 2, 2)]
     mixed = mixture_rows(topics)[0]
-    shares = [mixed[name] for name in ("exclusive", "tie", "lead_1_to_3", "lead_over_3")]
+    shares = [mixed.exclusive, mixed.tie, mixed.lead_1_to_3, mixed.lead_over_3]
     assert shares == pytest.approx([1 / 3, 1 / 3, 2 / 3, 0])
 
 
