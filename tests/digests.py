@@ -24,7 +24,8 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
-from tests.plugins.test_contract import example, view
+from foltr_audit.testing.attack_checks import view_for
+from tests.fixtures.plugin_examples import example
 
 STORED = Path(__file__).with_suffix(".json")
 SOURCE = "synthetic:mq2007:15"  # 46 features: sums of whole lanes, of half of them, and of what is left
@@ -121,7 +122,7 @@ def runs() -> dict[str, Callable[[], str]]:
 def attacked(name: str) -> dict[str, Any]:
     """What an attack says of a small view: which documents it names, and scores over the largest one."""
     attack = example(Attack, name)
-    seen = view(attack, 4)
+    seen = view_for(attack, 4)
     said = attack.infer(seen, Streams(1).generator("digests"))
     here = seen.is_document
     scores = said.scores[here]

@@ -6,7 +6,6 @@ Readers ignore facts that they do not know. A Run of foltr-audit may hold facts 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from foltr_audit.errors import suggest_name
 from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
+from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.trace.header import DTYPES, TraceHeader, shortened
 from foltr_audit.utils.reading import is_whole
 
@@ -50,7 +50,7 @@ def _is_law(value: object) -> bool:
     if not isinstance(value, str):
         return False
     return value == "none" or all(
-        parse_law(text) is not None or re.fullmatch(r"metric-rr:p=[0-9.e+-]+", text) for text in parts(value)
+        parse_law(text) is not None or RandomizedResponse.parse(text, 2) is not None for text in parts(value)
     )
 
 

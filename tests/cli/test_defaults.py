@@ -107,11 +107,11 @@ def rows(*methods: str) -> list[AttackRow]:
 
 def test_a_verdict_names_the_attacks_that_it_is_of() -> None:
     told = describe_results(rows("olsr"))
-    assert "olsr, the only attack that ran, is not shown to be better than guessing" in told
+    assert "no attack that ran (olsr) is shown to be better than guessing" in told
     assert "no attack is shown" not in told
     assert told.endswith("Stronger attacks were not tried: leave out --method to run them.")
     told = describe_results(rows("olsr", "lad", "map"))
-    assert "none of olsr, lad and map is shown to be better than guessing" in told
+    assert "no attack that ran (olsr, lad, map) is shown to be better than guessing" in told
     assert "Stronger" not in told
 
 

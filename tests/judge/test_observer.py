@@ -25,9 +25,9 @@ from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
 from tests.fixtures.intent_data import intent_collection
+from tests.fixtures.plugin_examples import example
 from tests.fixtures.tiny import FEATURES
 from tests.inference.test_replay import wide
-from tests.plugins.test_contract import example
 
 SetupOf = Callable[..., Setup]
 MODEL = np.linspace(-0.4, 0.5, FEATURES)

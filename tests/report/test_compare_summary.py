@@ -56,29 +56,25 @@ def changed(rows: Sequence[R], number: int, **values: Any) -> list[R]:
 
 def test_what_was_found() -> None:
     text = said(several())
-    defenses = "4 defenses (none, published, laplace, skellam), of which published, laplace and skellam at a "
-    assert f"{defenses}claimed epsilon of 1.2" in text
-    assert "synthetic data synthetic:mq2007, with perfect clicks: 2 runs each." in text
-    assert (
-        "Of 2 checked claims, 1 is false (published, eps 1.2: at least 4.5 measured, from the message)"
-        in text
-    )
-    assert "and 1 is proven (laplace, eps 1.2)" in text
+    assert "Defenses: none, published, laplace, skellam. Claimed epsilons: 1.2. On synthetic data" in text
+    assert "synthetic data synthetic:mq2007, with perfect clicks. Runs of each: 2." in text
+    false = "False: 1 (published, eps 1.2: at least 4.5 measured, from the message)"
+    assert f"Checked claims: 2. {false}. Proven: 1 (laplace, eps 1.2)." in text
     assert "under none (AUC .990); published, eps 1.2 (AUC .980)" in text
     assert "Under published, eps 1.2, map finds 98 % of the clicks, and 98 % of what it names" in text
     assert "(position-prior) under laplace, eps 1.2 (AUC .550); skellam, eps 1.2 (AUC .560)" in text
     assert "skellam, eps 1.2 keeps the most nDCG@10, .440, which is .010 below no defense" in text
     front = "On the front of attack AUC and nDCG@10: none; laplace, eps 1.2; skellam, eps 1.2; "
-    assert f"{front}1 is left out for a false claim." in text
+    assert f"{front}left out for a false claim: 1." in text
     assert "rests on only" not in text
 
 
 def test_one_that_is_beaten_and_none_on_the_front() -> None:
     beaten = said(report(setting("none", auc=0.99, ndcg=0.45), setting("skellam", 1.2, auc=0.56, ndcg=0.46)))
-    assert "nDCG@10: skellam, eps 1.2; 1 is dominated by one of these." in beaten
+    assert "nDCG@10: skellam, eps 1.2; dominated by one of these: 1." in beaten
     false = setting("published", 1.2, auc=0.98, ndcg=0.45, **checked("refuted"))
     again = setting("published", 4.5, auc=0.98, ndcg=0.45, **checked("refuted"))
-    assert "nDCG@10: no row; 2 are left out for a false claim." in said(report(false, again))
+    assert "nDCG@10: no row; left out for a false claim: 2." in said(report(false, again))
 
 
 def test_few_attacked_lists_are_told() -> None:
@@ -99,7 +95,7 @@ def test_few_attacked_lists_are_told() -> None:
         ("claims", 0, {"eps_lower": 3.21}, "at least 3.21 measured"),
         ("claims", 0, {"verdict": "false by exact loss", "eps_exact": 7.1}, "an exact loss of 7.1,"),
         ("claims", 0, {"verdict": "false by exact loss", "eps_exact": math.inf}, "an infinite exact loss"),
-        ("claims", 0, {"verdict": "not refuted"}, "none are false, 1 is proven"),
+        ("claims", 0, {"verdict": "not refuted"}, "False: none. Proven: 1"),
     ],
 )
 def test_a_changed_number_changes_the_sentence(
@@ -236,9 +232,9 @@ def test_unfinished_and_failed_cells_and_combinations_are_counted() -> None:
     )
     text = said(found)
     assert "4 of 7 cells are done" in text
-    assert "1 cell could not be run and is left out" in text
-    assert "2 combinations cannot be" in text
-    assert "one run each, so that no interval here" in text
+    assert "could not be run and are left out (see below): 1." in text
+    assert "Combinations that cannot be (see below): 2." in text
+    assert "Runs of each: 1, so that no interval here" in text
 
 
 def test_the_worst_view_of_a_false_claim_is_told() -> None:
@@ -260,7 +256,7 @@ def test_nothing_was_audited_attacked_or_claimed() -> None:
     text = said(report(setting("none", auc=None, ndcg=None), setting("top-k", auc=None)))
     assert "No claim was checked." in text
     assert "No list with a click was attacked" in text
-    assert "epsilon of" not in text
+    assert "Claimed epsilons" not in text
     assert "front" not in text
     assert describe_claims([claim(where("none"), "not refuted")]).startswith("No defense claims an epsilon")
 
@@ -292,7 +288,7 @@ def test_clients_that_differ() -> None:
         report(setting("none", **served), setting("a", 1.2, **served | {"worst_served_group": "often"}))
     )
     assert "under none the group 'rare' is served worst (online nDCG@10 .210; of all clients .350)" in text
-    assert "under 1 of 2 settings" in text
+    assert "so in 1 of 2 rows" in text
 
 
 def test_long_lists_of_names_are_cut() -> None:
@@ -316,10 +312,8 @@ def test_proofs_that_do_not_reach_who_sees_lists_are_told() -> None:
 
 def test_a_contradiction_is_neither_proof_nor_refutation() -> None:
     rows = [claim(where("laplace", 1.2), "contradiction", exact=2.0), claim(where("b", 1.2), "proven")]
-    assert (
-        "Of 2 checked claims, none are false, 1 is proven (b, eps 1.2), and 1 is neither"
-        in describe_claims(rows)
-    )
+    counts = "Checked claims: 2. False: none. Proven: 1 (b, eps 1.2). Neither: 1;"
+    assert counts in describe_claims(rows)
     assert describe_contradictions(rows).startswith(
         "Proof and trials contradict each other for laplace, eps 1.2:"
     )
@@ -328,6 +322,5 @@ def test_a_contradiction_is_neither_proof_nor_refutation() -> None:
 
 def test_a_link_that_does_less_than_it_declares_is_told() -> None:
     (row,) = [claim(where("laplace", 1.2), "declared law broken")]
-    assert "1 is false (laplace, eps 1.2: does less than it declares, from the message)" in describe_claims(
-        [row]
-    )
+    told = "False: 1 (laplace, eps 1.2: does less than it declares, from the message)"
+    assert told in describe_claims([row])

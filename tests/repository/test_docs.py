@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -39,7 +38,6 @@ DOCS = ROOT / "docs"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LIVE = [page for page in PAGES if any(block.is_program or block.commands for block in blocks(page))]
 LONG = [page for page in LIVE if any(block.is_long for block in blocks(page))]
-PLUGINS = [page for page in LIVE if any(block.kind == "toml" for block in blocks(page))]
 
 
 def stem(page: Path) -> str:
@@ -85,25 +83,6 @@ def test_a_page_runs_and_prints_what_it_shows_in_long_blocks_too(
     install_plugins(page, tmp_path, install)
     wrong = run_page(page, long=True)
     assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PLUGINS, ids=stem)
-def test_the_plug_ins_of_a_page_meet_the_contract(page: Path, tmp_path: Path, install: Installer) -> None:
-    install_plugins(page, tmp_path, install)
-    (line,) = re.findall(r"^ {4}python (-m pytest .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    told = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', line)]
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, *told, "-q", "-p", "no:cacheprovider"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) >= 20
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=stem)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
@@ -34,6 +35,23 @@ SINGULAR = {
     ClickModel: "click model",
     Learner: "learner",
 }
+
+
+_AT_HAND: dict[tuple[type[Plugin], str], type[Plugin]] = {}
+
+
+@contextmanager
+def at_hand(base: type[Plugin], cls: type[Plugin]) -> Iterator[None]:
+    """Have a class found under its name inside a `with` block, whatever is registered: for tests of it."""
+    place = (base, getattr(cls, "name", ""))
+    before = _AT_HAND.get(place)
+    _AT_HAND[place] = cls
+    try:
+        yield
+    finally:
+        _AT_HAND.pop(place)
+        if before is not None:
+            _AT_HAND[place] = before
 
 
 @cache
@@ -115,6 +133,9 @@ def plugin_class(base: type[P], name: str) -> type[P]:
         PluginError: an unknown name (with the nearest known one), a module that cannot be imported or
             that another package shadows, or an object that is not a plug-in of this kind.
     """
+    own = _AT_HAND.get((base, name))
+    if own is not None and issubclass(own, base):
+        return own
     points = _registered(GROUPS[base])
     if name not in points:
         raise PluginError(f"unknown {SINGULAR[base]} {name!r}; {suggest_name(name, points)}")
@@ -159,6 +180,14 @@ def make(base: type[P], text: str) -> P:
             raise PluginError(f"{who}: parameter {key} given twice in {text!r}")
         given[key] = value
     return _validated(cls, who, given)
+
+
+def make_if_known(base: type[P], text: str) -> P | None:
+    """The plug-in that a text describes; None if it is not registered here, as in a report of another lab."""
+    try:
+        return make(base, text)
+    except PluginError:
+        return None
 
 
 def canonical(base: type[Plugin]) -> AfterValidator:

@@ -8,55 +8,48 @@ from collections.abc import Sequence
 from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION, FALSE
 from foltr_audit.privacy.observer_views import sees_lists, with_article
 from foltr_audit.report.results.compare_rows import ClaimRow
-from foltr_audit.report.results.wording import counted, is_or_are, shortened
+from foltr_audit.report.results.wording import shortened
 
 
 def describe_claims(claims: Sequence[ClaimRow]) -> str:
     """How many of the checked claims are false or proven, and which."""
     claimed = [row for row in claims if not math.isinf(row.eps_claimed)]
-    if not claims:
-        return "No claim was checked."
     if not claimed:
-        return "No defense claims an epsilon, so there was nothing to refute."
+        nothing = "No defense claims an epsilon, so there was nothing to refute."
+        return nothing if claims else "No claim was checked."
     false = [row for row in claimed if row.verdict in FALSE]
-    proven = [row for row in claimed if row.verdict == "proven"]
+    proven = [row.name for row in claimed if row.verdict == "proven"]
     rest = len(claimed) - len(false) - len(proven)
-    which = f" ({shortened(_false(false))})" if false else ""
-    names = f" ({shortened(list(dict.fromkeys(row.name for row in proven)))})" if proven else ""
-    neither = (
-        f", and {rest} {is_or_are(rest)} neither: trials that refute nothing are no proof" if rest else ""
-    )
     return (
-        f"Of {counted(len(claimed), 'checked claim')}, {len(false) or 'none'} {is_or_are(len(false))} false"
-        f"{which}, {'' if rest else 'and '}{len(proven) or 'none'} {is_or_are(len(proven))} proven{names}"
-        f"{neither}."
+        f"Checked claims: {len(claimed)}. False: {_counted(len(false), _worst(false))}. Proven: "
+        f"{_counted(len(proven), list(dict.fromkeys(proven)))}."
+        + (f" Neither: {rest}; trials that refute nothing are no proof." if rest else "")
     )
 
 
-def _false(rows: Sequence[ClaimRow]) -> list[str]:
+def _counted(count: int, names: Sequence[str]) -> str:
+    return f"{count} ({shortened(names)})" if count else "none"
+
+
+def _worst(rows: Sequence[ClaimRow]) -> list[str]:
     """Each defense with a false claim once, with what the server sees where it is worst."""
-    found: dict[tuple[str, str], ClaimRow] = {}
+    found: dict[tuple[str, str], tuple[tuple[bool, bool, float], str]] = {}
     for row in rows:
+        severity, shown = _loss(row)
+        text = f"{row.name}: {shown}, from {with_article(row.sees)}"
         key = (row.learner, row.name)
-        if key not in found or _severity(row) > _severity(found[key]):
-            found[key] = row
-    return [f"{row.name}: {_shown(row)}, from {with_article(row.sees)}" for row in found.values()]
+        if key not in found or severity > found[key][0]:
+            found[key] = severity, text
+    return [text for _, text in found.values()]
 
 
-def _severity(row: ClaimRow) -> tuple[bool, bool, float]:
-    """Refuted is worse than false by exact loss, then an infinite loss than a finite, then more than less."""
-    infinite = row.eps_exact is not None and math.isinf(row.eps_exact)
-    shown = row.eps_lower if row.verdict == "refuted" else row.eps_exact
-    return row.verdict == "refuted", infinite, shown or 0.0
-
-
-def _shown(row: ClaimRow) -> str:
-    if row.verdict == BROKEN:
-        return "does less than it declares"
-    if row.verdict == "refuted":
-        return f"at least {row.eps_lower:.3g} measured"
+def _loss(row: ClaimRow) -> tuple[tuple[bool, bool, float], str]:
+    """How bad a false claim is, and in words: refuted by trials is worse than by exact loss."""
     exact = row.eps_exact or 0.0
-    return "an infinite exact loss" if math.isinf(exact) else f"an exact loss of {exact:.3g}"
+    if row.verdict == "refuted":
+        return (True, math.isinf(exact), row.eps_lower or 0.0), f"at least {row.eps_lower:.3g} measured"
+    text = "an infinite exact loss" if math.isinf(exact) else f"an exact loss of {exact:.3g}"
+    return (False, math.isinf(exact), exact), "does less than it declares" if row.verdict == BROKEN else text
 
 
 def describe_lost_proofs(claims: Sequence[ClaimRow]) -> str:

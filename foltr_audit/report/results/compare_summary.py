@@ -18,8 +18,6 @@ from foltr_audit.report.results.compare_worlds import WorldRows, epsilons, famil
 from foltr_audit.report.results.few_lists import few_lists
 from foltr_audit.report.results.meaning import sure_auc
 from foltr_audit.report.results.wording import (
-    counted,
-    is_or_are,
     join_names,
     short_method,
     shortened,
@@ -64,41 +62,34 @@ def describe_scope(report: CompareReport) -> str:
     rows = report.results
     if not rows:
         return "No cell of this comparison is done, so nothing can be said yet."
-    defenses, every = families(report), epsilons(rows)
-    noised = list(dict.fromkeys(row.setting.alternative for row in rows if row.setting.eps is not None))
-    which = f", of which {join_names(noised)}" if 0 < len(noised) < len(defenses) else ""
-    at = (
-        f"{which} at a claimed epsilon of {join_names([epsilon(one) for one in every], 'or')}"
-        if every
-        else ""
-    )
-    clicks = list(dict.fromkeys(row.setting.click_model for row in rows))
+    every = [epsilon(one) for one in epsilons(rows)]
     runs = sorted({row.setting.runs for row in rows})
     data = report.dataset
-    source = "" if data is None else f"{'synthetic data' if data.synthetic else 'data'} {data.source}"
-    what = f"{counted(len(defenses), 'defense')} ({', '.join(defenses)}){at}"
-    text = f"{what}, on {source}, with {join_names(clicks)} clicks"
-    if runs == [1]:
-        return f"{text}: one run each, so that no interval here says how another run would differ."
-    return f"{text}: {' to '.join(map(str, dict.fromkeys((runs[0], runs[-1]))))} runs each."
+    return _SCOPE.format(
+        defenses=", ".join(families(report)),
+        at=f" Claimed epsilons: {', '.join(every)}." if every else "",
+        data="" if data is None else f"{'synthetic data' if data.synthetic else 'data'} {data.source}",
+        clicks=join_names(list(dict.fromkeys(row.setting.click_model for row in rows))),
+        runs=" to ".join(map(str, dict.fromkeys((runs[0], runs[-1])))),
+        one=_ONE_RUN if runs == [1] else ".",
+    )
+
+
+_SCOPE = "Defenses: {defenses}.{at} On {data}, with {clicks} clicks. Runs of each: {runs}{one}"
+_ONE_RUN = ", so that no interval here says how another run would differ."
 
 
 def describe_progress(report: CompareReport) -> list[str]:
     """What is not done and what could not be done."""
     asked, done = cells_done(report)
-    failed, left_out, found = len(report.failed), len(report.left_out), []
-    if done < asked:
-        found.append(
-            f"{done} of {asked} cells are done: what follows is of these and will change. "
-            "compare --resume runs the others."
-        )
-    if failed:
-        found.append(
-            f"{counted(failed, 'cell')} could not be run and {is_or_are(failed)} left out (see below)."
-        )
-    if left_out:
-        found.append(f"{counted(left_out, 'combination')} cannot be (see below).")
-    return found
+    failed, left_out = len(report.failed), len(report.left_out)
+    said = {
+        f"{done} of {asked} cells are done: what follows is of these and will change. "
+        "compare --resume runs the others.": done < asked,
+        f"Cells that could not be run and are left out (see below): {failed}.": failed,
+        f"Combinations that cannot be (see below): {left_out}.": left_out,
+    }
+    return [sentence for sentence, holds in said.items() if holds]
 
 
 def cells_done(report: CompareReport) -> tuple[int, int]:
@@ -121,30 +112,23 @@ class StrongestLeak(NamedTuple):
     bound: ComparedAttackRow | None
 
     @property
-    def known(self) -> bool:
-        """Whether the attack has an interval; without one nothing can be shown."""
-        return self.row.auc.ci95 is not None
+    def kind(self) -> str:
+        """Which sentence of `_LEAKS` is true of it; without an interval nothing can be shown."""
+        if self.row.auc.ci95 is None:
+            return "unknown"
+        if self.bound is None:
+            return "reads"
+        return "grades" if self.bound.method == _KNOWS_GRADES else "guess"
 
     @property
     def held(self) -> bool:
         """Whether the attack is not shown to do better than a guess by position, or at random."""
         return self.kind == "guess"
 
-    @property
-    def kind(self) -> str:
-        """Which sentence of `_LEAKS` is true of it."""
-        if not self.known:
-            return "unknown"
-        if self.bound is None:
-            return "reads"
-        return "grades" if self.bound.method == _KNOWS_GRADES else "guess"
-
-    def __str__(self) -> str:
-        return f"{self.name} (AUC {short(self.row.auc.value)})"
-
 
 _LEAKS = {
-    "reads": "The best attack reads clicks that no guess without a message finds under {defenses}.",
+    "reads": "The best attack reads clicks that no guess without a message finds under {defenses}. Under "
+    "{first}, {attack} finds {recall} of the clicks, and {precision} of what it names was clicked.",
     "grades": "It reveals more than positions do, but is not shown to beat a server that knows the grades of "
     f"the documents ({_KNOWS_GRADES}), under {{defenses}}.",
     "guess": "It is not shown to do better than a guess that needs no message ({guesses}) under {defenses}.",
@@ -173,15 +157,15 @@ def _by_defense(several: Sequence[StrongestLeak]) -> list[str]:
     found: dict[tuple[str, str], list[StrongestLeak]] = {}
     for leak in several:
         found.setdefault((leak.row.setting.learner, leak.row.setting.alternative), []).append(leak)
-    return [_together(mine) if len(mine) > 1 else str(mine[0]) for mine in found.values()]
-
-
-def _together(several: Sequence[StrongestLeak]) -> str:
-    first = several[0]
-    name = first.name.replace(first.row.setting.name, first.row.setting.alternative)
-    eps = join_names([epsilon(leak.row.setting.eps or 0.0) for leak in several])
-    low, high = (short(end(leak.row.auc.value for leak in several)) for end in (min, max))
-    return f"{name}, eps {eps} (AUC {low if low == high else f'{low} to {high}'})"
+    texts = []
+    for mine in found.values():
+        name, setting = mine[0].name, mine[0].row.setting
+        if len(mine) > 1:
+            eps = join_names([epsilon(leak.row.setting.eps or 0.0) for leak in mine])
+            name = f"{name.replace(setting.name, setting.alternative)}, eps {eps}"
+        ends = dict.fromkeys(short(end(leak.row.auc.value for leak in mine)) for end in (min, max))
+        texts.append(f"{name} (AUC {' to '.join(ends)})")
+    return texts
 
 
 def _beats(best: ComparedAttackRow, guess: ComparedAttackRow, choices: int) -> bool:
@@ -204,19 +188,21 @@ def describe_leaks(world: WorldRows) -> list[str]:
     sentences = []
     for kind, text in _LEAKS.items():
         mine = [leak for leak in found if leak.kind == kind]
-        guesses = dict.fromkeys(leak.bound.method for leak in mine if leak.bound is not None)
-        names = list(dict.fromkeys("random" if one.startswith("random:") else one for one in guesses))
-        if mine:
-            which = shortened(_by_defense(mine))
-            sentences.append(text.format(defenses=which, guesses=join_names(names, "or") if names else ""))
-        if mine and kind == "reads":
-            first = next((leak for leak in mine if leak.row.setting.alternative != "none"), mine[0])
-            row = first.row
-            sentences[-1] += (
-                f" Under {first.name}, {short_method(row.attack or '')} finds "
-                f"{whole_percent(row.recall.value)} of the clicks, and "
-                f"{whole_percent(row.precision.value)} of what it names was clicked."
+        if not mine:
+            continue
+        methods = [leak.bound.method for leak in mine if leak.bound is not None]
+        names = dict.fromkeys("random" if one.startswith("random:") else one for one in methods)
+        first = next((leak for leak in mine if leak.row.setting.alternative != "none"), mine[0])
+        sentences.append(
+            text.format(
+                defenses=shortened(_by_defense(mine)),
+                guesses=" or ".join(names),
+                first=first.name,
+                attack=short_method(first.row.attack or ""),
+                recall=whole_percent(first.row.recall.value),
+                precision=whole_percent(first.row.precision.value),
             )
+        )
     few = few_lists([leak.row.lists for leak in found if leak.row.lists is not None])
     return [*sentences, few.strip()] if few else sentences
 
@@ -239,8 +225,9 @@ def describe_most_useful(world: WorldRows) -> str:
     proven = [leak for leak in held if set(leak.row.verdicts.values()) == {"proven"}]
     if proven:
         return f"{text}; {claim}. Of those with a proven claim, {_price(max(proven, key=_ndcg), world)}."
-    checked = any(leak.row.verdicts for leak in held)
-    return f"{text}; {claim}." + (" None of these has a proven claim." if checked else "")
+    return f"{text}; {claim}." + " None of these has a proven claim." * any(
+        leak.row.verdicts for leak in held
+    )
 
 
 def _ndcg(leak: StrongestLeak) -> float:
@@ -277,8 +264,8 @@ def describe_front(world: WorldRows) -> str:
     front = [world.called(row) for row in known if row.pareto]
     beaten = sum(bool(row.dominated_by) for row in known)
     refuted = len(known) - len(front) - beaten
-    rest = f"; {beaten} {is_or_are(beaten)} dominated by one of these" if beaten else ""
-    rest += f"; {refuted} {is_or_are(refuted)} left out for a false claim" if refuted else ""
+    rest = f"; dominated by one of these: {beaten}" if beaten else ""
+    rest += f"; left out for a false claim: {refuted}" if refuted else ""
     return f"On the front of attack AUC and nDCG@10: {shortened(front, 8) or 'no row'}{rest}."
 
 
@@ -292,8 +279,7 @@ def describe_groups(world: WorldRows) -> str:
     worst, everybody = short(row.worst_served_online), short(row.online_mean.value)
     return (
         f"Clients differ: under {world.called(row)} the group {row.worst_served_group!r} is served worst "
-        f"(online nDCG@10 {worst}; of all clients {everybody}), and this is so under {often} of "
-        f"{counted(len(rows), 'setting')}."
+        f"(online nDCG@10 {worst}; of all clients {everybody}); so in {often} of {len(rows)} rows."
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.meaning import reads_backwards
@@ -13,22 +15,29 @@ from foltr_audit.utils.formatting import short
 def doubt_rows(results: Sequence[AttackRow]) -> list[WarningRow]:
     """Warnings about attacks that are worse than they can be, a row each.
 
-    An AUC significantly below one half is not due to chance. `map` weighs every click pattern by the declared
-    step; where `lad`, which knows less, is clearly right more often on the same lists, that step is wrong.
+    An AUC significantly below one half is not due to chance. The strongest attack weighs every click pattern
+    by the declared facts; where another attack that needs no more of them is clearly right more often on the
+    same lists, they are wrong.
     """
     attacks = [row for row in results if not row.baseline and row.found.auc.known]
     backwards = reads_backwards(attacks)
-    texts = [*([] if backwards is None else [backwards]), *_map_below_lad(attacks)]
+    texts = [*([] if backwards is None else [backwards]), *_below_weaker(attacks)]
     return [WarningRow(warning=text) for text in texts]
 
 
-def _map_below_lad(rows: Sequence[AttackRow]) -> Iterator[str]:
-    for best in (row for row in rows if row.method == "map"):
-        for other in (row for row in rows if row.method == "lad" and row.where == best.where):
+def _below_weaker(rows: Sequence[AttackRow]) -> Iterator[str]:
+    every = {row.method: make_if_known(Attack, row.method) for row in rows}
+    attacks = {name: attack for name, attack in every.items() if attack is not None}
+    known = [row for row in rows if row.method in attacks]
+    for best in (row for row in known if attacks[row.method].strongest):
+        for other in (row for row in known if row.where == best.where):
+            knows_less = attacks[other.method].needs < attacks[best.method].needs
             exact, better = best.found.exact, other.found.exact
-            if exact.ci95 is not None and better.ci95 is not None and exact.ci95[1] < better.ci95[0]:
+            if not knows_less or exact.ci95 is None or better.ci95 is None:
+                continue
+            if exact.ci95[1] < better.ci95[0]:
                 yield (
-                    f"map reads {short(exact.value)} of the lists with {best.where.click_model} clicks "
-                    f"right, and lad, which needs fewer facts, {short(better.value)}: "
+                    f"{best.method} reads {short(exact.value)} of the lists with {best.where.click_model} "
+                    f"clicks right, and {other.method}, which needs fewer facts, {short(better.value)}: "
                     "the declared facts do not fit the messages"
                 )

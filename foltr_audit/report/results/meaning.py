@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.few_lists import few_lists
-from foltr_audit.report.results.wording import join_names, whole_percent
+from foltr_audit.report.results.wording import whole_percent
 from foltr_audit.utils.formatting import epsilon
 from foltr_audit.utils.rows import Estimate
 
@@ -65,19 +65,13 @@ def _mirrored(auc: Estimate) -> Estimate:
 
 def _not_shown(row: AttackRow, rows: Sequence[AttackRow]) -> str:
     """No attack is shown to be better than guessing, with the names of those that ran."""
-    ran = list(dict.fromkeys(str(one.method) for one in rows))
-    numbers = f"an AUC of {row.found.auc.value:.2f} ({_interval(row)}) on {row.found.lists} lists"
-    if len(ran) == 1:
-        found = (
-            f"{ran[0]}, the only attack that ran, is not shown to be better than guessing: on "
-            f"{row.where.click_model} clicks it has {numbers}."
-        )
-    else:
-        found = (
-            f"none of {join_names(ran)} is shown to be better than guessing; the best, {row.method} on "
-            f"{row.where.click_model} clicks, has {numbers}."
-        )
-    if not any(make(Attack, name).strongest for name in ran):
+    ran = list(dict.fromkeys(one.method for one in rows))
+    auc = f"{row.found.auc.value:.2f} ({_interval(row)}) on {row.found.lists} lists"
+    found = (
+        f"no attack that ran ({', '.join(ran)}) is shown to be better than guessing; the best, "
+        f"{row.method} on {row.where.click_model} clicks, has an AUC of {auc}."
+    )
+    if not any(attack.strongest for name in ran if (attack := make_if_known(Attack, name))):
         found += " Stronger attacks were not tried: leave out --method to run them."
     return found + few_lists([row.found.lists])
 

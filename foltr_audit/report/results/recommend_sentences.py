@@ -36,14 +36,14 @@ def broken_on_test(
 def _leaks(rows: Sequence[ComparedAttackRow], limits: PrivacyLimits) -> list[str]:
     if limits.max_auc is None:
         return []
-    aucs = {row.method: row.found.auc for row in rows if not row.baseline}
-    uppers = {method: auc.ci95[1] for method, auc in aucs.items() if auc.ci95 is not None}
+    aucs = [(row.found.auc.ci95, row.method) for row in rows if not row.baseline]
+    uppers = [(ci95[1], method) for ci95, method in aucs if ci95 is not None]
     if not uppers:
         return ["no attack could be run on the test part"]
-    worst = max(uppers, key=lambda name: uppers[name])
-    if limits.excess(uppers[worst]) <= 0:
+    upper, worst = max(uppers, key=lambda one: one[0])
+    if limits.excess(upper) <= 0:
         return []
-    return [f"the AUC of {worst} may be {short(uppers[worst])}, above {short(limits.max_auc)}"]
+    return [f"the AUC of {worst} may be {short(upper)}, above {short(limits.max_auc)}"]
 
 
 def _claims(evidence: CompareRow, limits: PrivacyLimits) -> list[str]:

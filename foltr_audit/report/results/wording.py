@@ -66,11 +66,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def is_or_are(count: int) -> str:
-    """The verb that goes with a number of things."""
-    return "is" if count == 1 else "are"
-
-
 def join_names(names: Sequence[str], word: str = "and") -> str:
     """Names with a word before the last one."""
     *first, last = names

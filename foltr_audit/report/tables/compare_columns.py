@@ -247,6 +247,6 @@ def _claim(row: CompareRow) -> Cell:
 
 def _auc(row: CompareRow, leak: StrongestLeak | None) -> Cell:
     found = known_cell(row.auc)
-    if leak is None or not leak.known:
+    if leak is None or leak.kind == "unknown":
         return found
     return found._replace(mark="bad" if leak.bound is None else "good" if leak.held else "")

@@ -1,0 +1,186 @@
+"""Views of every kind of message that attacks read, made of random numbers; and of a played round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from foltr_audit.core.plugins import Ball, Knowledge, View
+from foltr_audit.core.records.click_belief import ClickBelief
+from foltr_audit.core.records.interactions import RoundTruth
+from foltr_audit.core.records.view import Candidates
+from foltr_audit.judge.observer import Observer
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
+from foltr_audit.testing.sample_data import FEATURES, generator, tiny_setup
+from foltr_audit.utils.arrays import Floats, Ints
+
+BELIEF = ClickBelief(
+    click=np.array([0.1, 0.5, 0.9]),
+    stop=np.array([0.0, 0.2, 0.4]),
+    grades=np.linspace([0.2, 0.3, 0.5], [0.8, 0.1, 0.1], 10),
+)
+EVERYTHING = Knowledge(
+    candidates=True,
+    relevance=True,
+    intents=True,
+    interactions=1,
+    lists="deterministic",
+    belief=BELIEF,
+    learning_rate=0.1,
+    pairs="all",
+    normaliser="shown",
+    clip=Ball(norm=3.0),
+    noise="gamma-share:n=1000,scale=2.5",
+    click_model="perfect",
+)
+
+
+def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10) -> View:
+    """Random messages that lie near the span of their documents; lists of 0..k documents where B > 1."""
+    rng = generator(seed)
+    lengths = rng.integers(0 if B > 1 else 1, k + 1, size=(n, B))
+    shown = np.argsort(rng.random((n, B, k)), axis=-1)
+    shown[np.arange(k) >= lengths[..., np.newaxis]] = -1
+    documents = k + 3  # of every query; shown are some of the first k
+    pool = rng.normal(size=(n, B, documents, FEATURES)).astype(np.float32)
+    features = np.take_along_axis(pool, np.maximum(shown, 0)[..., np.newaxis], axis=2)
+    features[shown < 0] = 0
+    parameters = np.tile(rng.normal(size=FEATURES), (n, 1))
+    steps = (features * rng.normal(size=(n, B, k, 1))).sum(axis=(1, 2)) + 0.01 * rng.normal(
+        size=(n, FEATURES)
+    )
+    labels = np.where(shown >= 0, rng.integers(0, 3, size=shown.shape), -1)
+    other = np.where(
+        labels == 2, 0, labels
+    )  # the other intent: what is best under the first is worth nothing
+    first = np.where(labels == 1, 0, labels)
+    return View(
+        observer="individual",
+        kind=kind,
+        parameters=parameters,
+        messages=steps + parameters if kind == "model" else steps,
+        shown=shown,
+        features=features,
+        candidates=Candidates(
+            features=pool.reshape(-1, FEATURES),
+            offsets=documents * np.arange(n * B + 1),
+            query=np.arange(n * B).reshape(n, B),
+        ),
+        labels=labels,
+        intent_labels=np.stack([first, other], axis=-1),
+        knowledge=replace(EVERYTHING, interactions=B),
+    )
+
+
+def es_view(n: int, B: int = 1, *, seed: int = 0) -> View:
+    """Seeds and mean reciprocal ranks of random lists, in the order in which perturbed models show them."""
+    seen, rng = view(n, B, seed=seed), generator(seed)
+    known = replace(EVERYTHING, interactions=B, sigma=0.5, metric="maxrr", noise="metric-rr:p=0.5")
+    values = np.append(0.0, 1 / np.arange(1, 11))
+    halves = [(B + 1) // 2, B // 2]
+    means = [values[rng.integers(11, size=(n, size))].sum(axis=1) / max(1, size) for size in halves]
+    return replace(
+        seen,
+        kind="es",
+        messages=np.stack(means, axis=1),
+        seeds=rng.integers(2**63, size=n, dtype=np.uint64),
+        knowledge=known,
+    )
+
+
+def clicks_view(n: int, B: int = 1, *, seed: int = 0) -> View:
+    """Clicks on random lists, as a central server sees them."""
+    seen = view(n, B, seed=seed)
+    clicks = (generator(seed).random(seen.shown.shape) < 0.3) & seen.is_document
+    known = replace(EVERYTHING, interactions=B)
+    messages = clicks.reshape(n, -1).astype(np.float64)
+    return replace(seen, kind="clicks", messages=messages, knowledge=known)
+
+
+def rearranged(seen: View, order: Ints | slice, documents: Ints | slice = slice(None)) -> View:
+    """Some messages of a view in another order, their lists in another order as well."""
+    candidates, labels, messages = seen.candidates, seen.labels, seen.messages
+    if seen.kind == "clicks":
+        messages = messages.reshape(seen.shown.shape)[:, :, documents].reshape(messages.shape)
+    return replace(
+        seen,
+        parameters=seen.parameters[order],
+        messages=messages[order],
+        seeds=None if seen.seeds is None else seen.seeds[order],
+        shown=seen.shown[order][:, :, documents],
+        features=seen.features[order][:, :, documents],
+        candidates=None if candidates is None else replace(candidates, query=candidates.query[order]),
+        labels=None if labels is None else labels[order][:, :, documents],
+        intent_labels=None if seen.intent_labels is None else seen.intent_labels[order][:, :, documents],
+        clients=seen.clients[order],
+    )
+
+
+def cut(seen: View, B: int, k: int | None = None) -> View:
+    """The same messages with their first B lists only, or with other padding: k places a list."""
+    k = seen.shown.shape[2] if k is None else k
+    more = ((0, 0), (0, max(0, B - seen.shown.shape[1])), (0, max(0, k - seen.shown.shape[2])))
+    candidates, messages = seen.candidates, seen.messages
+    queries = None if candidates is None else np.pad(candidates.query, more[:2], constant_values=-1)[:, :B]
+
+    def narrowed(grades: Ints | None) -> Ints | None:
+        beside = () if grades is None else ((0, 0),) * (grades.ndim - 3)
+        return None if grades is None else np.pad(grades, (*more, *beside), constant_values=-1)[:, :B, :k]
+
+    if seen.kind == "clicks":
+        messages = np.pad(messages.reshape(seen.shown.shape), more)[:, :B, :k].reshape(len(seen), B * k)
+    return replace(
+        seen,
+        messages=messages,
+        shown=np.pad(seen.shown, more, constant_values=-1)[:, :B, :k],
+        features=np.pad(seen.features, (*more, (0, 0)))[:, :B, :k].astype(np.float32),
+        candidates=None if candidates is None or queries is None else replace(candidates, query=queries),
+        labels=narrowed(seen.labels),
+        intent_labels=narrowed(seen.intent_labels),
+    )
+
+
+def with_updates(seen: View, updates: Floats) -> View:
+    """The same view with other updates (n, P), or other messages where they are no models."""
+    return replace(seen, messages=seen.parameters + updates if seen.kind == "model" else updates)
+
+
+MADE: dict[str, Callable[[int, int], View]] = {
+    "model": lambda n, B: view(n, B, kind="model"),
+    "update": lambda n, B: view(n, B, kind="update"),
+    "es": es_view,
+    "clicks": clicks_view,
+}
+"""A view of n messages of B interactions for each kind of message."""
+
+_PLAYED = {
+    "model": ("fpdgd:interactions=2", "model"),
+    "update": ("fpdgd:interactions=2", "update"),
+    "es": ("foltr-es", "model"),
+    "clicks": ("pdgd", "model"),
+}
+
+
+@lru_cache(maxsize=8)
+def played_rounds(kind: str) -> tuple[MemoryRoundStore, Observer]:
+    """Two rounds of a small experiment with messages of a kind, and the server that sees them."""
+    learner, message = _PLAYED[kind]
+    setup = tiny_setup(learner=learner, message=message, clients=3)
+    store = MemoryRoundStore(trace_header(setup, "informational", 3))
+    parameters = np.linspace(-0.4, 0.5, FEATURES)
+    for number in range(2):
+        record, truth = Federation(setup).play(parameters, number).recorded()
+        store.write(record, truth)
+        parameters = record.aggregate
+    return store, Observer(store.header, setup.collection)
+
+
+def played_view(kind: str) -> tuple[View, RoundTruth]:
+    """What a server sees of one of these rounds, and the truth that it does not see."""
+    store, server = played_rounds(kind)
+    (seen,) = server.views(store.records[1])
+    return seen.view, store.truth[1]

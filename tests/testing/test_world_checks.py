@@ -1,0 +1,337 @@
+"""Learners, scenarios and click models that break their contract fail the suite."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from foltr_audit.core.pdgd import PDGDSetting
+from foltr_audit.core.plugins import (
+    ClickModel,
+    Environment,
+    IntentPeriod,
+    MetricLearner,
+    ModelLearner,
+    Population,
+    Scenario,
+    ScenarioContext,
+    Trait,
+    TraitValue,
+)
+from foltr_audit.core.plugins.learner import PDGDStep
+from foltr_audit.rng import ClientStreams
+from foltr_audit.testing import (
+    ContractError,
+    check_click_model,
+    check_learner,
+    check_scenario,
+)
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+# --- scenarios ----------------------------------------------------------------------------------------
+
+
+class OverTime(Scenario):
+    """Two intents at first, the others later."""
+
+    name: ClassVar[str] = "over-time"
+
+    def environment(self, context: ScenarioContext) -> Environment:
+        return Environment(
+            knots=np.array([0.0, 200.0]),
+            start=np.array([self.first(), [0.0, 0.0, 0.5, 0.5]]),
+            stop=np.array([self.first(), [0.0, 0.0, 0.5, 0.5]]),
+            periods=self.periods(context.total),
+        )
+
+    def first(self) -> list[float]:
+        return [0.5, 0.5, 0.0, 0.0]
+
+    def periods(self, total: int) -> tuple[IntentPeriod, ...]:
+        return (IntentPeriod(0, 200, None), IntentPeriod(200, total, None))
+
+
+class Negative(OverTime):
+    """A negative weight."""
+
+    name: ClassVar[str] = "negative"
+
+    def first(self) -> list[float]:
+        return [1.5, -0.5, 0.0, 0.0]
+
+
+class TooMuch(OverTime):
+    """Weights that sum to more than 1."""
+
+    name: ClassVar[str] = "too-much"
+
+    def first(self) -> list[float]:
+        return [0.5, 0.75, 0.0, 0.0]
+
+
+class WithAGap(OverTime):
+    """Periods with a gap."""
+
+    name: ClassVar[str] = "with-a-gap"
+
+    def periods(self, total: int) -> tuple[IntentPeriod, ...]:
+        return (IntentPeriod(0, 100, None), IntentPeriod(200, total, None))
+
+
+class WithTraits(Scenario):
+    """Two groups of clients."""
+
+    name: ClassVar[str] = "with-traits"
+
+    values: ClassVar[tuple[TraitValue, ...]] = (TraitValue(name="a"), TraitValue(name="b"))
+
+    def population(self, before: Population, context: ScenarioContext) -> Population:
+        return before.with_trait(Trait(name="mine", values=self.values))
+
+
+class NoInteractions(WithTraits):
+    """Clients that search -1 times."""
+
+    name: ClassVar[str] = "no-interactions"
+    values: ClassVar[tuple[TraitValue, ...]] = (TraitValue(name="a", interactions=-1),)
+
+
+class UnlistedModel(WithTraits):
+    """A click model that it does not list."""
+
+    name: ClassVar[str] = "unlisted-model"
+    values: ClassVar[tuple[TraitValue, ...]] = (TraitValue(name="a", click_model="perfect"),)
+
+
+class Forgets(WithTraits):
+    """Drops the traits before it."""
+
+    name: ClassVar[str] = "forgets"
+
+    def population(self, before: Population, context: ScenarioContext) -> Population:
+        return super().population(Population(), context)
+
+
+class OwnTwin(WithTraits):
+    """Is compared with itself."""
+
+    name: ClassVar[str] = "own-twin"
+
+    def twins(self, context: ScenarioContext) -> dict[str, str]:
+        return {"the same": self.text}
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "why"),
+    [
+        (Negative, "the intents over time", r"no negative probability of an intent; found -0\.5"),
+        (TooMuch, "the intents over time", "sum to 1; found sums of 1 to 1.25"),
+        (WithAGap, "the intents over time", "periods one after the other"),
+        (NoInteractions, "the clients", "expected 1 interaction or more; found -1"),
+        (UnlistedModel, "the clients", "expected click_models that list perfect"),
+        (Forgets, "the clients", "keep the traits of earlier scenarios"),
+        (OwnTwin, "its twins", "expected another scenario as twin"),
+    ],
+)
+def test_a_sloppy_scenario_is_found(cls: type[Scenario], check: str, why: str) -> None:
+    with pytest.raises(ContractError, match=f"scenario {cls.name}: {check}: .*{why}"):
+        check_scenario(cls)
+
+
+def test_honest_scenarios_pass() -> None:
+    check_scenario(OverTime)
+    check_scenario(WithTraits)
+
+
+# --- learners -----------------------------------------------------------------------------------------
+
+
+class Steps(ModelLearner):
+    """Moves a model towards the features of clicked documents."""
+
+    name: ClassVar[str] = "steps"
+
+    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
+        parameters, data, queries, _, _, shown, clicks, ranker = given
+        rows = data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
+        slopes = ranker.jacobian(parameters, data.features[rows])
+        several = (shown >= 0).sum(axis=1) > 1
+        weights = np.where(clicks & several[:, np.newaxis], 0.1, 0.0)[:, :, np.newaxis]
+        change = self.changed((slopes * weights).sum(axis=1), several & clicks.any(axis=1))
+        return parameters + change, np.any(change != 0, axis=1)
+
+    def changed(self, change: Floats, learns: Bools) -> Floats:
+        return change
+
+
+class ByOrder(Steps):
+    """Depends on the place of a client in its cohort."""
+
+    name: ClassVar[str] = "by-order-learner"
+
+    def changed(self, change: Floats, learns: Bools) -> Floats:
+        return change * (1.0 + np.arange(len(change)))[:, np.newaxis]
+
+
+class ByCohort(Steps):
+    """Divides by the number of clients."""
+
+    name: ClassVar[str] = "by-cohort"
+
+    def changed(self, change: Floats, learns: Bools) -> Floats:
+        return change / max(1, len(change))
+
+
+class Drifts(Steps):
+    """Changes a model without a click."""
+
+    name: ClassVar[str] = "drifts"
+
+    def changed(self, change: Floats, learns: Bools) -> Floats:
+        return change + 0.01
+
+
+class UnseededSteps(Steps):
+    """Draws from a generator of its own."""
+
+    name: ClassVar[str] = "unseeded-steps"
+
+    def changed(self, change: Floats, learns: Bools) -> Floats:
+        return change * np.random.default_rng().random()
+
+
+class InPlace(Steps):
+    """Writes into the models that it is given."""
+
+    name: ClassVar[str] = "in-place"
+
+    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
+        after, moved = super().local_step(*given)
+        given[0].setflags(write=True)
+        given[0][:] = after
+        return after, moved
+
+
+class CompiledOtherwise(Steps):
+    """Says that the compiled loop takes its steps, which are others."""
+
+    name: ClassVar[str] = "compiled-otherwise"
+
+    @property
+    def compiled_step(self) -> PDGDStep:
+        setting = PDGDSetting(pairs="all", normaliser="shown")
+        return PDGDStep(learning_rate=0.1, setting=setting)
+
+    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
+        return super().local_step(*given)
+
+
+class ByRound(MetricLearner):
+    """Perturbs by the place of a client."""
+
+    name: ClassVar[str] = "by-round"
+
+    @property
+    def values(self) -> Floats:
+        return np.array([0.0, 1.0])
+
+    def outcomes(self, clicks: Bools) -> Ints:
+        return np.asarray(clicks.any(axis=-1), dtype=np.int64)
+
+    def perturbations(self, seeds: np.ndarray[Any, Any], parameters: int) -> Floats:
+        return np.tile(np.arange(len(seeds), dtype=np.float64)[:, np.newaxis], (1, parameters))
+
+    def first_state(self, parameters: int) -> Floats:
+        return np.zeros(1)
+
+    def update(
+        self, parameters: Floats, state: Floats, seeds: np.ndarray[Any, Any], messages: Floats
+    ) -> tuple[Floats, Floats]:
+        return parameters + messages[:1].sum(), state
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "why"),
+    [
+        (ByOrder, "does not depend on other clients", "the same steps for clients in another order"),
+        (ByCohort, "does not depend on other clients", "expected the same step for a client alone"),
+        (Drifts, "a local step", "that a client learns nothing from a list with no click"),
+        (UnseededSteps, "same seed, same bytes", "the same round from the same seed; found two rounds"),
+        (InPlace, "a local step", "arrays that local_step leaves as they are"),
+        (
+            CompiledOtherwise,
+            "its compiled step is its local step",
+            "the same messages by local_step as by compiled_step",
+        ),
+        (ByRound, "metrics and perturbations", "that a perturbation follows from its seed"),
+        (ByRound, "the server's update", "the same update for messages in another order"),
+    ],
+)
+def test_a_sloppy_learner_is_found(cls: type[ModelLearner | MetricLearner], check: str, why: str) -> None:
+    with pytest.raises(ContractError, match=f"learner {cls.name}: .*{check}: .*{why}"):
+        check_learner(cls)
+
+
+def test_an_honest_learner_passes() -> None:
+    check_learner(Steps)
+
+
+# --- click models -------------------------------------------------------------------------------------
+
+
+class Often(ClickModel):
+    """Clicks on every third document or so."""
+
+    name: ClassVar[str] = "often"
+
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
+        k = labels.shape[1]
+        return np.asarray((streams.uniform(k, first=k * step) < 0.3) & (labels >= 0))
+
+
+class SameEveryStep(ClickModel):
+    """Draws the same in every step."""
+
+    name: ClassVar[str] = "same-every-step"
+
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
+        return np.asarray((streams.uniform(labels.shape[1]) < 0.3) & (labels >= 0))
+
+
+class Shared(ClickModel):
+    """One draw for all clients."""
+
+    name: ClassVar[str] = "shared"
+
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
+        k = labels.shape[1]
+        draws = streams.uniform(k, first=k * step)
+        return np.asarray((draws[:1] < 0.3) & (labels >= 0))
+
+
+class Everywhere(ClickModel):
+    """Clicks at the padding."""
+
+    name: ClassVar[str] = "everywhere"
+
+    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
+        return np.ones(labels.shape, dtype=np.bool_)
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "why"),
+    [
+        (SameEveryStep, "every step draws anew", "the same clicks in two steps"),
+        (Shared, "clicks do not depend on other clients", "found others"),
+        (Everywhere, "clicks on lists", "expected no click at the padding; found one"),
+    ],
+)
+def test_a_sloppy_click_model_is_found(cls: type[ClickModel], check: str, why: str) -> None:
+    with pytest.raises(ContractError, match=f"click model {cls.name}: {check}: .*{why}"):
+        check_click_model(cls)
+
+
+def test_an_honest_click_model_passes() -> None:
+    check_click_model(Often)
