@@ -46,7 +46,7 @@ SHOWN_FEATURES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeData(ResultRow):
+class StudyData(ResultRow):
     """The data of a study, and the feature with the category of a document."""
 
     facts: DataFacts = column(embedded=True)
@@ -87,7 +87,7 @@ class MergeReport(PlainReport):
     SCHEMA: ClassVar[str] = "foltr-audit/merge/1"
 
     config: Mapping[str, JsonValue]
-    dataset: MergeData
+    dataset: StudyData
     categories: Sequence[int]
     mixtures: Sequence[MixtureRow]
     statistics: Sequence[SplitSizes]
@@ -140,7 +140,7 @@ def run_merging(
             runner.run(split)
     return MergeReport(
         config=spec.model_dump(mode="json"),
-        dataset=MergeData(facts=DataFacts.of(collection), category_feature=feature),
+        dataset=StudyData(facts=DataFacts.of(collection), category_feature=feature),
         categories=[topics.categories[place] for place in places],
         mixtures=mixture_rows(topics),
         statistics=split_statistics(collection, topics, places),

@@ -186,13 +186,13 @@ def _row(report: CompareReport | None, name: str) -> CompareRow | None:
     return next((row for row in (report.results if report else ()) if row.setting.name == name), None)
 
 
-class _Named(Protocol):
+class _NamedRow(Protocol):
     @property
     def name(self) -> str:
         """The name of its defense."""
 
 
-N = TypeVar("N", bound=_Named)
+N = TypeVar("N", bound=_NamedRow)
 
 
 def _named(rows: Sequence[N], name: str) -> list[N]:
