@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 from foltr_audit.errors import ContradictionError
 
@@ -104,19 +104,40 @@ def _contradiction(found: ClaimEvidence) -> str:
     return ""
 
 
-def refuse_contradiction(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Raise an error for the first row whose proof and findings contradict each other.
+class JudgedClaim(Protocol):
+    """A claim with its verdict."""
 
-    Args:
-        rows: with `verdict`, `why`, `defense`, `sees` and `unit`.
+    @property
+    def defense(self) -> str:
+        """The chain that claims."""
+
+    @property
+    def sees(self) -> str:
+        """What the server sees."""
+
+    @property
+    def unit(self) -> str:
+        """What neighbouring inputs differ in."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict."""
+
+    @property
+    def why(self) -> str:
+        """The reason for the verdict."""
+
+
+def refuse_contradiction(claims: Iterable[JudgedClaim]) -> None:
+    """Raise an error for the first claim whose proof and findings contradict each other.
 
     Raises:
         ContradictionError: there is one.
     """
-    wrong = next((row for row in rows if row["verdict"] == CONTRADICTION), None)
+    wrong = next((one for one in claims if one.verdict == CONTRADICTION), None)
     if wrong is not None:
-        where = f"{wrong['defense']}, {wrong['sees']}, one {wrong['unit']}"
-        raise ContradictionError(f"audit: {where}: contradiction: {wrong['why']}")
+        where = f"{wrong.defense}, {wrong.sees}, one {wrong.unit}"
+        raise ContradictionError(f"audit: {where}: contradiction: {wrong.why}")
 
 
 def is_proven(claimed: float, proven: float) -> bool:

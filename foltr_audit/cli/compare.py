@@ -162,7 +162,7 @@ def _compare(
         draw_comparison(picture, report)
     show(report.json, partial(print_compare, report), json=common.json)
     warn(warnings_by_defense(report.warnings))
-    refuse_contradiction(row.plain() for row in report.claims)
+    refuse_contradiction(report.claims)
     worst = worst_error(failed)
     if worst is not None:
         several = f"{len(failed)} of {len(folder.cells())} cells could not be run; the first: "

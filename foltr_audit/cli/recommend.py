@@ -94,7 +94,7 @@ def recommend(
         folder.save_results(report.json())
     show(report.json, partial(print_recommend, report), json=common.json)
     warn(row.warning for row in report.warnings)
-    refuse_contradiction(row.plain() for row in report.claims)
+    refuse_contradiction(report.claims)
     if not report.confirmed:
         raise typer.Exit(1)
 

@@ -157,9 +157,9 @@ def lint(folder: Folder, json: Json = False) -> None:
     found = {str(path): linted_of(path) for path in _find_traces(folder)}
     leaks = sum(linted.leaks for linted in found.values())
     if json:
-        traces = {path: linted.table() for path, linted in found.items()}
-        clean = all(linted.clean for linted in found.values())
-        print_json("trace-lint/2", clean=clean, traces=traces)
+        from foltr_audit.report.tables.leak_lint import LintReport
+
+        print_line(LintReport.of(found).json())
     else:
         from rich.markup import escape
 

@@ -207,6 +207,9 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
     frame = report.to_frame()
     assert frame["method"].to_list() == [row.method for row in report.results]
     assert frame.columns[:3] == ["method", "baseline", "click_model"]
+    pytest.importorskip("pandas")
+    assert list(report.to_pandas().columns) == frame.columns
+    assert report.to_pandas()["method"].to_list() == frame["method"].to_list()
 
 
 def test_rows_of_several_settings_stand_one_after_the_other() -> None:

@@ -49,6 +49,7 @@ def test_stored_runs_agree_with_their_schemas(tmp_path: Path) -> None:
     compared = run("significance", tmp_path / "a", tmp_path / "b", "--json").json()
     agrees(compared, DOCUMENTS["significance-1.json"])
     agrees(run("diff", a, b, "--json").json(), DOCUMENTS["diff-1.json"])
+    agrees(run("trace", "lint", a, "--json").json(), DOCUMENTS["trace-lint-2.json"])
     agrees(run("trace", "check-facts", a, "--json").json(), DOCUMENTS["trace-check-facts-1.json"])
     agrees(json.loads((tmp_path / "a" / "results.json").read_text()), DOCUMENTS["train-1.json"])
 

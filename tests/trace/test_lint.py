@@ -37,9 +37,8 @@ def test_whole_noise_per_client_is_clean(tmp_path: Path, kind: str, dtype: str) 
     assert (done.rounds, done.messages, done.leaks) == (ROUNDS, ROUNDS * MESSAGES, 0)
     assert {outcome.name for outcome in done.outcomes if not outcome.applies} == {"unmasked", "reused-seeds"}
     assert all(outcome.state == "clean" for outcome in done.outcomes if outcome.applies), done.outcomes
-    table = done.table()
-    assert table["clean"] is True
-    assert [check["name"] for check in table["checks"]] == [check.name for check in CHECKS]
+    assert done.row.clean
+    assert [check.name for check in done.row.checks] == [check.name for check in CHECKS]
 
 
 def test_checks_have_names_and_meanings() -> None:
@@ -265,7 +264,7 @@ def test_masks_that_are_missing_are_caught(tmp_path: Path, bits: int) -> None:
 
 def test_nothing_to_look_at_is_no_leak(tmp_path: Path) -> None:
     header = header_of()
-    assert lint(written(tmp_path / "empty", header, [])).table()["rounds"] == 0
+    assert lint(written(tmp_path / "empty", header, [])).row.rounds == 0
     nobody = lint_traces.record_of(header, 0, np.ones((1, P)))
     nobody = dataclasses.replace(
         nobody, messages=nobody.messages[:0], survivors=nobody.survivors[:0], counts=nobody.counts[:0]

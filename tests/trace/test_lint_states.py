@@ -46,9 +46,8 @@ def test_clean_is_said_only_of_what_was_looked_at(
 ) -> None:
     told = LintOutcome(name="toy", tells="nothing", **fields)
     assert (told.state, told.in_part, told.is_missing) == (state, in_part, missing)
-    table = told.table()
-    assert (table["state"], table["looked_in_part"]) == (state, in_part)
-    assert table["not_looked_at"] == [{"part": "half", "why": "few"}] * bool(fields.get("gaps"))
+    assert (told.row.state, told.row.looked_in_part) == (state, in_part)
+    assert told.row.plain()["not_looked_at"] == [{"part": "half", "why": "few"}] * bool(fields.get("gaps"))
 
 
 def test_a_trace_is_clean_only_if_all_that_applies_was_looked_at() -> None:
@@ -311,4 +310,4 @@ def test_every_check_has_an_outcome() -> None:
     header = header_of()
     done = done_with(header, played(header))
     assert [each.name for each in done.outcomes] == [check.name for check in CHECKS]
-    assert [each["name"] for each in done.table()["checks"]] == [check.name for check in CHECKS]
+    assert [each.name for each in done.row.checks] == [check.name for check in CHECKS]

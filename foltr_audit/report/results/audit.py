@@ -80,6 +80,11 @@ class FindingRow(ResultRow):
     score: str
     estimates: tuple[EstimateRow, ...]
 
+    @property
+    def defense(self) -> str:
+        """The chain that claims."""
+        return self.setting.defense
+
     @classmethod
     def of(cls, finding: AuditResult, setting: Setting, spec: Spec) -> FindingRow:
         """The columns of a finding of a run."""
@@ -149,6 +154,6 @@ class AuditReport(Report):
         Raises:
             ContradictionError: a proof and what was found of the same claim cannot both be right.
         """
-        refuse_contradiction(self.rows())
+        refuse_contradiction(self.results)
         proven = all(is_proven(row.setting.eps_claimed, row.eps_upper) for row in self.results)
         return all(row.verdict not in FALSE for row in self.results) and (proven or not require_proof)

@@ -186,13 +186,13 @@ def _row(report: CompareReport | None, name: str) -> CompareRow | None:
     return next((row for row in (report.results if report else ()) if row.setting.name == name), None)
 
 
-class _NamedRow(Protocol):
+class _RowWithName(Protocol):
     @property
     def name(self) -> str:
         """The name of its defense."""
 
 
-N = TypeVar("N", bound=_NamedRow)
+N = TypeVar("N", bound=_RowWithName)
 
 
 def _named(rows: Sequence[N], name: str) -> list[N]:

@@ -80,15 +80,7 @@ def any_click_table(rows: Sequence[AnyClickRow]) -> Table:
         )
         for row in {(row.eps_claimed, row.setting.defense): row for row in rows}.values()
     ]
-    lines += [
-        MetricLine(
-            method=row.method,
-            eps_claimed=row.eps_claimed,
-            baseline=row.baseline,
-            values=(row.auc, row.accuracy),
-        )
-        for row in rows
-    ]
+    lines += [MetricLine.of(row, row.auc, row.accuracy, baseline=row.baseline) for row in rows]
     return make_table(
         "any click at all? (every list counts)",
         [*method_columns(), *metric_columns(("AUC", "accuracy"))],

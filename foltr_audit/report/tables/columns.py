@@ -56,6 +56,11 @@ class MetricLine:
     baseline: bool = True
     values: tuple[Estimate, ...]
 
+    @classmethod
+    def of(cls, row: OfMethod, *values: Estimate, baseline: bool = False) -> MetricLine:
+        """The line of an attack."""
+        return cls(method=row.method, eps_claimed=row.eps_claimed, baseline=baseline, values=values)
+
 
 R = TypeVar("R")
 Method = TypeVar("Method", bound=OfMethod)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -84,12 +85,7 @@ def query_table(name: str, rows: Sequence[QueryIdRow]) -> Table:
     chance, chance_mrr = Estimate(row.chance), Estimate(row.chance_mrr)
     lines = [MetricLine(method="guessing", values=(chance, chance_mrr, chance, chance_mrr))]
     lines += [
-        MetricLine(
-            method=each.method,
-            eps_claimed=each.eps_claimed,
-            baseline=False,
-            values=(each.accuracy, each.mrr, each.accuracy_with_pairs, each.mrr_with_pairs),
-        )
+        MetricLine.of(each, each.accuracy, each.mrr, each.accuracy_with_pairs, each.mrr_with_pairs)
         for each in in_method_order(rows)
     ]
     return _metrics_table(f"which query? {name}", caption, ("accuracy", "MRR", "with pairs", "MRR"), lines)
@@ -124,14 +120,13 @@ def intent_table(name: str, rows: Sequence[IntentRow]) -> Table:
     lines = [MetricLine(method="guessing", values=(even, even, Estimate(0.0)))]
     for row in in_method_order(rows):
         of = f" ({row.messages_together} messages)" if row.messages_together > 1 else ""
-        for method, baseline, values in (
-            (f"most frequent{of}", True, (Estimate(row.most_frequent), even, UNKNOWN)),
-            (f"relevant shown{of}", True, (row.shown, row.shown_balanced, UNKNOWN)),
-            (row.method, False, (row.accuracy, row.balanced_accuracy, row.bits)),
-        ):
-            lines.append(
-                MetricLine(method=method, eps_claimed=row.eps_claimed, baseline=baseline, values=values)
-            )
+        frequent = MetricLine.of(row, Estimate(row.most_frequent), even, UNKNOWN, baseline=True)
+        shown = MetricLine.of(row, row.shown, row.shown_balanced, UNKNOWN, baseline=True)
+        lines += [
+            replace(frequent, method=f"most frequent{of}"),
+            replace(shown, method=f"relevant shown{of}"),
+            MetricLine.of(row, row.accuracy, row.balanced_accuracy, row.bits),
+        ]
     return _metrics_table(f"which intent? {name}", caption, ("accuracy", "balanced", "bits"), lines)
 
 
@@ -146,13 +141,7 @@ def link_table(name: str, rows: Sequence[LinkRow]) -> Table:
     )
     lines = [MetricLine(method="guessing", values=(Estimate(row.chance), Estimate(row.chance_mrr)))]
     lines += [
-        MetricLine(
-            method=each.method,
-            eps_claimed=each.eps_claimed,
-            baseline=each.baseline,
-            values=(each.accuracy, each.mrr),
-        )
-        for each in in_method_order(rows)
+        MetricLine.of(each, each.accuracy, each.mrr, baseline=each.baseline) for each in in_method_order(rows)
     ]
     return _metrics_table(f"same client? {name}", caption, ("accuracy", "MRR"), lines)
 
@@ -162,11 +151,8 @@ def task_table(name: str, rows: Sequence[TaskRow]) -> Table:
     tasks = ", ".join(dict.fromkeys(row.task for row in rows))
     names = list(dict.fromkeys(metric for row in rows for metric in row.metrics))
     lines = [
-        MetricLine(
-            method=row.method,
-            eps_claimed=row.eps_claimed,
-            baseline=bool(row.baseline),
-            values=tuple(row.metrics.get(metric, UNKNOWN) for metric in names),
+        MetricLine.of(
+            row, *(row.metrics.get(metric, UNKNOWN) for metric in names), baseline=bool(row.baseline)
         )
         for row in in_method_order(rows)
     ]

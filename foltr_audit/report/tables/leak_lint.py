@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
+from foltr_audit.report.results.base import PlainReport
 from foltr_audit.report.tables.columns import percent
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.trace.lint import LintFinding, LintOutcome, LintResult
 from foltr_audit.trace.lint.findings import number
+from foltr_audit.trace.lint.linter import LintRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class LintReport(PlainReport):
+    """The result of `trace lint`.
+
+    Attributes:
+        clean: whether nothing leaks from any trace, and every check looked at all that it promises.
+        traces: the traces by their folders.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/trace-lint/2"
+
+    clean: bool
+    traces: Mapping[str, LintRow]
+
+    @classmethod
+    def of(cls, found: Mapping[str, LintResult]) -> LintReport:
+        """The report on some traces."""
+        clean = all(linted.clean for linted in found.values())
+        return cls(clean=clean, traces={path: linted.row for path, linted in found.items()})
 
 
 def lint_table(title: str, linted: LintResult) -> Table:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foltr_audit.utils.arrays import Bools
+from foltr_audit.utils.rows import ResultRow
 
 Severity = Literal["leak", "note"]
 Unit = Literal["messages", "coordinates", "rounds"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LintFinding:
+class LintFinding(ResultRow):
     """One thing that messages reveal.
 
     Attributes:

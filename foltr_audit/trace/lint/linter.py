@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.trace import Trace
@@ -14,8 +13,22 @@ from foltr_audit.trace.lint.all_checks import CHECKS
 from foltr_audit.trace.lint.base import LintCheck
 from foltr_audit.trace.lint.findings import LintFinding
 from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
-from foltr_audit.trace.lint.outcome import LintOutcome
+from foltr_audit.trace.lint.outcome import LintCheckRow, LintOutcome
 from foltr_audit.trace.lint.rounds import ServerView
+from foltr_audit.utils.rows import ResultRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class LintRow(ResultRow):
+    """A trace in a report, see `LintResult`: every check, what it did not look at, and what was found."""
+
+    rounds: int
+    rounds_without_messages: int
+    messages: int
+    noise_declared: str | None
+    clean: bool
+    checks: tuple[LintCheckRow, ...]
+    findings: tuple[LintFinding, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,17 +61,18 @@ class LintResult:
         """No leak, and no check that applies left anything of the messages out."""
         return not self.leaks and not any(outcome.is_missing or outcome.in_part for outcome in self.outcomes)
 
-    def table(self) -> dict[str, Any]:
-        """Everything as one plain table, with every check and what it did not look at."""
-        return {
-            "rounds": self.rounds,
-            "rounds_without_messages": self.rounds_without,
-            "messages": self.messages,
-            "noise_declared": self.declared,
-            "clean": self.clean,
-            "checks": [outcome.table() for outcome in self.outcomes],
-            "findings": [vars(finding) for finding in self.findings],
-        }
+    @property
+    def row(self) -> LintRow:
+        """The trace in a report."""
+        return LintRow(
+            rounds=self.rounds,
+            rounds_without_messages=self.rounds_without,
+            messages=self.messages,
+            noise_declared=self.declared,
+            clean=self.clean,
+            checks=tuple(outcome.row for outcome in self.outcomes),
+            findings=self.findings,
+        )
 
 
 def lint(folder: Path) -> LintResult:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
+
+from foltr_audit.utils.rows import ResultRow
 
 State = Literal["found", "clean", "not looked"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoverageGap:
+class CoverageGap(ResultRow):
     """Something that a check did not look at.
 
     Attributes:
@@ -19,6 +21,20 @@ class CoverageGap:
 
     part: str
     why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LintCheckRow(ResultRow):
+    """The outcome of one check in a report, see `LintOutcome`."""
+
+    name: str
+    tells: str
+    state: State
+    reason: str | None
+    applies: bool
+    looked_in_part: bool
+    not_looked_at: tuple[CoverageGap, ...]
+    power: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +76,16 @@ class LintOutcome:
         """Whether it should have looked and did not."""
         return self.applies and self.reason is not None
 
-    def table(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "name": self.name,
-            "tells": self.tells,
-            "state": self.state,
-            "reason": self.reason,
-            "applies": self.applies,
-            "looked_in_part": self.in_part,
-            "not_looked_at": [asdict(gap) for gap in self.gaps],
-            "power": self.power,
-        }
+    @property
+    def row(self) -> LintCheckRow:
+        """The outcome in a report."""
+        return LintCheckRow(
+            name=self.name,
+            tells=self.tells,
+            state=self.state,
+            reason=self.reason,
+            applies=self.applies,
+            looked_in_part=self.in_part,
+            not_looked_at=self.gaps,
+            power=self.power,
+        )
