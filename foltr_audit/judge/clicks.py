@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -27,46 +27,15 @@ from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Floats
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RoundAnswers:
-    """What attacks answered about a round's I interactions.
-
-    Attributes:
-        guessed: each attack's answers, by label.
-        refused: why an attack cannot run on this view, by label.
-    """
-
-    guessed: dict[str, ClickGuesses]
-    refused: dict[str, str]
-
-
-def infer_round(
-    record: RoundRecord, observer: Observer, attacks: Sequence[Attack], streams: Streams
-) -> RoundAnswers:
-    """Each attack's answer for every interaction of a round."""
-    answers = _RoundInference(record, AttackSession(attacks, streams))
-    for seen in observer.views(record):
-        answers.add(seen)
-    return answers.result()
-
-
-class _RoundInference:
-    """Answers about a round, collected view by view.
-
-    Attributes:
-        exact: labels of the attacks that have weighed patterns by their true posterior so far.
-    """
+    """What attacks answer about the interactions of a round, collected view by view."""
 
     def __init__(
-        self,
-        record: RoundRecord,
-        session: AttackSession,
-        surprisals: _ClickSurprisals | None = None,
+        self, record: RoundRecord, session: AttackSession, surprisals: _ClickSurprisals | None = None
     ) -> None:
-        self._round = record.round
+        """Without `surprisals`, which hold the truth, no answer is weighed."""
+        self._round, self._session, self._surprisals = record.round, session, surprisals
         self._at = InteractionPlacement.of(record).rows
-        self._session = session
-        self._surprisals = surprisals
         self._pieces: dict[str, list[ClickGuesses]] = {}
         self._inexact: set[str] = set()
 
@@ -79,19 +48,36 @@ class _RoundInference:
             if truth is None or answer.patterns is None or not truth.is_exact(attack, seen.view):
                 self._inexact.add(attack.label)
 
-    def result(self) -> RoundAnswers:
-        """The answers for all interactions of the round."""
-        refused, guessed = dict(self._session.refused), {}
+    @property
+    def refused(self) -> dict[str, str]:
+        """Why an attack cannot run on this view, by label."""
+        return dict(self._session.refused)
+
+    @property
+    def guessed(self) -> dict[str, ClickGuesses]:
+        """Each attack's answers for all I interactions of the round, by label."""
+        found = {}
         for label, pieces in self._pieces.items():
-            if label not in refused:
+            if label not in self._session.refused:
                 whole = join_pieces(pieces).at(self._at)
                 silent = whole.surprisal is None or np.isnan(whole.surprisal).all()
-                guessed[label] = replace(whole, surprisal=None) if silent else whole
-        return RoundAnswers(guessed=guessed, refused=refused)
+                found[label] = replace(whole, surprisal=None) if silent else whole
+        return found
 
     @property
     def exact(self) -> frozenset[str]:
+        """Labels of the attacks that have weighed patterns by their true posterior."""
         return frozenset(self._pieces) - self._inexact
+
+
+def infer_round(
+    record: RoundRecord, observer: Observer, attacks: Sequence[Attack], streams: Streams
+) -> RoundAnswers:
+    """Each attack's answer for every interaction of a round."""
+    answers = RoundAnswers(record, AttackSession(attacks, streams))
+    for seen in observer.views(record):
+        answers.add(seen)
+    return answers
 
 
 def _guesses(seen: RoundView, answer: Inference, bits: Floats | None) -> ClickGuesses:
@@ -161,7 +147,7 @@ class ClickTask(AttackTask[ClickEvidence]):
     name: ClassVar[str] = "clicks"
 
     _surprisals: _ClickSurprisals
-    _inference: _RoundInference
+    _answers: RoundAnswers
     _facts: list[Identifiability]
     _before: list[Floats]
 
@@ -169,7 +155,7 @@ class ClickTask(AttackTask[ClickEvidence]):
         """See `AttackTask`."""
         wanted = super().begin(record, truth)
         self._surprisals = _ClickSurprisals(record, truth, self.observer.header)
-        self._inference = _RoundInference(record, self.session, self._surprisals)
+        self._answers = RoundAnswers(record, self.session, self._surprisals)
         self._facts, self._before = [], []
         return wanted
 
@@ -177,7 +163,7 @@ class ClickTask(AttackTask[ClickEvidence]):
         """Ask the attacks, and note what the messages can reveal to any attack."""
         self._facts.append(identifiability(seen.full))
         self._before.append(self._surprisals.before(seen.rows, seen.full))
-        self._inference.add(seen)
+        self._answers.add(seen)
 
     def end(self) -> None:
         """Put the truth next to the answers on the round, also on one without messages."""
@@ -191,7 +177,7 @@ class ClickTask(AttackTask[ClickEvidence]):
         if header.holds_models:
             pairs = header.knowledge.get("pairs")
             observed = observed_documents(truth.clicks, observed, only_observed=pairs == "last-click+1")
-        answers, groups = self._inference.result(), self.setting.groups
+        answers, groups = self._answers, self.setting.groups
         self.pieces.append(
             ClickEvidence(
                 query=query_names(record, header, self.observer.collection),
@@ -206,7 +192,7 @@ class ClickTask(AttackTask[ClickEvidence]):
                 baselines=frozenset(attack.label for attack in self.session.attacks if attack.baseline),
                 probabilities=frozenset(one.label for one in self.session.attacks if one.probabilities),
                 surprisal=np.concatenate(self._before)[at] if self._before else np.empty(0),
-                exact=self._inference.exact,
+                exact=answers.exact,
                 same_message=header.holds_models,
                 group=groups.of_clients(truth.clients)[record.slot],
                 groups=groups.names,

@@ -15,7 +15,7 @@ from foltr_audit.core.records.view import Inference
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.click_rates import cascade_rates, median_rates, weighted_median
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.hypothetical_views import RoundViews, why_not_one_list, with_lists
+from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.observer import RoundView
 from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore
 from foltr_audit.judge.view_builder import query_names
@@ -106,58 +106,20 @@ def rank_correlations(estimates: Floats, counts: Ints, here: Bools) -> Floats:
     return out
 
 
-class _ListTotals:
-    """Sums over all clients who started from the same model and saw the same list.
+@dataclass(eq=False)
+class _ListSum:
+    """The sum over all clients who started from one model and saw one list: updates (P,), clicks (k,)."""
 
-    Attributes:
-        updates: sums of updates that arrived, L of shape (P,).
-        clients: how many those are, L numbers.
-        counts: how many of them clicked each document, L of shape (k,).
-    """
-
-    def __init__(self) -> None:
-        self._numbers: dict[bytes, int] = {}
-        self.updates: list[Floats] = []
-        self.clients: list[int] = []
-        self.counts: list[Ints] = []
-
-    def add(self, record: RoundRecord, truth: RoundTruth, model: Floats | float) -> Ints:
-        """Add the updates of a round's messages; the messages with which a sum begins."""
-        begins = []
-        for row in np.flatnonzero(record.survivors).tolist():
-            number = self._numbers.setdefault(_key(record, row), len(self._numbers))
-            if number == len(self.updates):
-                begins.append(row)
-                self.updates.append(np.zeros(record.parameters.size))
-                self.clients.append(0)
-                self.counts.append(np.zeros(record.shown.shape[1], dtype=np.int64))
-            # In float64: a sum of many float32 messages would lose digits that clicks are read from.
-            self.updates[number] += record.messages[row].astype(np.float64) - model
-            self.clients[number] += 1
-            self.counts[number] += truth.clicks[row]
-        return np.array(begins, dtype=np.int64)
-
-
-def _key(record: RoundRecord, row: int) -> bytes:
-    """What the clients of one sum have in common."""
-    asked = record.part[row : row + 1].tobytes() + record.query[row : row + 1].tobytes()
-    return bytes(asked + record.shown[row].tobytes() + record.parameters.tobytes())
+    updates: Floats
+    counts: Ints
+    clients: int = 0
 
 
 class _BeginningSums(NamedTuple):
-    """Sums that begin in one round.
-
-    Attributes:
-        round: number of the round.
-        numbers: which of all sums, int64 (n,).
-        shown: their lists in the recorded order, int64 (n, k).
-        query: name of each list's query, (n,).
-        view: the lists as the observer sees them, with the first message of each sum.
-        full: the same with nothing hidden.
-    """
+    """n sums that begin in a round, with their lists in the recorded order (n, k), and as they are seen."""
 
     round: int
-    numbers: Ints
+    sums: list[_ListSum]
     shown: Ints
     query: NDArray[np.str_]
     view: View
@@ -184,10 +146,11 @@ class CountTask(MessageTask[CountEvidence]):
                 "view aggregate: the messages are masked one by one; expected a chain without "
                 "secure-aggregation, whose sums this view stands for"
             )
-        self._totals, self._begun = _ListTotals(), list[_BeginningSums]()
+        self._sums: dict[bytes, _ListSum] = {}
+        self._begun: list[_BeginningSums] = []
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
-        """Add the round's updates to their sums.
+        """Add the round's updates to their sums; views are wanted of a round in which sums begin.
 
         Raises:
             UsageError: lists that are not deterministic, or several in a message.
@@ -198,14 +161,23 @@ class CountTask(MessageTask[CountEvidence]):
         if reason is not None:
             raise UsageError(f"view aggregate: {reason}")
         model = record.parameters if self.observer.header.kind == "model" else 0.0
-        self._rows = self._totals.add(record, truth, model)
-        self._views, self._full = RoundViews(), RoundViews()
-        return self._rows.size > 0
+        self._seen: list[RoundView] = []
+        self._new: dict[int, _ListSum] = {}
+        P, k = record.parameters.size, record.shown.shape[1]
+        for row in np.flatnonzero(record.survivors).tolist():
+            key = _key(record, row)
+            if key not in self._sums:
+                self._sums[key] = self._new[row] = _ListSum(np.zeros(P), np.zeros(k, dtype=np.int64))
+            total = self._sums[key]
+            # In float64: a sum of many float32 messages would lose digits that clicks are read from.
+            total.updates += record.messages[row].astype(np.float64) - model
+            total.counts += truth.clicks[row]
+            total.clients += 1
+        return bool(self._new)
 
     def see(self, seen: RoundView) -> None:
         """Keep the lists."""
-        self._views.add(seen.view)
-        self._full.add(seen.full)
+        self._seen.append(seen)
 
     def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:
         """The estimate for each document, (n, k)."""
@@ -213,17 +185,16 @@ class CountTask(MessageTask[CountEvidence]):
 
     def judged(self, answers: Mapping[str, Floats]) -> None:
         """Keep the sums that begin in the round: later rounds may add to them."""
-        rows, record = self._rows, self.record
-        if rows.size:
-            before = sum(begun.numbers.size for begun in self._begun)
-            names = query_names(record, self.observer.header, self.observer.collection)
+        if self._new:
+            record, rows = self.record, np.array(list(self._new))
             view, full = (
-                with_lists(views.whole(), rows, rows[:, np.newaxis]) for views in (self._views, self._full)
+                with_lists(whole_round(views), rows, rows[:, np.newaxis])
+                for views in ([seen.view for seen in self._seen], [seen.full for seen in self._seen])
             )
-            numbers = before + np.arange(rows.size)
-            self._begun.append(
-                _BeginningSums(record.round, numbers, record.shown[rows], names[rows], view, full)
-            )
+            query = query_names(record, self.observer.header, self.observer.collection)[rows]
+            sums = list(self._new.values())
+            self._begun.append(_BeginningSums(record.round, sums, record.shown[rows], query, view, full))
+            self._seen = []
 
     def evidence(self) -> CountEvidence:
         """Evidence on all sums."""
@@ -231,9 +202,10 @@ class CountTask(MessageTask[CountEvidence]):
         return super().evidence()
 
     def _judged(self, begun: _BeginningSums) -> CountEvidence:
-        totals, numbers = self._totals, begun.numbers.tolist()
-        clients, counts = (np.array([of[i] for i in numbers]) for of in (totals.clients, totals.counts))
-        updates = np.array([totals.updates[i] for i in numbers])
+        clients = np.array([each.clients for each in begun.sums])
+        counts, updates = (
+            np.array([getattr(each, name) for each in begun.sums]) for name in ("counts", "updates")
+        )
         view, full = (
             replace(seen, observer="aggregate", kind="update", messages=updates, clients=clients)
             for seen in (begun.view, begun.full)
@@ -249,6 +221,12 @@ class CountTask(MessageTask[CountEvidence]):
             baselines=dict(_baselines(full, counts)),
             refused=dict(self.session.refused),
         )
+
+
+def _key(record: RoundRecord, row: int) -> bytes:
+    """What the clients of one sum have in common."""
+    asked = record.part[row : row + 1].tobytes() + record.query[row : row + 1].tobytes()
+    return bytes(asked + record.shown[row].tobytes() + record.parameters.tobytes())
 
 
 def _in_order(values: Floats, seen: Ints, recorded: Ints) -> Floats:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,30 +18,18 @@ _PER_MESSAGE = ("parameters", "messages", "clients")
 _PER_LIST = ("shown", "features", "labels", "intent_labels")
 
 
-@dataclass(eq=False)
-class RoundViews:
-    """The views of one round, put together when all were seen."""
-
-    _parts: list[View] = field(default_factory=list)
-
-    def add(self, view: View) -> None:
-        """Add the next messages, without the Jacobian and other arrays that their view has computed."""
-        self._parts.append(replace(view))
-
-    def whole(self) -> View:
-        """All messages of the round, at least one, in one view."""
-        parts, first = self._parts, self._parts[0]
-        if len(parts) == 1:
-            return first
-        given = [name for name in (*_PER_MESSAGE, *_PER_LIST) if getattr(first, name) is not None]
-        arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in given
-        }
-        candidates = first.candidates
-        if candidates is not None:
-            query = np.concatenate([part.candidates.query for part in parts if part.candidates is not None])
-            candidates = replace(candidates, query=query)
-        return replace(first, candidates=candidates, **arrays)
+def whole_round(parts: Sequence[View]) -> View:
+    """All messages of a round in one view, from its views, of which there is at least one."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    given = [name for name in (*_PER_MESSAGE, *_PER_LIST) if getattr(first, name) is not None]
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in given}
+    candidates = first.candidates
+    if candidates is not None:
+        query = np.concatenate([part.candidates.query for part in parts if part.candidates is not None])
+        candidates = replace(candidates, query=query)
+    return replace(first, candidates=candidates, **arrays)
 
 
 def with_lists(view: View, messages: Ints, lists: Ints) -> View:

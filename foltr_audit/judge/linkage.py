@@ -166,18 +166,14 @@ def offered(before: Ints, now: Ints, choices: int, streams: Streams, round_: int
     messages has no effect.
     """
     order = np.argsort(now, kind="stable")
-    m = min(choices, now.size)
     message = np.flatnonzero(np.isin(before, now))
     message = message[np.argsort(before[message], kind="stable")]
-    if m < 2 or not message.size:
+    if min(choices, now.size) < 2 or not message.size:
         return None
     own = np.searchsorted(now[order], before[message])
-    offer = np.empty((message.size, m), dtype=np.int64)
-    for row, place in enumerate(own.tolist()):
-        # The name of the stream holds client and round, not the row, so that a shuffle changes no decoys.
-        rng = streams.generator(f"link-decoys/{round_}/{before[message[row]]}")
-        offer[row] = draw_choices(place, now.size, m, rng)
-    right = (offer == own[:, np.newaxis]).argmax(axis=1)
+    # The name of a stream holds client and round, not the row, so that a shuffle changes no decoys.
+    names = (f"link-decoys/{round_}/{client}" for client in before[message])
+    offer, right = draw_choices(own, now.size, choices, names, streams)
     return LinkChoices(message, order[offer], right)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Candidates, Knowledge, View
 from foltr_audit.errors import TraceError
@@ -176,18 +175,11 @@ class Observer:
 
     def _queries(self, collection: Collection, record: RoundRecord) -> tuple[Dataset, Ints]:
         """The parts of the data set that a round's lists come from, joined, and each list's query in them."""
-        used = tuple(np.unique(record.part).tolist()) or (0,)
-        if used not in self._joined:
-            parts = [collection.part(self.header.dataset.parts[part]) for part in used]
-            self._joined[used] = parts[0] if len(parts) == 1 else joined(parts)
-        sizes = [collection.part(self.header.dataset.parts[part]).n_queries for part in used]
+        used = np.unique(record.part).tolist() or [0]
+        names = [self.header.dataset.parts[part] for part in used]
         first = np.zeros(len(self.header.dataset.parts), dtype=np.int64)
-        first[list(used)] = np.cumsum([0, *sizes[:-1]])
-        return self._joined[used], np.asarray(first[record.part] + record.query)
-
-    @cached_property
-    def _joined(self) -> dict[tuple[int, ...], Dataset]:
-        return {}
+        first[used] = np.cumsum([0, *(collection.part(name).n_queries for name in names[:-1])])
+        return collection.joined_parts(names), np.asarray(first[record.part] + record.query)
 
 
 def _labels(data: Dataset, query: Ints, shown: Ints) -> Ints:

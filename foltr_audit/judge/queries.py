@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,11 +13,10 @@ from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.hypothetical_views import RoundViews, why_not_one_list, with_lists
+from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.observer import RoundView
 from foltr_audit.judge.task import (
     Evidence,
-    JudgeSetting,
     MessageTask,
     TaskScore,
     answer_of,
@@ -141,16 +140,11 @@ class QueryTask(MessageTask[QueryEvidence]):
     name: ClassVar[str] = "query"
     makes: ClassVar[frozenset[str]] = frozenset({"query", "shown"})
 
-    def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
-        """See `AttackTask`."""
-        super().__init__(attacks, setting)
-        self._views = RoundViews()
-
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
         """Draw the queries that the attacks choose from."""
         if not super().begin(record, truth):
             return False
-        self._views = RoundViews()
+        self._views: list[View] = []
         choices, header = self.setting.protocol.choices, self.observer.header
         self._names = query_names(record, header, self.observer.collection)
         queries = RoundQueries.of(record, self._names)
@@ -162,12 +156,13 @@ class QueryTask(MessageTask[QueryEvidence]):
 
     def see(self, seen: RoundView) -> None:
         """Keep the view: the lists of a message may be in another one."""
-        self._views.add(seen.view)
+        # A new view without the Jacobian that this one has computed for other tasks.
+        self._views.append(replace(seen.view))
 
     def end(self) -> None:
         """Ask about all messages of the round, some at a time."""
         if self.record.n_messages and self._reason is None:
-            view, lists, round_ = self._views.whole(), self._lists, self.record.round
+            view, lists, round_ = whole_round(self._views), self._lists, self.record.round
             size = max(1, _CHUNK_NUMBERS // max(1, lists.shape[1] * view.features[0].size))
             for first in range(0, len(lists), size):
                 rows = np.arange(first, min(first + size, len(lists)))
@@ -236,16 +231,22 @@ class RoundQueries:
         Decoys are drawn without replacement, for each query from a stream of its own.
         """
         Q = self.first.size
-        offered = np.empty((Q, min(choices, Q)), dtype=np.int64)
-        for q in range(Q):
-            rng = streams.generator(f"decoys/{round_}/{self.names[self.first[q]]}")
-            offered[q] = draw_choices(q, Q, offered.shape[1], rng)
-        right = (offered == np.arange(Q)[:, np.newaxis]).argmax(axis=1)
+        names = (f"decoys/{round_}/{self.names[first]}" for first in self.first)
+        offered, right = draw_choices(np.arange(Q), Q, choices, names, streams)
         return offered[self.query], right[self.query]
 
 
-def draw_choices(truth: int, among: int, choices: int, rng: np.random.Generator) -> Ints:
-    """The truth and other numbers below `among`, drawn without replacement: int64 (choices,), rising."""
-    others = rng.permutation(among - 1)[: choices - 1]
-    # In rising order, so that the place of the truth among the choices tells an attack nothing.
-    return np.sort(np.append(others + (others >= truth), truth))
+def draw_choices(
+    truth: Ints, among: int, choices: int, names: Iterable[str], streams: Streams
+) -> tuple[Ints, Ints]:
+    """The truth (L,) and other numbers below `among`, and which of them is the truth (L,).
+
+    The others are drawn without replacement, for each row from the stream of its name. They come in
+    rising order, int64 (L, m), so that the place of the truth tells nothing; m is `choices`, or all that
+    there are.
+    """
+    drawn = np.empty((truth.size, min(choices, among)), dtype=np.int64)
+    for row, (own, name) in enumerate(zip(truth.tolist(), names, strict=True)):
+        others = streams.generator(name).permutation(among - 1)[: drawn.shape[1] - 1]
+        drawn[row] = np.sort(np.append(others + (others >= own), own))
+    return drawn, (drawn == truth[:, np.newaxis]).argmax(axis=1)

@@ -12,7 +12,6 @@ import numpy as np
 
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.query_origin import QueryOrigin
-from foltr_audit.core.records.dataset import joined
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import DataError
@@ -40,7 +39,7 @@ class FreshClients:
         """Join the attacked parts; repeats run as `rounds` is iterated."""
         self.setup = setup
         self.protocol = protocol
-        self.data = joined([setup.collection.part(name) for name in self.parts])
+        self.data = setup.collection.joined_parts(self.parts)
 
     @property
     def parts(self) -> list[str]:

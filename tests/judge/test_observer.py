@@ -16,7 +16,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import KNOWLEDGE
 from foltr_audit.judge import observer as observer_room
 from foltr_audit.judge.clicks import infer_round
-from foltr_audit.judge.hypothetical_views import RoundViews, with_lists
+from foltr_audit.judge.hypothetical_views import whole_round, with_lists
 from foltr_audit.judge.observer import Observer, RoundView
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
@@ -256,10 +256,7 @@ def test_grades_under_each_intent_follow_the_documents(setup_of: SetupOf) -> Non
         under = seen.under(1).labels
         assert under is not None
         assert np.array_equal(under, seen.intent_labels[..., 1])
-    views = RoundViews()
-    for each in Observer(played.header, data).views(record):
-        views.add(each.view)
-    whole = views.whole()
+    whole = whole_round([seen.view for seen in Observer(played.header, data).views(record)])
     assert whole.intent_labels is not None
     moved = with_lists(whole, np.array([2, 0]), np.array([[1], [2]]))
     assert moved.intent_labels is not None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -221,6 +222,18 @@ class Collection:
         part: Dataset = getattr(self, name)
         return part
 
+    def joined_parts(self, names: Sequence[str]) -> Dataset:
+        """The queries of some parts, one after the other; the last such data are kept for the next call.
+
+        Raises:
+            DataError: a name that is not `train`, `vali` or `test`.
+        """
+        if len(names) == 1:
+            return self.part(names[0])
+        if self not in _last_joined or _last_joined[self][0] != tuple(names):
+            _last_joined[self] = tuple(names), joined([self.part(name) for name in names])
+        return _last_joined[self][1]
+
     @cached_property
     def _repeats_ids(self) -> bool:
         ids = [set(self.part(name).query_ids) for name in self.PARTS]
@@ -245,6 +258,10 @@ class Collection:
     def largest_label(self) -> int:
         """The highest relevance grade in any part."""
         return max(int(self.part(name).labels.max()) for name in self.PARTS)
+
+
+_last_joined: WeakKeyDictionary[Collection, tuple[tuple[str, ...], Dataset]] = WeakKeyDictionary()
+"""See `Collection.joined_parts`. Not in the collections, so that it is not copied to other processes."""
 
 
 def joint_fingerprint(parts: Sequence[Dataset]) -> str:

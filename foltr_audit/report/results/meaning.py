@@ -89,7 +89,7 @@ def sure_auc(found: Estimate, queries: int, choices: int) -> float:
     distribution over the queries. Where the interval is that of one trial per query, as close to 1, the
     lower end is that of these trials (`bootstrap.share_interval`). Below any AUC where there is no interval.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     if found.ci95 is None:
         return -1.0
@@ -100,7 +100,7 @@ def sure_auc(found: Estimate, queries: int, choices: int) -> float:
         return binomial_interval(*trials, TAIL / choices)[0]
     auc = min(max(found.value, edge), 1 - edge)
     error = (high - low) / (2 * 1.959964) or math.sqrt(auc * (1 - auc) / queries)
-    step = float(t.ppf(1 - TAIL / choices, queries - 1)) * error / (auc * (1 - auc))
+    step = float(stdtrit(queries - 1, 1 - TAIL / choices)) * error / (auc * (1 - auc))
     return 1 / (1 + math.exp(min(step - math.log(auc / (1 - auc)), 700.0)))
 
 
