@@ -13,13 +13,8 @@ from foltr_audit.auditing.neighbours import Canary, LogCanary
 from foltr_audit.auditing.scripted import is_random
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
-from foltr_audit.privacy.events import (
-    ClickRandomization,
-    GridRounding,
-    MessageAggregation,
-    NoiseAddition,
-    OpaqueChange,
-)
+from foltr_audit.privacy.accounting.actions import actions_of, only_noise
+from foltr_audit.privacy.events import ClickRandomization, NoiseAddition, OpaqueChange
 from foltr_audit.privacy.loss.losses import GaussianLoss
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.utils.arrays import Floats
@@ -52,23 +47,22 @@ class ObservationNoise:
         Where a link adds noise and does something else too, its message without noise is not known; nor is
         the noise of a step stage known after several steps.
         """
-        random = [
-            (link, event) for link, event in acts if not isinstance(event, MessageAggregation | GridRounding)
-        ]
-        rounded = any(isinstance(event, GridRounding) for _, event in acts)
-        noises = [(link, event.law) for link, event in random if isinstance(event, NoiseAddition)]
-        clicks = [event for _, event in random if isinstance(event, ClickRandomization)]
-        unknown = any(isinstance(event, OpaqueChange) for _, event in random)
-        if unknown or len(noises) + len(clicks) > 1:
+        events = [event for _, event in acts]
+        kinds = [action.kind for action in actions_of(events)]
+        noisy = [link for link, event in acts if isinstance(event, NoiseAddition)]
+        clicks = [event.epsilon for event in events if isinstance(event, ClickRandomization)]
+        rounded = "rounding" in kinds
+        if "opaque" in kinds or len(noisy) + kinds.count("randomisation") > 1:
             return cls()
-        if clicks:
-            return cls() if rounded else cls(reports=clicks[0].epsilon)
-        if not noises:
+        if "randomisation" in kinds:
+            return cls(reports=clicks[0]) if clicks and not rounded else cls()
+        if not noisy:
             return cls() if rounded else cls(certain=True)
-        link, law = noises[0]
-        alone = sum(other is link for other, _ in random) == 1
-        once = interactions == 1 or "step" not in link.stages
-        if not (alone and once and isinstance(random[-1][1], NoiseAddition)):
+        own = [event for link, event in acts if link is noisy[0]]
+        alone = all(action.is_noise or action.kind in ("rounding", "sum") for action in actions_of(own))
+        once = interactions == 1 or "step" not in noisy[0].stages
+        law = only_noise(events)
+        if law is None or not (alone and once):
             return cls()
         return cls(law=law if members == 1 else law.summed(members), rounded=rounded)
 

@@ -21,9 +21,9 @@ from foltr_audit.judge.fact_check.settings import StepSetting, describe
 from foltr_audit.judge.fact_check.steps import usual_size
 from foltr_audit.judge.fact_check.tolerance import bar_of
 from foltr_audit.judge.observer import Observer
+from foltr_audit.privacy.accounting.actions import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
-from foltr_audit.trace.lint.acts import CHANGES_MESSAGES
 from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
 
 State = Literal["explained", "wrong", "cannot tell", "not checked"]

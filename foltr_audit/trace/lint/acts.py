@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,87 +11,16 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
-from foltr_audit.privacy.events import (
-    ClickRandomization,
-    GridRounding,
-    MessageAggregation,
-    MetricRandomization,
-    NoiseAddition,
-    NormBound,
-    NormScaling,
-    OpaqueChange,
-)
+from foltr_audit.privacy.accounting.actions import ChainAction, action_of
+from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 
-Kind = Literal[
-    "noise",
-    "grid noise",
-    "unknown noise",
-    "rounding",
-    "reduction",
-    "opaque",
-    "unknown",
-    "randomisation",
-    "sum",
-]
-"""`noise`: with a density; `unknown noise`: of a law that is not known here; `reduction`: clipping, scaling,
-leaving coordinates out; `opaque`: a change that states nothing about itself; `unknown`: one that this version
-cannot read; `randomisation`: of clicks or metrics."""
-
-CHANGES_MESSAGES: tuple[Kind, ...] = ("rounding", "reduction", "opaque", "unknown")
-"""Kinds other than noise that change a message."""
-
-
-@dataclass(frozen=True)
-class ChainAction:
-    """One thing that happens to a message.
-
-    Attributes:
-        kind: what it is.
-        text: the event or defense as the header has it.
-        law: of noise, its law as text; None where the header does not state it.
-    """
-
-    kind: Kind
-    text: str
-    law: str | None = None
-
-    @property
-    def is_noise(self) -> bool:
-        """Whether it adds noise to messages."""
-        return self.kind in _NOISE
-
-
-_NOISE: tuple[Kind, ...] = ("noise", "grid noise", "unknown noise")
-
 
 def acts_of_events(texts: Sequence[str]) -> tuple[ChainAction, ...]:
     """What the fact `events` says, in order."""
-    return tuple(_act(text) for text in texts)
-
-
-def _act(text: str) -> ChainAction:
-    event = parse_event(text)
-    match event:
-        case NoiseAddition(law=law):
-            return ChainAction("grid noise" if law.grid > 0 else "noise", text, law.text)
-        case UnknownNoise(law=unknown):
-            return ChainAction("unknown noise", text, unknown)
-    return ChainAction(_OF_EVENTS.get(type(event), "unknown"), text)
-
-
-_OF_EVENTS: dict[type, Kind] = {
-    GridRounding: "rounding",
-    NormBound: "reduction",
-    NormScaling: "reduction",
-    OpaqueChange: "opaque",
-    ClickRandomization: "randomisation",
-    MetricRandomization: "randomisation",
-    MessageAggregation: "sum",
-}
+    return tuple(action_of(parse_event(text), text) for text in texts)
 
 
 def acts_of_names(chain: Sequence[str], noise: str | None, parameters: int) -> tuple[ChainAction, ...]:
@@ -130,24 +58,7 @@ def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
     except UsageError:
         yield ChainAction("unknown", text)
         return
-    yield from (replace(_act(event_text(event)), text=text) for event in events)
-
-
-def trailing_noise(acts: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
-    """The noise that is added last: what comes after any other change of a message."""
-    found: list[ChainAction] = []
-    for act in reversed(acts):
-        if act.kind in CHANGES_MESSAGES:
-            break
-        if act.is_noise:
-            found.append(act)
-    return tuple(reversed(found))
-
-
-def since_density(acts: Sequence[ChainAction]) -> tuple[ChainAction, ...]:
-    """What comes after the last noise with a density, which makes all numbers different; else everything."""
-    places = [place for place, act in enumerate(acts) if act.kind == "noise"]
-    return tuple(acts[places[-1] + 1 :] if places else acts)
+    yield from (action_of(event, text) for event in events)
 
 
 def is_lattice(law_text: str) -> bool:

@@ -8,18 +8,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foltr_audit.privacy.noise import AdditiveNoise, parse_law
-from foltr_audit.privacy.noise.parse import parts
-from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.acts import (
+from foltr_audit.privacy.accounting.actions import (
     CHANGES_MESSAGES,
     ChainAction,
-    acts_of_events,
-    acts_of_names,
-    is_lattice,
     since_density,
     trailing_noise,
 )
+from foltr_audit.privacy.noise import AdditiveNoise, parse_law
+from foltr_audit.privacy.noise.parse import parts
+from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.acts import acts_of_events, acts_of_names, is_lattice
 from foltr_audit.trace.lint.windows import NoiseWindow
 from foltr_audit.utils.arrays import Floats
 
