@@ -192,6 +192,39 @@ def _alone(defense: Defense) -> None:
             expect(_everything(own) == _rows(together, row), wanted, f"another one of {HOOKS[stage]}")
 
 
+@_CHECKS("a secure sum is that of the messages that arrived")
+def _secure_sum(defense: Defense) -> None:
+    if "wire" not in defense.stages:
+        return
+    messages, survivors = 3 * generator(5).normal(size=(_CLIENTS.size, FEATURES)), np.arange(5) % 4 != 1
+    round_ = context(_CLIENTS)
+    wired = defense.on_wire(messages, survivors, round_)
+    if wired.sum is None:
+        return
+    encoding = defense.encoding
+    expect(encoding is not None, "an encoding beside encoded messages", "none")
+    there = wired.survivors[:, np.newaxis]
+    expected = (messages * round_.counts[:, np.newaxis] * there).sum(axis=0)
+    off = float(np.abs(wired.sum - expected).max())
+    room = 2.0 * _CLIENTS.size * (0.0 if encoding is None else encoding.error)
+    wanted = f"the sum of counts times messages, up to a rounding of {room:.3g}"
+    expect(off <= room, wanted, f"a sum that is off by {off:.3g}")
+
+
+@_CHECKS("fresh clients do not share a wire")
+def _alone_on_the_wire(defense: Defense) -> None:
+    if "wire" not in defense.stages:
+        return
+    messages = 3 * generator(5).normal(size=(_CLIENTS.size, FEATURES))
+    together = defense.alone(messages, context(_CLIENTS))
+    for i in range(_CLIENTS.size):
+        row = slice(i, i + 1)
+        own = defense.alone(messages[row], context(_CLIENTS[row]))
+        same = own.messages.tobytes() == together.messages[row].tobytes()
+        same &= bool(own.survivors[0] == together.survivors[i])
+        expect(same, "the same from `alone` for a client with and without others", "something else")
+
+
 @_CHECKS("nobody, and one parameter")
 def _smallest(defense: Defense) -> None:
     for stage in _stages(defense):

@@ -10,6 +10,7 @@ from numpy.random import PCG64, Generator
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
+from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -89,7 +90,12 @@ def context(
 
 
 def tiny_setup(
-    *, learner: str = "fpdgd", defense: str = "none", message: str = "model", clients: int = 12, seed: int = 1
+    *,
+    learner: str = LEARNER,
+    defense: str = NO_DEFENSE,
+    message: str = "model",
+    clients: int = 12,
+    seed: int = 1,
 ) -> Setup:
     """Three rounds of a small experiment on `tiny_collection`, with plug-ins given by their texts."""
     spec = Spec.parse(
@@ -98,7 +104,7 @@ def tiny_setup(
             "defense": (defense,),
             "data": {"source": "tiny", "normalise": "none"},
             "population": {"clients": clients},
-            "train": {"rounds": 3, "learner": learner, "click_model": "informational"},
+            "train": {"rounds": 3, "learner": learner, "click_model": CLICK_MODELS[-1]},
             "trace": {"message": message, "dtype": "float64"},
         }
     )

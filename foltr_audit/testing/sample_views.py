@@ -8,11 +8,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from foltr_audit.core.plugins import Ball, Knowledge, View
+from foltr_audit.core.plugins import Ball, Knowledge, Learner, View
+from foltr_audit.core.plugins.registry import loadable, plugin_class
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.core.records.interactions import RoundTruth
 from foltr_audit.core.records.view import Candidates
+from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER
 from foltr_audit.judge.observer import Observer
+from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.testing.sample_data import FEATURES, generator, tiny_setup
@@ -35,7 +38,7 @@ EVERYTHING = Knowledge(
     normaliser="shown",
     clip=Ball(norm=3.0),
     noise="gamma-share:n=1000,scale=2.5",
-    click_model="perfect",
+    click_model=CLICK_MODELS[0],
 )
 
 
@@ -79,7 +82,9 @@ def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10)
 def es_view(n: int, B: int = 1, *, seed: int = 0) -> View:
     """Seeds and mean reciprocal ranks of random lists, in the order in which perturbed models show them."""
     seen, rng = view(n, B, seed=seed), generator(seed)
-    known = replace(EVERYTHING, interactions=B, sigma=0.5, metric="maxrr", noise="metric-rr:p=0.5")
+    known = replace(
+        EVERYTHING, interactions=B, sigma=0.5, metric="maxrr", noise=RandomizedResponse(0.5, 11).text
+    )
     values = np.append(0.0, 1 / np.arange(1, 11))
     halves = [(B + 1) // 2, B // 2]
     means = [values[rng.integers(11, size=(n, size))].sum(axis=1) / max(1, size) for size in halves]
@@ -157,20 +162,24 @@ MADE: dict[str, Callable[[int, int], View]] = {
 }
 """A view of n messages of B interactions for each kind of message."""
 
-_PLAYED = {
-    "model": ("fpdgd:interactions=2", "model"),
-    "update": ("fpdgd:interactions=2", "update"),
-    "es": ("foltr-es", "model"),
-    "clicks": ("pdgd", "model"),
-}
+_SENT = {"es": "metrics", "clicks": "clicks"}
+
+
+def _learner_of(kind: str) -> str:
+    """The default learner with two interactions, or the quickest one whose messages are of this kind."""
+    if kind not in _SENT:
+        return f"{LEARNER}:interactions=2"
+    classes = {name: plugin_class(Learner, name) for name in loadable(Learner)}
+    fitting = [name for name, cls in classes.items() if cls.sends == _SENT[kind]]
+    return min(fitting, key=lambda name: (classes[name].slowness, name))
 
 
 @lru_cache(maxsize=8)
 def played_rounds(kind: str) -> tuple[MemoryRoundStore, Observer]:
     """Two rounds of a small experiment with messages of a kind, and the server that sees them."""
-    learner, message = _PLAYED[kind]
-    setup = tiny_setup(learner=learner, message=message, clients=3)
-    store = MemoryRoundStore(trace_header(setup, "informational", 3))
+    message = kind if kind == "update" else "model"
+    setup = tiny_setup(learner=_learner_of(kind), message=message, clients=3)
+    store = MemoryRoundStore(trace_header(setup, CLICK_MODELS[-1], 3))
     parameters = np.linspace(-0.4, 0.5, FEATURES)
     for number in range(2):
         record, truth = Federation(setup).play(parameters, number).recorded()

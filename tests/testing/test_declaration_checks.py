@@ -1,0 +1,307 @@
+"""Defenses that do not do what they declare fail the suite, with the check and the reason."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+from foltr_audit.core.plugins import (
+    Ball,
+    Calibration,
+    Defense,
+    PrivacyClaim,
+    PrivacyEvent,
+    RoundContext,
+)
+from foltr_audit.kernels.ball import projected
+from foltr_audit.privacy.events import (
+    ClickRandomization,
+    GridRounding,
+    MetricRandomization,
+    NormBound,
+    NormScaling,
+)
+from foltr_audit.privacy.noise import GammaShare
+from foltr_audit.testing import ContractError, check_defense
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+
+class WithLaplace(Defense):
+    """Adds Laplace noise of scale 2, as `distort` changes it.
+
+    Guarantees: nothing.
+    """
+
+    def law(self, context: RoundContext) -> GammaShare:
+        return GammaShare(n=1, scale=2.0)
+
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
+        noise = self.law(context).sample(context.streams("sloppy"), models.shape[1])
+        return self.distort(models, noise)
+
+    def distort(self, models: Floats, noise: Floats) -> Floats:
+        return models + noise
+
+
+class Honest(WithLaplace):
+    """Does as it declares.
+
+    Guarantees: nothing.
+    """
+
+    name: ClassVar[str] = "honest"
+
+
+class OtherScale(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "other-scale"
+
+    def distort(self, models: Floats, noise: Floats) -> Floats:
+        return models + 0.9 * noise
+
+
+class TwinCoordinates(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "twin-coordinates"
+
+    def distort(self, models: Floats, noise: Floats) -> Floats:
+        noise[:, 1:2] = noise[:, :1]
+        return models + noise
+
+
+class SilentWhereNothingChanged(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "silent"
+
+    def distort(self, models: Floats, noise: Floats) -> Floats:
+        return np.where(models == 0.0, 0.0, models + noise)
+
+
+class ScaledByTheModel(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "scaled"
+
+    def distort(self, models: Floats, noise: Floats) -> Floats:
+        sizes = np.linalg.norm(models, axis=1, keepdims=True)
+        return np.asarray(models + noise * np.maximum(1.0, sizes))
+
+
+class DropsAfterNoise(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "drops-after"
+
+    def distort(self, models: Floats, noise: Floats) -> Floats:
+        noisy = models + noise
+        return np.where(np.abs(noisy) < 0.5, 0.0, noisy)
+
+
+class SaysNothingOfItsNoise(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "secretive"
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        return (NormBound(norm=1e9, ord=2, of="model"),)
+
+
+class LooseClip(Defense):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "loose-clip"
+
+    norm: float = Field(1.0, gt=0, description="declared radius")
+
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
+        return projected(np.array(models), 2 * self.norm, 2)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        return (NormScaling(factor=1.0, of="model"), NormBound(norm=self.norm, ord=2, of="model"))
+
+
+class LooseForLargeModels(LooseClip):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "loose-for-large"
+
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
+        return np.where(np.abs(models) > 1e9, models, projected(np.array(models), self.norm, 2))
+
+
+class OtherBall(Defense):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "other-ball"
+
+    @property
+    def ball(self) -> Ball:
+        return Ball(norm=3.0)
+
+    def on_step(self, models: Floats, context: RoundContext) -> Floats:
+        return projected(np.array(models), 2.0, 2)
+
+
+class Grows(Defense):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "grows"
+
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
+        return 1.5 * models
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        return (NormScaling(factor=1.2, of="model"),)
+
+
+class OffTheGrid(Defense):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "off-grid"
+
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
+        return 0.3 * np.rint(models / 0.3)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        return (GridRounding(step=0.25, nearest=True),)
+
+
+class FlipsMore(Defense):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "flips-less"
+
+    def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
+        k = clicks.shape[1]
+        flips = context.streams("flips").uniform(k, first=step * k) < 0.1
+        return np.asarray((clicks ^ flips) & (shown >= 0))
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        return (ClickRandomization(epsilon=1.0),)
+
+
+class OtherChannel(Defense):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "other-channel"
+
+    keep: float = Field(0.5, gt=0, lt=1, description="declared probability of the true value")
+    true: float = Field(0.6, gt=0, lt=1, description="probability of the true value")
+
+    def on_metric(self, outcomes: Ints, values: Floats, step: int, context: RoundContext) -> Ints:
+        u = context.streams("channel").uniform(2, first=2 * step)
+        other = (outcomes + 1 + (u[:, 1] * (values.size - 1)).astype(np.int64)) % values.size
+        return np.where(u[:, 0] < self.true, outcomes, other)
+
+    def channel(self, values: int) -> Floats:
+        rest = (1 - self.keep) / (values - 1)
+        return np.where(np.eye(values) > 0, self.keep, rest)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        return (MetricRandomization(epsilon=2.4),)
+
+
+class OtherWay(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "other-way"
+    calibrated_by: ClassVar[Calibration] = Calibration(falls=True)
+
+    scale: float = Field(1.0, gt=0, description="scale of the noise")
+
+    def law(self, context: RoundContext) -> GammaShare:
+        return GammaShare(n=1, scale=self.scale)
+
+    @classmethod
+    def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> OtherWay:
+        return cls(scale=number)
+
+
+class Incomplete(Defense):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "incomplete"
+
+    unit: str = Field("person", description="unit of its claim")
+
+    def on_message(self, models: Floats, context: RoundContext) -> Floats:
+        return models.copy()
+
+    def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+        return self.claims_for(["individual"], self.unit, 1.0)
+
+
+class Fading(Incomplete):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "fading"
+
+    def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
+        return self.claims_for(["individual"], "client", 1.0 + context.round)
+
+
+SLOPPY: list[tuple[type[Defense], str, str]] = [
+    (OtherScale, "follow their declared law", "times the declared standard deviation"),
+    (TwinCoordinates, "follow their declared law", "alike in two coordinates"),
+    (SilentWhereNothingChanged, "nothing but add it", "noise that does not look at the model"),
+    (ScaledByTheModel, "nothing but add it", "off by"),
+    (DropsAfterNoise, "nothing but add it", "nothing after it"),
+    (SaysNothingOfItsNoise, "nothing but add it", "events that state the noise gamma-share:n=1,scale=2 once"),
+    (LooseClip, "declared bounds", "models reach a norm of 2, outside the declared ball of 1"),
+    (LooseForLargeModels, "declared bounds", "outside the declared ball"),
+    (OtherBall, "its ball", "L2 ball of 3 that `ball` declares"),
+    (Grows, "declared bounds", "grows by more than the declared factor of 1.2"),
+    (OffTheGrid, "declared bounds", "off the declared grid of 0.25"),
+    (FlipsMore, "follow their declared law", "more than is declared"),
+    (OtherChannel, "declared channel", "times in 20000, by the channel 0.5"),
+    (OtherWay, "can be calibrated", "less noise for a larger number"),
+    (Incomplete, "claims", "expected a unit of click, interaction, query, client; found 'person'"),
+    (Fading, "claims", "the same claims in every round"),
+]
+
+
+@pytest.mark.parametrize(("cls", "check", "why"), SLOPPY, ids=lambda part: getattr(part, "name", None))
+def test_a_false_declaration_is_found(cls: type[Defense], check: str, why: str) -> None:
+    with pytest.raises(ContractError, match=f"defense {cls.name}.*{check}.*{why}") as error:
+        check_defense(cls)
+    assert error.value.plugin.startswith(f"defense {cls.name}")
+    assert any(check in name for name in error.value.failures)
+
+
+def test_an_honest_defense_passes() -> None:
+    check_defense(Honest)
+    check_defense(OtherChannel(true=0.5))
+    check_defense("clip:norm=2")
+
+
+@pytest.mark.parametrize(
+    ("cls", "found"),
+    [(OtherScale, 2), (OtherBall, 2), (Grows, 2), (Fading, 1)],
+    ids=lambda part: getattr(part, "name", None),
+)
+def test_what_is_right_is_left_alone(cls: type[Defense], found: int) -> None:
+    """Only checks that have to do with what is wrong fail."""
+    with pytest.raises(ContractError) as error:
+        check_defense(cls)
+    assert len(error.value.failures) <= found
+
+
+def test_noise_that_is_only_a_little_off_is_found() -> None:
+    """The statistical tests can fail: how little is found follows from their number of draws."""
+
+    class Little(WithLaplace):
+        """Guarantees: nothing."""
+
+        name: ClassVar[str] = "little"
+
+        def distort(self, models: Floats, noise: Floats) -> Floats:
+            return models + 0.97 * noise
+
+    with pytest.raises(ContractError, match=r"0\.9\d* times the declared standard deviation"):
+        check_defense(Little)
