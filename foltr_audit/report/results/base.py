@@ -62,7 +62,8 @@ class Setting(ResultRow):
 
     def value(self, name: str) -> JsonValue:
         """A column by its name; None where there is none."""
-        return self.plain().get(name)
+        found: JsonValue = self.fields[name] if name in self.fields else getattr(self, name, None)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
