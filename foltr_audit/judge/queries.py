@@ -104,7 +104,7 @@ class QueryEvidence(Evidence):
         of guessing. `choices` are the queries to choose from, fewer than the `choices_asked` where a round
         has no more.
         """
-        if not self.placed:  # every attack was refused, perhaps before there was anything to choose
+        if not self.query.size:
             return
         resamples = QueryBootstrap(self.query, streams)
         facts = {
