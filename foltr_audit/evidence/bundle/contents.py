@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
@@ -22,7 +21,7 @@ from foltr_audit.trace.header import HEADER
 from foltr_audit.trace.marker import OBSERVED, file_name, marker_name
 from foltr_audit.utils.reading import file_bytes, json_table
 
-CellName = tuple[Any, ...]
+CellName = tuple[object, ...]
 """The name of a cell in the results of a comparison: chain, learner, click model and repetition."""
 
 _FAILED = ("defense", "learner", "click_model", "run")
