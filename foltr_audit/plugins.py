@@ -16,6 +16,8 @@ learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
 Example:
     >>> from foltr_audit.plugins import Attack, Inference, View
 
+`foltr_audit.testing` checks a plug-in before or after it is registered.
+
 The names of stages, events and laws that a defense declares are in `Stage`, `PrivacyEvent` and
 `foltr_audit.privacy.noise`.
 

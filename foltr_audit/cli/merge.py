@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
     from foltr_audit.report.tables.published_figures import FigureComparison
     from foltr_audit.studies.model_merging import MergeReport
+    from foltr_audit.utils.rows import JsonValue
 
 _STUDY = (
     *("merge.data.source", "merge.data.fold", "merge.data.category_feature", "merge.categories"),
@@ -106,10 +107,16 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureCompa
     from foltr_audit.report.tables.published_figures import FigureComparison
 
     chosen = {category: number for number, category in enumerate(study.categories, start=1)}
-    found = {
-        name: [{**row, "choice": chosen.get(row.get("category"))} for row in getattr(study, name)]
-        for name in ("hyperparameters", "local", "statistics", "weights")
+    found: dict[str, list[dict[str, JsonValue]]] = {
+        "hyperparameters": [row.plain() for row in study.hyperparameters],
+        "local": [{**row.plain(), "choice": chosen.get(row.category)} for row in study.local],
+        "statistics": [
+            {**row.plain(), "choice": None if row.category is None else chosen.get(row.category)}
+            for row in study.statistics
+        ],
+        "weights": [row.plain() for row in study.weights],
+        "merged": [{**row.plain(), row.metric: row.value} for row in study.merged],
     }
-    found["merged"] = [{**row, row["metric"]: row["value"]} for row in study.merged]
-    extent = StudyExtent(data=study.dataset["source"], synthetic=study.dataset["synthetic"], scale=scale)
+    facts = study.dataset.facts
+    extent = StudyExtent(data=facts.source, synthetic=facts.synthetic, scale=scale)
     return FigureComparison.of_rows(preset, found, extent)

@@ -104,6 +104,8 @@ class QueryEvidence(Evidence):
         of guessing. `choices` are the queries to choose from, fewer than the `choices_asked` where a round
         has no more.
         """
+        if not self.query.size:
+            return
         resamples = QueryBootstrap(self.query, streams)
         facts = {
             **choice_sizes(self.choices, self.asked),

@@ -38,8 +38,8 @@ def defense_checks(defense: Defense | type[Defense] | str) -> list[ContractCheck
 def check_defense(defense: Defense | type[Defense] | str) -> None:
     """Check that a defense does what every defense must do, and what it declares; it need not be registered.
 
-    Tests of noise have fixed seeds. With other seeds they would reject a defense that does as it declares
-    with a probability of at most one in a million.
+    Tests of noise have fixed seeds. With other seeds each check would reject a defense that does as it
+    declares with a probability of at most one in a million.
 
     Args:
         defense: as for `defense_checks`.

@@ -25,8 +25,8 @@ def noise_law_checks(law: AdditiveNoise) -> list[ContractCheck]:
 def check_noise_law(law: AdditiveNoise) -> None:
     """Check that a law of noise is one: samples follow its density, and sums of samples the law of sums.
 
-    Tests of samples have fixed seeds. With other seeds they would reject a right law with a probability of
-    at most one in a million.
+    Tests of samples have fixed seeds. With other seeds each test would reject a right law with a probability
+    of at most one in a million.
 
     Raises:
         ContractError: it is not; the error says which checks failed, and why.

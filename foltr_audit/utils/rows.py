@@ -113,20 +113,21 @@ class ResultRow:
 
     def _columns(self) -> Iterator[tuple[str, JsonValue]]:
         later: list[tuple[str, JsonValue]] = []
-        for each in fields(self):
-            value, details = getattr(self, each.name), each.metadata
-            if details.get("embedded"):
-                inner = value.plain() if isinstance(value, ResultRow) else dict(_of_mapping(value))
-                yield from ((_prefix(each) + name, _plain(found)) for name, found in inner.items())
+        for attribute, name, embedded, optional in _layout(cast(type, type(self))):
+            value = getattr(self, attribute)
+            if embedded and isinstance(value, ResultRow):
+                yield from ((name + inner, found) for inner, found in value.plain().items())
+            elif embedded:
+                yield from ((name + inner, _plain(found)) for inner, found in _of_mapping(value))
             elif isinstance(value, Estimate):
-                yield _name(each), _plain(value.value)
+                yield name, _plain(value.value)
                 ends: JsonValue = None if value.ci95 is None else list(value.ci95)
                 if self.INTERVALS_LAST:
-                    later.append((_name(each) + CI95, ends))
+                    later.append((name + CI95, ends))
                 else:
-                    yield _name(each) + CI95, ends
-            elif not details.get("optional") or (value is not None and value != () and value != []):
-                yield _name(each), _plain(value)
+                    yield name + CI95, ends
+            elif not optional or (value is not None and value != () and value != []):
+                yield name, _plain(value)
         yield from later
 
     @classmethod
@@ -171,18 +172,30 @@ def _name(each: Field[object]) -> str:
     return each.name if name is None else str(name)
 
 
+@cache
+def _layout(cls: type) -> tuple[tuple[str, str, bool, bool], ...]:
+    """Of each field its name, that of its column or what its columns begin with, embedded, optional."""
+    return tuple(
+        (each.name, _prefix(each) if embedded else _name(each), embedded, bool(each.metadata.get("optional")))
+        for each in fields(cls)
+        for embedded in (bool(each.metadata.get("embedded")),)
+    )
+
+
 def _prefix(each: Field[object]) -> str:
     return each.metadata.get("name") or ""
 
 
 def _plain(value: object) -> JsonValue:
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
     if isinstance(value, ResultRow):
         return value.plain()
-    if isinstance(value, float) and math.isnan(value):
-        return None
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Sequence):
         return [_plain(inner) for inner in value]
     return cast(JsonValue, value)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from foltr_audit.judge.significance import bonferroni, paired_t_test
 from foltr_audit.studies.model_merging import published
+from foltr_audit.studies.model_merging.merge_rows import MergedRow, VerdictRow
 from foltr_audit.studies.model_merging.quality import METRICS
 from foltr_audit.utils.arrays import Floats
 
-Row = dict[str, Any]
 Metrics = Mapping[str, Floats]  # of each test query, (queries,), by name
 
 LOCAL = {"M_1": "a", "M_2": "b"}
@@ -23,7 +23,7 @@ SIGNIFICANT = 0.05
 """A corrected p-value below this is marked."""
 
 
-def compared_rows(split: int, metrics: Mapping[str, Metrics]) -> list[Row]:
+def compared_rows(split: int, metrics: Mapping[str, Metrics]) -> list[MergedRow]:
     """One row for each model and metric of a split, from the metrics of each model by name.
 
     A merged model and a local one are compared by a paired t-test over the test queries. Bonferroni's
@@ -39,61 +39,56 @@ def compared_rows(split: int, metrics: Mapping[str, Metrics]) -> list[Row]:
             ]
             corrected = dict(zip(pairs, bonferroni([test.p for test in tests]), strict=True))
             for name in names:
-                row = _row(split, name, metric, metrics[name]) | {"method": method}
-                for local, letter in LOCAL.items():
-                    row[f"p_{letter}"] = corrected[name, local]
-                row["marks"] = "".join(
-                    letter for local, letter in LOCAL.items() if corrected[name, local] < SIGNIFICANT
-                )
-                rows.append(row)
+                row = _row(split, name, metric, metrics[name])
+                marks = [letter for local, letter in LOCAL.items() if corrected[name, local] < SIGNIFICANT]
+                p_a, p_b = (corrected[name, local] for local in LOCAL)
+                rows.append(replace(row, method=method, p_a=p_a, p_b=p_b, marks="".join(marks)))
     return rows
 
 
-def _row(split: int, model: str, metric: str, metrics: Metrics) -> Row:
-    return {
-        "split": split,
-        "model": model,
-        "method": "local",
-        "metric": metric,
-        "value": float(metrics[metric].mean()),
-        "p_a": None,
-        "p_b": None,
-        "marks": "",
-        "published": published.merged_metric(split, model, metric),
-    }
+def _row(split: int, model: str, metric: str, metrics: Metrics) -> MergedRow:
+    return MergedRow(
+        split=split,
+        model=model,
+        method="local",
+        metric=metric,
+        value=float(metrics[metric].mean()),
+        p_a=None,
+        p_b=None,
+        marks="",
+        published=published.merged_metric(split, model, metric),
+    )
 
 
-def verdict_rows(rows: Sequence[Row]) -> list[Row]:
-    """The number of merged models of each method that beat the better local model of their split.
-
-    `significant` counts those whose test is significant too, `splits` the splits in which the merged model
-    of at least one client is better, and `both` those in which the models of both clients are.
-    """
+def verdict_rows(rows: Sequence[MergedRow]) -> list[VerdictRow]:
+    """The number of merged models of each method that beat the better local model of their split."""
     found = []
-    numbers = list(dict.fromkeys(row["split"] for row in rows))
+    numbers = list(dict.fromkeys(row.split for row in rows))
     for metric in METRICS:
         for method, names in MERGED.items():
             better = {split: _better(rows, split, metric, names) for split in numbers}
             flat = [one for pair in better.values() for one in pair]
             found.append(
-                {
-                    "method": method,
-                    "metric": metric,
-                    "models": len(flat),
-                    "better": sum(is_better for is_better, _ in flat),
-                    "significant": sum(is_significant for _, is_significant in flat),
-                    "of_splits": len(numbers),
-                    "splits": sum(any(one for one, _ in pair) for pair in better.values()),
-                    "both": sum(all(one for one, _ in pair) for pair in better.values()),
-                }
+                VerdictRow(
+                    method=method,
+                    metric=metric,
+                    models=len(flat),
+                    better=sum(is_better for is_better, _ in flat),
+                    significant=sum(is_significant for _, is_significant in flat),
+                    of_splits=len(numbers),
+                    splits=sum(any(one for one, _ in pair) for pair in better.values()),
+                    both=sum(all(one for one, _ in pair) for pair in better.values()),
+                )
             )
     return found
 
 
-def _better(rows: Sequence[Row], split: int, metric: str, names: Sequence[str]) -> list[tuple[bool, bool]]:
+def _better(
+    rows: Sequence[MergedRow], split: int, metric: str, names: Sequence[str]
+) -> list[tuple[bool, bool]]:
     """Whether each merged model of a split beats the better local one, and whether significantly."""
-    mine = {row["model"]: row for row in rows if row["split"] == split and row["metric"] == metric}
-    local = max(LOCAL, key=lambda name: mine[name]["value"])
-    better = [mine[name]["value"] > mine[local]["value"] for name in names]
-    marked = [LOCAL[local] in mine[name]["marks"] for name in names]
+    mine = {row.model: row for row in rows if row.split == split and row.metric == metric}
+    local = max(LOCAL, key=lambda name: mine[name].value)
+    better = [mine[name].value > mine[local].value for name in names]
+    marked = [LOCAL[local] in mine[name].marks for name in names]
     return [(is_better, is_better and mark) for is_better, mark in zip(better, marked, strict=True)]

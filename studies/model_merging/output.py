@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RESULTS, lock_folder, report_write_errors
 from foltr_audit.report.pictures.style import FORMATS
 from foltr_audit.studies.model_merging.pictures import CATEGORIES, IMPORTANCES, save_pictures
-from foltr_audit.studies.model_merging.study import MergeReport, Row
+from foltr_audit.studies.model_merging.study import MergeReport
 from foltr_audit.utils import atomic_files
 
 _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for ending in FORMATS)}
@@ -53,7 +53,7 @@ class MergeFolder:
                     )
             yield cls(path, ending)
 
-    def save(self, study: MergeReport, extra: Row | None = None) -> None:
+    def save(self, study: MergeReport, extra: Mapping[str, object] | None = None) -> None:
         """Write a study, with `extra` fields in its JSON, and replace the files of an earlier one.
 
         Raises:

@@ -5,40 +5,65 @@ Source: "Learning to rank for non independent and identically distributed datase
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.runner import DataFacts
+from foltr_audit.report.results.base import PlainReport
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.combine import best_weight, combine_scores, train_stacked, with_scores
 from foltr_audit.studies.model_merging.lambdamart import LambdaMARTRanker, LambdaMARTTrainer, TuningBudget
 from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
-from foltr_audit.studies.model_merging.quality import NDCG, RankingJudge
+from foltr_audit.studies.model_merging.merge_rows import (
+    CategoryRow,
+    ImportanceRow,
+    LocalRow,
+    MergedRow,
+    MixtureRow,
+    ParameterRow,
+    SplitSizes,
+    VerdictRow,
+    WeightRow,
+)
+from foltr_audit.studies.model_merging.quality import RankingJudge
 from foltr_audit.studies.model_merging.spec import MergeSpec
 from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
 from foltr_audit.studies.model_merging.topic_split import TopicSplit, chosen_places
 from foltr_audit.studies.model_merging.topics import QueryTopics
 from foltr_audit.utils.arrays import Floats, Ints
-from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.progress import SILENT, Progress, Tick
+from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
-Row = dict[str, Any]
-
-SCHEMA = "foltr-audit/merge/1"
 SHOWN_FEATURES = 10
 """Number of features of a stacked model whose importance is reported: those with the largest gain."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeReport:
-    """The findings of a study; every row is a plain table with the figures of the paper.
+class StudyData(ResultRow):
+    """The data of a study, and the feature with the category of a document."""
+
+    facts: DataFacts = column(embedded=True)
+    category_feature: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedSource(ResultRow):
+    """Where published figures are from, and on which data."""
+
+    source: str = published.SOURCE
+    data: str = published.DATA
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeReport(PlainReport):
+    """The findings of a study.
 
     Attributes:
         config: the spec.
@@ -56,30 +81,29 @@ class MergeReport:
         hyperparameters: those of every model, as in table 6.
         importances: those of the most important features of stacked models, as in figure 3.
         notes: deviations from the paper's rules, and models that learnt nothing, in words.
+        published: where the paper's figures are from.
     """
 
-    config: Row
-    dataset: Row
-    categories: list[int]
-    mixtures: list[Row]
-    statistics: list[Row]
-    histogram: list[Row]
-    local: list[Row]
-    merged: list[Row]
-    weights: list[Row]
-    verdicts: list[Row]
-    hyperparameters: list[Row]
-    importances: list[Row]
-    notes: list[str]
+    SCHEMA: ClassVar[str] = "foltr-audit/merge/1"
 
-    def table(self) -> Row:
-        """Everything as one plain table with its schema."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"schema": SCHEMA, **found, "published": {"source": published.SOURCE, "data": published.DATA}}
+    config: Mapping[str, JsonValue]
+    dataset: StudyData
+    categories: Sequence[int]
+    mixtures: Sequence[MixtureRow]
+    statistics: Sequence[SplitSizes]
+    histogram: Sequence[CategoryRow]
+    local: Sequence[LocalRow]
+    merged: Sequence[MergedRow]
+    weights: Sequence[WeightRow]
+    verdicts: Sequence[VerdictRow]
+    hyperparameters: Sequence[ParameterRow]
+    importances: Sequence[ImportanceRow]
+    notes: Sequence[str]
+    published: PublishedSource = PublishedSource()
 
-    def json(self, extra: Row | None = None) -> str:
-        """Everything as one JSON object, with `extra` fields."""
-        return json_text({**self.table(), **(extra or {})})
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """The metrics of local and merged models with the columns that they have in JSON."""
+        return [row.plain() for row in self.merged]
 
 
 def run_merging(
@@ -116,7 +140,7 @@ def run_merging(
             runner.run(split)
     return MergeReport(
         config=spec.model_dump(mode="json"),
-        dataset={**DataFacts.of(collection).plain(), "category_feature": feature},
+        dataset=StudyData(facts=DataFacts.of(collection), category_feature=feature),
         categories=[topics.categories[place] for place in places],
         mixtures=mixture_rows(topics),
         statistics=split_statistics(collection, topics, places),
@@ -157,11 +181,11 @@ class _MergeRunner:
         self.judge = RankingJudge(collection.test)
         self.rankers: dict[str, LambdaMARTRanker] = {}
         self.scores: dict[str, Floats] = {}  # of the test documents
-        self.local: list[Row] = []
-        self.merged: list[Row] = []
-        self.weights: list[Row] = []
-        self.hyperparameters: list[Row] = []
-        self.importances: list[Row] = []
+        self.local: list[LocalRow] = []
+        self.merged: list[MergedRow] = []
+        self.weights: list[WeightRow] = []
+        self.hyperparameters: list[ParameterRow] = []
+        self.importances: list[ImportanceRow] = []
         self.constant: list[str] = []
 
     def run(self, split: TopicSplit) -> None:
@@ -187,7 +211,7 @@ class _MergeRunner:
         self._train(keys["M_1"], (train.first, vali.first))
         self._train(keys["M_2"], (second[0], second[1]))
         for name, key in keys.items():
-            if name == "M_full" and any(row["model"] == "M_full" for row in self.hyperparameters):
+            if name == "M_full" and any(row.model == "M_full" for row in self.hyperparameters):
                 continue
             self._add_parameters(None if name == "M_full" else split.number, name, self.rankers[key])
         return keys
@@ -211,16 +235,16 @@ class _MergeRunner:
             ndcg = self.judge.ndcg(self.scores[keys[model]])
             for group, queries in groups.items():
                 self.local.append(
-                    {
-                        "split": split.number,
-                        "method": split.method,
-                        "category": split.category,
-                        "model": model,
-                        "on": group if split.number or group != "DS'_2" else "DS_2",
-                        "queries": int(queries.size),
-                        NDCG: float(ndcg[queries].mean()) if queries.size else float("nan"),
-                        "published": published.local_ndcg(split.method, split.rank, model, group),
-                    }
+                    LocalRow(
+                        split=split.number,
+                        method=split.method,
+                        category=split.category,
+                        model=model,
+                        on=group if split.number or group != "DS'_2" else "DS_2",
+                        queries=int(queries.size),
+                        ndcg=float(ndcg[queries].mean()) if queries.size else float("nan"),
+                        published=published.local_ndcg(split.method, split.rank, model, group),
+                    )
                 )
 
     def _merge(
@@ -231,14 +255,14 @@ class _MergeRunner:
         test = [self.scores[keys[name]] for name in ("M_1", "M_2")]
         weight = best_weight(RankingJudge(merge), ours[0], ours[1])
         self.weights.append(
-            {
-                "split": split,
-                "client": client,
-                "queries": merge.n_queries,
-                "alpha": weight.alpha,
-                f"{NDCG}_merge": weight.ndcg,
-                "published_alpha": published.alpha(split, client),
-            }
+            WeightRow(
+                split=split,
+                client=client,
+                queries=merge.n_queries,
+                alpha=weight.alpha,
+                ndcg=weight.ndcg,
+                published_alpha=published.alpha(split, client),
+            )
         )
         name = "M_12" if client == 1 else "M_21"
         stream = f"{name}S/split{split}"
@@ -256,13 +280,13 @@ class _MergeRunner:
             where = "" if split is None else f"split {split}, "
             self.constant.append(f"{where}{model}: no tree could split, so all its scores are equal")
         self.hyperparameters.append(
-            {
-                "split": split,
-                "model": model,
-                **ranker.parameters,
-                "trees": ranker.trees,
-                f"{NDCG}_validation": ranker.validation,
-            }
+            ParameterRow(
+                split=split,
+                model=model,
+                parameters=ranker.parameters,
+                trees=ranker.trees,
+                ndcg=ranker.validation,
+            )
         )
 
     def _add_importances(self, split: int, model: str, ranker: LambdaMARTRanker) -> None:
@@ -270,13 +294,13 @@ class _MergeRunner:
         total = float(gain.sum())
         order = np.argsort(-gain, kind="stable")[:SHOWN_FEATURES]
         self.importances += [
-            {
-                "split": split,
-                "model": model,
-                "feature": int(place) + 1,
-                "gain_share": float(gain[place]) / total if total > 0 else 0.0,
-                "splits": int(count[place]),
-            }
+            ImportanceRow(
+                split=split,
+                model=model,
+                feature=int(place) + 1,
+                gain_share=float(gain[place]) / total if total > 0 else 0.0,
+                splits=int(count[place]),
+            )
             for place in order
             if count[place] > 0
         ]

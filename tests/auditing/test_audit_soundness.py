@@ -105,6 +105,9 @@ class CentralNoise(Defense):
 
     name: ClassVar[str] = "toy-central"
 
+    def on_aggregate(self, aggregate: Floats, *given: Any) -> Floats:
+        return aggregate + 1.0
+
     def events(self, context: Any) -> tuple[PrivacyEvent, ...]:
         del context
         return (NoiseAddition(law=Gaussian(sigma=1.0)),)

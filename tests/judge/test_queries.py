@@ -251,6 +251,7 @@ def test_recordings_that_do_not_fit_are_refused(change: dict[str, Any], setup_of
     assert set(evidence.refused) == {"toy-blind"}
     word = "sampled" if "lists" in change else "one interaction"
     assert word in evidence.refused["toy-blind"]
+    assert list(evidence.scores(Streams(1))) == []
 
 
 @pytest.mark.parametrize("says", ["nothing", "nonsense"])

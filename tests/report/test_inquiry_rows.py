@@ -105,6 +105,19 @@ def test_count_rows_by_hand() -> None:
     assert refused["view"] == "aggregate"
 
 
+def test_without_a_message_there_is_no_row_but_a_refusal() -> None:
+    nothing = QueryEvidence(
+        query=np.array([], dtype=np.str_),
+        has_pairs=np.zeros(0, dtype=np.bool_),
+        choices=np.zeros(0, dtype=np.int64),
+        asked=10,
+        refused={"query-id": "several lists"},
+    )
+    found = rows(TaskEvidence(found={"query": nothing}))
+    assert found["query_identification"] == []
+    assert [row["reason"] for row in found["refused"]] == ["several lists"]
+
+
 def test_messages_that_all_say_nothing_have_no_figures_of_their_own() -> None:
     silent = QueryEvidence(
         query=np.array(["a"]),

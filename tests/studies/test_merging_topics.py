@@ -101,9 +101,9 @@ def test_statistics_by_hand() -> None:
     data = collection(TRAIN)
     rows = split_statistics(data, QueryTopics.of(data, 2, Streams(1)), (1,))
     found = {
-        (row["method"], row["group"]): (row["queries"], row["relevant_documents"], row["pairs"])
+        (row.method, row.group): (row.queries, row.relevant_documents, row.pairs)
         for row in rows
-        if row["part"] == "train"
+        if row.part == "train"
     }
     assert found[None, "DS"] == (4, 6, 9)
     for method in ("initial", "no-tie-breaking", "exclusive"):
@@ -115,10 +115,10 @@ def test_statistics_by_hand() -> None:
 
 def test_histogram_and_mixtures_by_hand() -> None:
     topics = QueryTopics.of(collection(TRAIN), 2, Streams(1))
-    rows = [(row["category"], row["relevant_documents"], row["queries"]) for row in category_rows(topics)]
+    rows = [(row.category, row.relevant_documents, row.queries) for row in category_rows(topics)]
     assert rows == [(5, 2, 1), (7, 2, 0), (9, 0, 0), (11, 2, 2)]
     mixed = mixture_rows(topics)[0]
-    shares = [mixed[name] for name in ("exclusive", "tie", "lead_1_to_3", "lead_over_3")]
+    shares = [mixed.exclusive, mixed.tie, mixed.lead_1_to_3, mixed.lead_over_3]
     assert shares == pytest.approx([1 / 3, 1 / 3, 2 / 3, 0])
 
 

@@ -80,9 +80,15 @@ class Defense(Plugin):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **more: object) -> None:
-        """Refuse a class whose `ball` may not be what its `on_step` does."""
+        """Refuse a class that does nothing of what it declares, or whose `ball` may not be its `on_step`."""
         super().__pydantic_init_subclass__(**more)
         own = vars(cls)
+        declares = cls.law is not Defense.law or cls.claims is not Defense.claims
+        if declares and not cls.possible_stages() and cls.stages is Defense.stages:
+            raise PluginError(
+                f"defense {getattr(cls, 'name', cls.__name__)}: it declares noise or a claim but does "
+                f"nothing; expected one of the hooks {', '.join(HOOKS.values())}"
+            )
         # The compiled loop scales into the ball and skips the hook, so an inherited ball would hide new code.
         if cls.ball is not Defense.ball and ("on_step" in own) != ("ball" in own):
             given, missing = ("on_step", "ball") if "on_step" in own else ("ball", "on_step")

@@ -58,15 +58,12 @@ def table_differences(
 
 
 def _same(stored: object, found: object, tolerance: NumericTolerance) -> bool:
-    if _is_float(stored, found):
-        return tolerance.agree(float(cast(float, stored)), float(cast(float, found)))
-    return type(stored) is type(found) and bool(stored == found)
-
-
-def _is_float(*values: object) -> bool:
-    """Whether all are numbers and at least one is a float; integers must be equal."""
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    return numbers and any(isinstance(value, float) for value in values)
+    """Whether two values agree; numbers of which one is a float may differ a little, integers may not."""
+    if isinstance(stored, bool) or isinstance(found, bool) or not isinstance(stored, float | int):
+        return type(stored) is type(found) and stored == found
+    if isinstance(found, float | int) and (isinstance(stored, float) or isinstance(found, float)):
+        return tolerance.agree(float(stored), float(found))
+    return type(stored) is type(found) and stored == found
 
 
 def _text(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column, schem
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +60,8 @@ class Setting(ResultRow):
 
     def value(self, name: str) -> JsonValue:
         """A column by its name; None where there is none."""
-        return self.plain().get(name)
+        found: JsonValue = self.fields[name] if name in self.fields else getattr(self, name, None)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
