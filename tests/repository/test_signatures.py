@@ -96,7 +96,7 @@ def test_no_signature_says_any() -> None:
 
 
 def test_only_modules_that_say_any_are_left_out() -> None:
-    assert {*MAY_SAY_ANY, *OTHERS_AT_WORK} <= found().keys()
+    assert MAY_SAY_ANY.keys() <= found().keys()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
@@ -20,6 +21,7 @@ from foltr_audit.trace import Trace
 from foltr_audit.trace.header import HEADER
 from foltr_audit.trace.marker import OBSERVED, file_name, marker_name
 from foltr_audit.utils.reading import file_bytes, json_table
+from foltr_audit.utils.rows import JsonValue
 
 CellName = tuple[object, ...]
 """The name of a cell in the results of a comparison: chain, learner, click model and repetition."""
@@ -137,7 +139,8 @@ def failures(path: Path) -> list[tuple[CellName, str]]:
     file = path / RESULTS
     if not file.is_file():
         return []
-    rows = json_table(file_bytes(file, TraceError), str(file), TraceError).get("failed")
+    table = json_table(file_bytes(file, TraceError), str(file), TraceError)
+    rows = cast("list[dict[str, JsonValue]] | None", table.get("failed"))
     try:
         return [(tuple(row[name] for name in _FAILED), str(row["why"])) for row in rows or ()]
     except (KeyError, TypeError) as error:
