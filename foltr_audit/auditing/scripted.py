@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 from pydantic import ConfigDict
@@ -33,11 +33,11 @@ class ClickScript(ClickModel):
 
     name: ClassVar[str] = "scripted"
 
-    clicks: Bools
+    clicks: object
 
     def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
         """The given clicks of a local step, False at the padding."""
-        return np.asarray(self.clicks[:, step] & (labels >= 0))
+        return np.asarray(cast(Bools, self.clicks)[:, step] & (labels >= 0))
 
 
 class NearestGridPoint(Defense):

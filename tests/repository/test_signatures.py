@@ -26,8 +26,6 @@ OTHERS_AT_WORK = {
     "foltr_audit.experiments.comparison.cell_arrays",
     "foltr_audit.experiments.comparison.runner",
     "foltr_audit.report.pictures.style",
-    "foltr_audit.report.results.base",
-    "foltr_audit.report.tables.layout",
 }
 """Modules that still say it."""
 
