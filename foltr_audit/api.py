@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
@@ -115,7 +114,7 @@ def audit(
 
 
 def compare(
-    grid: Mapping[str, Any] | ComparisonGrid | None = None,
+    grid: Mapping[str, object] | ComparisonGrid | None = None,
     *,
     out: Path | None = None,
     resume: bool = False,

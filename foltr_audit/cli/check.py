@@ -199,7 +199,7 @@ def _check_trace(
         limits,
         _methods(method),
         all_attacks=not _every(method),
-        places={name: common.fields.get(field) for name, field in _PLACES.items()},
+        **{name: common.fields.get(field) for name, field in _PLACES.items()},
         progress=on_terminal(),
     )
     return CheckReport.of(limits, found.subjects, found.config)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
@@ -13,6 +14,7 @@ from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.defaults import VIEW
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.reading import toml_table
+from foltr_audit.utils.rows import JsonValue
 
 EPS_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps")
 """Limits on one view of an audit."""
@@ -69,7 +71,7 @@ class SystemLimits(SpecTable):
         return tuple(name for name in self.given if name in AUDIT_LIMITS)
 
     @classmethod
-    def parse(cls, table: dict[str, Any], where: str) -> SystemLimits:
+    def parse(cls, table: Mapping[str, object], where: str) -> SystemLimits:
         """The limits of a plain table.
 
         Raises:
@@ -95,7 +97,7 @@ class SystemLimits(SpecTable):
         except UsageError as error:
             raise UsageError(f"{error}{_hint(text, str(error))}") from error
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, JsonValue]:
         """The given limits as a plain table."""
         table = self.model_dump(exclude_none=True)
         return {name: value for name, value in table.items() if value is not False}

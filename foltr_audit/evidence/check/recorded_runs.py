@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,9 @@ def check_recorded(
     methods: Sequence[str] = (),
     *,
     all_attacks: bool = True,
-    places: Mapping[str, Any] | None = None,
+    data: str | None = None,
+    seed: int | None = None,
+    intents: str | None = None,
     progress: Progress = SILENT,
 ) -> RunSubjects:
     """Attack a recorded Run or trace if a limit needs it, and read its nDCG.
@@ -61,14 +62,16 @@ def check_recorded(
         limits: the limits, which decide what is computed.
         methods: the attacks; if empty, those that the Run names and the default ones.
         all_attacks: whether the AUC cannot be judged if an attack could not run.
-        places: `data`, `seed` and `intents` of `TraceAttack.open`.
+        data: the data set, as for `TraceAttack.open`.
+        seed: its seed.
+        intents: the file of its intents.
         progress: receives the progress of all work.
 
     Raises:
         UsageError: the folder or the data do not exist, or no attack can run.
         TraceError: the folder is damaged, or neither a Run nor a trace.
     """
-    recorded = TraceAttack.open(path, **(places or {}))
+    recorded = TraceAttack.open(path, data=data, seed=seed, intents=intents)
     protocol = recorded.protocol.strengthened(recorded.header.content)
     if methods:
         protocol = changed_protocol(protocol, {"methods": tuple(methods)})

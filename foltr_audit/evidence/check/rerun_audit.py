@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TypeVar, cast
 
 from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.audit import AuditSpec, AuditView
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
@@ -22,6 +22,8 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.utils.progress import SILENT, Progress
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class CheckRunRequest:
     defenses: tuple[str, ...]
     eps: tuple[float, ...] = ()
     sensitivity: float | None = None
-    audit: dict[str, Any] = field(default_factory=dict)
+    audit: dict[str, object] = field(default_factory=dict)
 
     def grid(self, limits: SystemLimits) -> ComparisonGrid:
         """The grid of a comparison with these cells; it audits only if a limit needs it.
@@ -58,7 +60,7 @@ class CheckRunRequest:
         folds = {spec.repetition: spec.data.fold for spec in specs}
         for outer, inner in _VARIED:
             del shared[outer][inner]
-        grid: dict[str, Any] = {
+        grid: dict[str, object] = {
             "runs": len(folds),
             "defenses": self.defenses,
             "sensitivity": self.sensitivity,
@@ -74,11 +76,12 @@ class CheckRunRequest:
             grid["eps"] = self.eps
         return ComparisonGrid.parse(grid)
 
-    def _protocol(self, limits: SystemLimits) -> dict[str, Any]:
+    def _protocol(self, limits: SystemLimits) -> dict[str, object]:
         """The audit protocol, with the views of the limits."""
         views = [limits.view]
         if limits.no_refuted_claims:
-            views = list(dict.fromkeys([*self.audit.get("views", AuditSpec().views), limits.view]))
+            named = cast("Sequence[AuditView]", self.audit.get("views", AuditSpec().views))
+            views = _each([*named, limits.view])
         return {**self.audit, "views": views}
 
 
@@ -105,7 +108,7 @@ def _attacks(specs: Sequence[Spec]) -> tuple[str, ...]:
     return () if unnamed == [spec.attacks for spec in specs] else specs[0].attacks
 
 
-def _each(values: Any) -> list[Any]:
+def _each(values: Iterable[T]) -> list[T]:
     return list(dict.fromkeys(values))
 
 

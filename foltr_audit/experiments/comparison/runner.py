@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
@@ -152,7 +152,7 @@ class _CellRunner:
             return True
         return False
 
-    def _claim_cells(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _claim_cells(self, numbers: Sequence[int]) -> Iterator[tuple[int, Table]]:
         """The cells that no other process runs, claimed one by one as workers ask for them."""
         for number in numbers:
             spec = self.specs[number]
