@@ -7,18 +7,19 @@ from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 
-from foltr_audit.core.plugins import Attack, Inference, Knowledge, View
+from foltr_audit.core.plugins import Attack, Inference, IntentAttack, Knowledge, View
 from foltr_audit.core.records.interactions import RoundTruth
-from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.judge.counts import CountTask
+from foltr_audit.judge.hypothetical_views import with_lists
 from foltr_audit.judge.protocol import judge, task_of
 from foltr_audit.rng import Streams
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
 from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS
 from foltr_audit.testing.sample_data import generator
-from foltr_audit.testing.sample_views import MADE, cut, played_rounds, played_view, rearranged, with_updates
+from foltr_audit.testing.sample_rounds import PlayedRounds, played_view, rounds_to_judge
+from foltr_audit.testing.sample_views import MADE, cut, rearranged, with_updates
 from foltr_audit.testing.surroundings import kernel_threads, one_algebra_thread, own_generators_only, reached
 from foltr_audit.utils.arrays import Ints
 
@@ -244,16 +245,40 @@ def _any_size(attack: Attack) -> None:
 
 @_CHECKS("its task accepts its answers")
 def _judged(attack: Attack) -> None:
-    """On two played rounds with each kind of messages that it reads."""
-    protocol = AttackSpec(view="aggregate") if task_of(attack) is CountTask else AttackSpec()
-    for kind in sorted(attack.reads):
-        store, server = played_rounds(kind)
+    """On played rounds with each kind of messages that it reads, in every form that its task may need."""
+    task = task_of(attack)
+    # Decisions on several messages of a client would need more rounds; answers do not depend on it.
+    asked = attack.model_copy(update={"messages": 1}) if isinstance(attack, IntentAttack) else attack
+    seen = task is not CountTask or "aggregate" in attack.observers
+    expect(seen, "observers with aggregate, who see the sums that are counted in", f"{set(attack.observers)}")
+    answered, refusals = False, list[str]()
+    for played in rounds_to_judge(attack.reads, sums=task is CountTask):
         try:
-            judge(store, server, [attack], Streams(1), protocol)
+            found = judge(played.store, played.server, [asked], Streams(1), played.protocol)
         except PluginError:
             raise
-        except UsageError:
-            continue  # its task is not for such rounds
+        except UsageError as error:  # its task is not for such rounds
+            refusals.append(str(error))
+            continue
+        reason = found.refused.get(asked.label)
+        answered |= reason is None or reason in _own_refusals(asked, played)
+        refusals += [reason] if reason else []
+    why = (
+        "; ".join(dict.fromkeys(refusals)) or f"none with messages of kind {', '.join(sorted(attack.reads))}"
+    )
+    expect(answered, f"played rounds that the task {task.name} can judge", why)
+
+
+def _own_refusals(attack: Attack, played: PlayedRounds) -> set[str | None]:
+    """Why an attack itself refuses what tasks may show it of the rounds: single lists, several, sums."""
+    views = [seen.view for record in played.store.rounds() for seen in played.server.views(record)]
+    forms = list(views)
+    for view in views:
+        rows = np.arange(len(view))
+        if view.shown.shape[1] == 1:
+            forms.append(with_lists(view, rows, np.tile(rows, (rows.size, 1))))
+        forms.append(replace(view, observer="aggregate", kind="update"))
+    return {attack.why_not(view) for view in forms}
 
 
 # --- what it refuses ------------------------------------------------------------------------------------

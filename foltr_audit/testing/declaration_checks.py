@@ -159,7 +159,7 @@ def _lawful(defense: Defense) -> None:
     """The tests of an audit: distribution and independence, over clients, rounds, local steps and seeds."""
     if not defense.stages or "metric" in defense.stages:
         return
-    setup = tiny_setup(defense=defense.text, clients=30)
+    setup = tiny_setup(defense=(defense.text,), clients=30)
     clients = GameClients(setup, setup.collection.test, _MODEL)
     rng = generator(13)
     models = np.stack([_MODEL + 0.1, rng.normal(size=FEATURES), 50.0 * np.eye(FEATURES)[1]])

@@ -201,7 +201,7 @@ def _compiled(learner: Learner) -> None:
     if not isinstance(learner, ModelLearner) or learner.compiled_step is None:
         return
     with at_hand(Defense, _IdleClicks):
-        setup = tiny_setup(learner=learner.text, clients=_CLIENTS, defense=_IdleClicks.name)
+        setup = tiny_setup(learner=learner.text, clients=_CLIENTS, defense=(_IdleClicks.name,))
         stepped, _ = Federation(setup).play(_start(), 1).recorded()
     same = stepped.messages.tobytes() == _played(learner)[0].messages.tobytes()
     expect(same, "the same messages by local_step as by compiled_step", "other ones")

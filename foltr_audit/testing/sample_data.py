@@ -10,7 +10,7 @@ from numpy.random import PCG64, Generator
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE
+from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE, SCENARIO
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -68,6 +68,16 @@ def tiny_collection() -> Collection:
     return collection_of(train, vali, test)
 
 
+def intent_collection() -> Collection:
+    """The same data, judged under two intents: a document has its grade under one of them, or under both."""
+    parts = []
+    for i, part in enumerate(Collection.PARTS):
+        data = dataset(LENGTHS[part], i, part)
+        turn = generator(10 + i).integers(0, 3, size=data.n_documents)
+        parts.append(data.with_intents(np.stack([np.where(turn == j, 0, data.labels) for j in range(2)])))
+    return collection_of(*parts)
+
+
 def context(
     clients: Sequence[int] | Ints,
     *,
@@ -92,20 +102,23 @@ def context(
 def tiny_setup(
     *,
     learner: str = LEARNER,
-    defense: str = NO_DEFENSE,
+    defense: tuple[str, ...] = (NO_DEFENSE,),
     message: str = "model",
     clients: int = 12,
     seed: int = 1,
+    ranker: str = "linear",
+    scenario: str = SCENARIO,
+    collection: Collection | None = None,
 ) -> Setup:
-    """Three rounds of a small experiment on `tiny_collection`, with plug-ins given by their texts."""
+    """Three rounds of a small experiment with plug-ins given by their texts; on `tiny_collection` if None."""
     spec = Spec.parse(
         {
             "seed": seed,
-            "defense": (defense,),
+            "defense": defense,
             "data": {"source": "tiny", "normalise": "none"},
-            "population": {"clients": clients},
-            "train": {"rounds": 3, "learner": learner, "click_model": CLICK_MODELS[-1]},
+            "population": {"clients": clients, "scenario": scenario},
+            "train": {"rounds": 3, "learner": learner, "ranker": ranker, "click_model": CLICK_MODELS[-1]},
             "trace": {"message": message, "dtype": "float64"},
         }
     )
-    return Setup(spec, tiny_collection())
+    return Setup(spec, collection or tiny_collection())

@@ -1,24 +1,18 @@
-"""Views of every kind of message that attacks read, made of random numbers; and of a played round."""
+"""Views of every kind of message that attacks read, made of random numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
-from foltr_audit.core.plugins import Ball, Knowledge, Learner, View
-from foltr_audit.core.plugins.registry import loadable, plugin_class
+from foltr_audit.core.plugins import Ball, Knowledge, View
 from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.core.records.interactions import RoundTruth
 from foltr_audit.core.records.view import Candidates
-from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER
-from foltr_audit.judge.observer import Observer
+from foltr_audit.core.spec.defaults import CLICK_MODELS
 from foltr_audit.privacy.randomized_response import RandomizedResponse
-from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
-from foltr_audit.testing.sample_data import FEATURES, generator, tiny_setup
+from foltr_audit.testing.sample_data import FEATURES, generator
 from foltr_audit.utils.arrays import Floats, Ints
 
 BELIEF = ClickBelief(
@@ -161,35 +155,3 @@ MADE: dict[str, Callable[[int, int], View]] = {
     "clicks": clicks_view,
 }
 """A view of n messages of B interactions for each kind of message."""
-
-_SENT = {"es": "metrics", "clicks": "clicks"}
-
-
-def _learner_of(kind: str) -> str:
-    """The default learner with two interactions, or the quickest one whose messages are of this kind."""
-    if kind not in _SENT:
-        return f"{LEARNER}:interactions=2"
-    classes = {name: plugin_class(Learner, name) for name in loadable(Learner)}
-    fitting = [name for name, cls in classes.items() if cls.sends == _SENT[kind]]
-    return min(fitting, key=lambda name: (classes[name].slowness, name))
-
-
-@lru_cache(maxsize=8)
-def played_rounds(kind: str) -> tuple[MemoryRoundStore, Observer]:
-    """Two rounds of a small experiment with messages of a kind, and the server that sees them."""
-    message = kind if kind == "update" else "model"
-    setup = tiny_setup(learner=_learner_of(kind), message=message, clients=3)
-    store = MemoryRoundStore(trace_header(setup, CLICK_MODELS[-1], 3))
-    parameters = np.linspace(-0.4, 0.5, FEATURES)
-    for number in range(2):
-        record, truth = Federation(setup).play(parameters, number).recorded()
-        store.write(record, truth)
-        parameters = record.aggregate
-    return store, Observer(store.header, setup.collection)
-
-
-def played_view(kind: str) -> tuple[View, RoundTruth]:
-    """What a server sees of one of these rounds, and the truth that it does not see."""
-    store, server = played_rounds(kind)
-    (seen,) = server.views(store.records[1])
-    return seen.view, store.truth[1]

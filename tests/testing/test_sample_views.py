@@ -12,7 +12,8 @@ import pytest
 
 from foltr_audit.core.plugins import View
 from foltr_audit.core.records.interactions import RoundTruth
-from foltr_audit.testing.sample_views import MADE, played_view
+from foltr_audit.testing.sample_rounds import played_view
+from foltr_audit.testing.sample_views import MADE
 
 
 def reachable(start: object) -> Iterator[Any]:
