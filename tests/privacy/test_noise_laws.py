@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,18 +17,7 @@ from scipy import integrate, special, stats
 from foltr_audit.core.plugins import plain
 from foltr_audit.defenses.gamma_laplace import GammaLaplace
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.loss.losses import PureLoss
-from foltr_audit.privacy.loss.norms import Norms
-from foltr_audit.privacy.loss.proof import SensitivityBound
-from foltr_audit.privacy.noise import (
-    FLOOR,
-    AdditiveNoise,
-    GammaShare,
-    Gaussian,
-    NoiseLaw,
-    RoundingNoise,
-    ScaleFreeNoise,
-)
+from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, RoundingNoise, ScaleFreeNoise
 from foltr_audit.privacy.noise.parse import parse_law
 from foltr_audit.rng import Streams
 from tests.fixtures import tiny
@@ -404,36 +392,3 @@ def test_the_loss_of_a_small_shift_is_exact(count: int, shift: float) -> None:
         peak = mpmath.mpf(2) ** (order - 1) * mpmath.gamma(order)
         exact = max(-mpmath.log(z**order * mpmath.besselk(order, z) / peak), z)
         assert abs(float(mpmath.mpf(float(law.worst_loss(shift))) / exact - 1)) < 1e-12
-
-
-class _Stair(AdditiveNoise):
-    """A law of somebody else on a grid, which states its worst loss only."""
-
-    name: ClassVar[str] = "stair"
-    scale = 1.0
-    variance = 1.0
-    text = "stair:scale=1"
-    grid = 0.5
-
-    def log_density(self, x: ArrayLike) -> NDArray[np.float64]:
-        return -np.abs(np.asarray(x, dtype=np.float64))
-
-    def sample(self, streams: object, size: int) -> NDArray[np.float64]:
-        raise NotImplementedError
-
-    def summed(self, count: int) -> AdditiveNoise:
-        return self
-
-    def worst_loss(self, shifts: ArrayLike) -> NDArray[np.float64]:
-        return np.abs(np.asarray(shifts, dtype=np.float64))
-
-
-@pytest.mark.parametrize(("grid", "stretch", "proven"), [(0.5, 1.0, 3.0), (0.0, 1.0, None), (0.5, 2.0, None)])
-def test_a_law_that_states_its_worst_loss_only_proves_it_on_its_grid(
-    grid: float, stretch: float, proven: float | None
-) -> None:
-    hidden = SensitivityBound(
-        apart=Norms(3.0, 2.0, 1.0), parameters=3, grid=grid, where="on each message", stretch=stretch
-    )
-    (proof,) = _Stair().proofs(hidden)
-    assert proof.loss == (None if proven is None else PureLoss(proven))
