@@ -46,7 +46,7 @@ def _rows(kind: str) -> list[dict[str, Any]]:
         cls = plugin_class(base, name)
         row: dict[str, Any] = {"name": name, "status": cls.status}
         if issubclass(cls, Defense):
-            row["stage"] = " or ".join(cls.possible_stages())
+            row["stage"] = ", ".join(cls.possible_stages())
         row["summary"] = (inspect.getdoc(cls) or "").split("\n")[0]
         row["parameters"] = parameters(cls)
         rows.append(row)
