@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, RoundContext
+from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.privacy.events import ClickRandomization, NoiseAddition
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -34,7 +35,7 @@ def broken(setup: Setup, fault: str) -> Setup:
 
 
 def _broken(link: Defense, fault: str, context: RoundContext) -> Defense:
-    events = link.events(context)
+    events = events_of(link, context)
     if any(isinstance(event, NoiseAddition) for event in events):
         return _with(link, "on_message", lambda models, own: NOISE_FAULTS[fault](link, models, own))
     if any(isinstance(event, ClickRandomization) for event in events):

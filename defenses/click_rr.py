@@ -79,10 +79,11 @@ class ClickRR(Defense):
             return models
         return context.parameters + self.factor * (models - context.parameters)
 
-    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Randomised clicks, and updates that debiasing makes larger."""
-        randomised = ClickRandomization(epsilon=self.epsilon)
-        return (randomised, NormScaling(factor=self.factor, of="update")) if self.debias else (randomised,)
+    def events_in(self, stage: Stage, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """Randomised clicks in the click stage, larger updates in the message stage."""
+        if stage == "message":
+            return (NormScaling(factor=self.factor, of="update"),)
+        return (ClickRandomization(epsilon=self.epsilon),)
 
     @classmethod
     def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> ClickRR:

@@ -13,6 +13,7 @@ from foltr_audit.auditing.law_tests import failure
 from foltr_audit.auditing.link_tests import LinkTestInput, LinkTests
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import Defense, PrivacyEvent
+from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.privacy.events import ClickRandomization, NoiseAddition, OpaqueChange
 
 State = Literal["as declared", "broken", "not looked", "nothing declared"]
@@ -102,7 +103,7 @@ def _find_changing(clients: GameClients) -> dict[str, str]:
     return {
         link.name: "what it declares changes from round to round"
         for link in clients.setup.chain.defenses
-        if not link.events(first) == link.events(later) == link.events(last)
+        if not events_of(link, first) == events_of(link, later) == events_of(link, last)
     }
 
 

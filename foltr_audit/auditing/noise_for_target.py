@@ -133,7 +133,10 @@ class _NoiseSearch:
     def _texts(self, number: float) -> tuple[str, ...]:
         order = self.order or self.kind.order
         parameters = self.situation.parameters
-        noise = plugin_class(Defense, self.name).with_noise(number, self.norm, order, parameters).label
+        try:
+            noise = plugin_class(Defense, self.name).with_noise(number, self.norm, order, parameters).label
+        except ValueError as error:
+            raise UsageError(f"defense {self.name}: noise of {number:g} is refused: {error}") from error
         clip = f"{CLIP}:norm={plain(self.norm)}{',ord=1' * (order == 1)}"
         return (noise, *self.wire) if self.kind.order == 0 else (clip, noise, *self.wire)
 
@@ -156,7 +159,7 @@ class _NoiseSearch:
         if number not in self.tried:
             try:
                 self.tried[number] = upper_bound(self._events(number), self.situation)
-            except (UsageError, ValueError):
+            except UsageError:
                 self.tried[number] = None
         upper = self.tried[number]
         return upper is not None and upper.epsilon <= self.target * (1.0 + _TOLERANCE)

@@ -11,6 +11,7 @@ from pydantic import ConfigDict
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickModel, Defense, RoundContext
+from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records import Dataset
@@ -175,14 +176,14 @@ class GameClients:
 
 def is_random(link: Defense, context: RoundContext) -> bool:
     """Whether a link declares randomness, by its events and not by its class."""
-    return any(isinstance(event, NoiseAddition | ClickRandomization) for event in link.events(context))
+    return any(isinstance(event, NoiseAddition | ClickRandomization) for event in events_of(link, context))
 
 
 def _without_randomness(link: Defense, context: RoundContext) -> Defense:
     if not is_random(link, context):
         return link
     grids = [
-        event.step for event in link.events(context) if isinstance(event, GridRounding) and event.nearest
+        event.step for event in events_of(link, context) if isinstance(event, GridRounding) and event.nearest
     ]
     on_grid = bool(grids) and "message" in link.stages
     return NearestGridPoint(step=grids[0]) if on_grid else make(Defense, NO_DEFENSE)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
-from foltr_audit.core.plugins.answers import law_of
+from foltr_audit.core.plugins.answers import events_of, law_of
 from foltr_audit.privacy.accounting.walk import walk
 from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, NormBound
 from foltr_audit.privacy.loss.norms import Norms
@@ -49,7 +49,7 @@ def _belongs_to_noise(defense: Defense, event: PrivacyEvent, context: RoundConte
     Each noise is checked as if it were the only one: what several together prove is another question.
     """
     if isinstance(event, GridRounding):
-        return any(isinstance(other, NoiseAddition) for other in defense.events(context))
+        return any(isinstance(other, NoiseAddition) for other in events_of(defense, context))
     return isinstance(event, NoiseAddition)
 
 

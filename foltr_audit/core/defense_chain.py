@@ -21,7 +21,7 @@ from foltr_audit.core.plugins import (
     WireMessages,
 )
 from foltr_audit.core.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
-from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, links_of, stage_of
+from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, links_of, stages_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import PluginError
@@ -71,7 +71,7 @@ class DefenseChain:
             PluginError: a metric defense for another metric.
         """
         for defense in self.defenses:
-            lost = [stage for stage in defense.stages if stage not in learner.stages]
+            lost = [stage for stage in stages_of(defense) if stage not in learner.stages]
             if lost:
                 able = " or ".join(stage for stage in STAGES if stage in learner.stages)
                 expected = f"expected defenses of stage {able}" if able else "expected no defense"
@@ -83,7 +83,7 @@ class DefenseChain:
     @property
     def texts(self) -> tuple[str, ...]:
         """Canonical texts of the defenses that do something; `none` alone if none does."""
-        return tuple(defense.text for defense in self.defenses if defense.stages) or (NO_DEFENSE,)
+        return tuple(defense.text for defense in self.defenses if stages_of(defense)) or (NO_DEFENSE,)
 
     @property
     def ball(self) -> Ball | None:
@@ -125,8 +125,7 @@ class DefenseChain:
             (defense, _as_it_holds(event, defense, stage, always=acts_without_pairs))
             for stage in STAGES
             for defense in self.links(stage)
-            for event in events_of(defense, context)
-            if stage_of(defense, event) == stage
+            for event in events_of(defense, context, stage)
         )
 
     def events(self, context: RoundContext, *, acts_without_pairs: bool = True) -> tuple[PrivacyEvent, ...]:

@@ -14,7 +14,7 @@ PART.intents.npy        int64 (I, documents), only where there are several inten
 ```
 
 A folder gets its name only when it is complete, and no file is ever changed: a killed writer leaves a folder
-that nobody reads, and what a run has mapped stays when another removes it. A damaged entry is made again.
+that nobody reads, and what a run has mapped stays when another removes it. A truncated entry is made again.
 """
 
 from __future__ import annotations

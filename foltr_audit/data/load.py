@@ -62,7 +62,8 @@ def _key(
         normalise=data.normalise,
         dtype=data.dtype,
         split_seed=split_seed,
-        files=(*files, *intent_files(data.intents)),
+        # Resolved, since the same relative path is another file in another working folder.
+        files=tuple(path.resolve() for path in (*files, *intent_files(data.intents))),
         intents=data.intents,
     )
 

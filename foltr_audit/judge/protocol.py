@@ -152,7 +152,13 @@ def _by_task(
         return {CountTask: [attack for attack in attacks if not attack.baseline]}, {}
     asked: dict[TaskClass, list[Attack]] = {task: [] for task in TASKS.values()}
     for attack in attacks:
-        asked.setdefault(task_of(attack), []).append(attack)
+        task = task_of(attack)
+        if any(other.name == task.name and other is not task for other in asked):
+            raise PluginError(
+                f"attack {attack.name}: its task has the name {task.name!r} of another task; "
+                "expected a name of its own"
+            )
+        asked.setdefault(task, []).append(attack)
     not_here = {
         attack.label: "it counts the clicks in sums of messages; expected --view aggregate or pooled"
         for attack in asked.pop(CountTask)

@@ -16,7 +16,7 @@ from foltr_audit.auditing.link_tests import LinkTestInput
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.core.plugins.answers import claims_of, events_of, law_of
-from foltr_audit.core.plugins.defense import HOOKS, Stage, stage_of
+from foltr_audit.core.plugins.defense import HOOKS, Stage
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.privacy.events import (
@@ -71,7 +71,7 @@ def _bounds(defense: Defense) -> None:
             if stage not in defense.stages:
                 continue
             round_ = _round(P)
-            events = [e for e in events_of(defense, round_) if stage_of(defense, e) == stage]
+            events = list(events_of(defense, round_, stage))
             models = _extremes(P, round_.parameters)
             round_ = _round(P, len(models))
             if not events or any(isinstance(event, NoiseAddition) for event in events):

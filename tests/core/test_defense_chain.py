@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import Ball, Defense, PrivacyClaim, RoundContext, WireMessages, plain
+from foltr_audit.core.plugins import (
+    Ball,
+    Defense,
+    RoundContext,
+    WireMessages,
+    plain,
+)
 from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.defenses.clip import Clip
@@ -385,13 +391,3 @@ def test_clip_at_both_ends_of_the_number_range(size: float) -> None:
 def test_clipping_twice_is_clipping_once(models: np.ndarray, norm: float) -> None:
     once = clipped(models, norm)
     np.testing.assert_allclose(clipped(once, norm), once, rtol=1e-15)
-
-
-def test_a_defense_that_only_claims_is_refused() -> None:
-    with pytest.raises(PluginError, match="defense toy-idle: it declares noise or a claim but does nothing"):
-
-        class _Idle(Defense):
-            name: ClassVar[str] = "toy-idle"
-
-            def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-                return self.claims_for(["individual"], "client", 1.0)

@@ -166,9 +166,9 @@ def test_stages_and_events() -> None:
     plain, mended = ClickRR(eps=1.0), ClickRR(eps=1.0, debias=True)
     assert plain.stages == ("click",)
     assert mended.stages == ("click", "message")
-    assert plain.events(here) == (ClickRandomization(epsilon=1.0),)
-    assert mended.events(here)[0] == ClickRandomization(epsilon=1.0)
-    grown = mended.events(here)[1]
+    assert plain.events_in("click", here) == (ClickRandomization(epsilon=1.0),)
+    assert mended.events_in("click", here)[0] == ClickRandomization(epsilon=1.0)
+    (grown,) = mended.events_in("message", here)
     assert isinstance(grown, NormScaling)
     assert grown.of == "update"
     assert grown.factor == pytest.approx(1 / math.tanh(0.5), rel=1e-12)

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.plugins.defense import Defense
+from foltr_audit.core.plugins.defense import Defense, Stage, stages_of
 from foltr_audit.core.plugins.learner import Fact, Learner, ModelLearner
 from foltr_audit.core.plugins.scenario import ClickModel
 from foltr_audit.core.records.round_context import RoundContext
@@ -33,7 +33,7 @@ def array_of(who: str, answer: NDArray[N], shape: Sequence[int], kind: Kind = "n
     """The returned value, if it is an array of the expected shape and type.
 
     Args:
-        who: the plug-in and its method, e.g. `defense clip: apply`.
+        who: the plug-in and its method, e.g. `defense clip: on_step`.
         answer: the value that the method returned.
         shape: the expected shape.
         kind: the expected type of its elements.
@@ -106,9 +106,15 @@ def facts_of(learner: Learner) -> dict[str, Fact]:
     return one_of(f"learner {learner.name}: facts", learner.facts, dict)
 
 
-def events_of(defense: Defense, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-    """The privacy events of a defense; errors as for `array_of`."""
-    found = all_of(f"defense {defense.name}: events", defense.events(context), _EVENTS, "events")
+def events_of(
+    defense: Defense, context: RoundContext, stage: Stage | None = None
+) -> tuple[PrivacyEvent, ...]:
+    """The privacy events of a defense in a stage, or in all of its stages; errors as for `array_of`."""
+    if stage is None:
+        every = stages_of(defense)
+        return tuple(event for one in every for event in events_of(defense, context, one))
+    given = defense.events_in(stage, context)
+    found = all_of(f"defense {defense.name}: events", given, _EVENTS, "events")
     for event in found:
         if isinstance(event, NoiseAddition):
             _checked_law(defense, event.law)

@@ -6,6 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from foltr_audit.errors import PluginError
+
 
 class Plugin(BaseModel):
     """A frozen object with a name and validated parameters."""
@@ -43,3 +45,33 @@ def plain(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)
+
+
+_PAIRS: set[tuple[object, object]] = set()
+"""Pairs of code and its declaration that one class defines together."""
+
+
+def refuse_unpaired(cls: type[Plugin], kind: str, hook: str, declared: str, default: object) -> None:
+    """Refuse a class of plug-ins whose declaration may not be what its code does.
+
+    The compiled loops do what is declared and skip the code, so a class whose code comes from another class
+    than its declaration would not be run at all.
+
+    Args:
+        cls: the class.
+        kind: what it is, for the error.
+        hook: name of the method with the code.
+        declared: name of the property that declares what the code does.
+        default: that property of the base class, which declares nothing.
+
+    Raises:
+        PluginError: code and declaration were not defined together.
+    """
+    pair = getattr(cls, hook), getattr(cls, declared)
+    if hook in vars(cls) and declared in vars(cls):
+        _PAIRS.add(pair)
+    if pair[1] is not default and pair not in _PAIRS:
+        raise PluginError(
+            f"{kind} {getattr(cls, 'name', cls.__name__)}: {hook} and {declared} come from different "
+            f"classes; expected one class that defines both, since {declared} stands for {hook}"
+        )

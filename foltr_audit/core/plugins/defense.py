@@ -7,14 +7,12 @@ from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from foltr_audit.core.plugins.base import Plugin
+from foltr_audit.core.plugins.base import Plugin, refuse_unpaired
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import (
     Ball,
-    ClickRandomization,
-    MetricRandomization,
     NoiseAddition,
     NormBound,
     OpaqueChange,
@@ -82,20 +80,14 @@ class Defense(Plugin):
     def __pydantic_init_subclass__(cls, **more: object) -> None:
         """Refuse a class that does nothing of what it declares, or whose `ball` may not be its `on_step`."""
         super().__pydantic_init_subclass__(**more)
-        own = vars(cls)
         declares = cls.law is not Defense.law or cls.claims is not Defense.claims
-        if declares and not cls.possible_stages() and cls.stages is Defense.stages:
+        named = "name" in vars(cls)  # a base class of several defenses may leave the hooks to them
+        if named and declares and not cls.possible_stages() and cls.stages is Defense.stages:
             raise PluginError(
-                f"defense {getattr(cls, 'name', cls.__name__)}: it declares noise or a claim but does "
-                f"nothing; expected one of the hooks {', '.join(HOOKS.values())}"
+                f"defense {cls.name}: it declares noise or a claim but does nothing; expected one "
+                f"of the hooks {', '.join(HOOKS.values())}"
             )
-        # The compiled loop scales into the ball and skips the hook, so an inherited ball would hide new code.
-        if cls.ball is not Defense.ball and ("on_step" in own) != ("ball" in own):
-            given, missing = ("on_step", "ball") if "on_step" in own else ("ball", "on_step")
-            raise PluginError(
-                f"defense {getattr(cls, 'name', cls.__name__)}: it defines {given} but not {missing}; "
-                "expected both, since one stands for the other"
-            )
+        refuse_unpaired(cls, "defense", "on_step", "ball", Defense.ball)
 
     @classmethod
     def possible_stages(cls) -> tuple[Stage, ...]:
@@ -172,16 +164,25 @@ class Defense(Plugin):
         return None
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """What it does, for accounting: by default the noise of its `law`, or the bound of its `ball`.
+        """What it does in its one stage, for accounting.
 
-        A defense with neither is an unknown change, which voids all bounds.
+        By default the noise of its `law` in the message stage, or the bound of its `ball` in the step stage;
+        else an unknown change, which voids all bounds.
         """
         law = self.law(context)
-        if law is not None:
+        if law is not None and self.stages == ("message",):
             return (NoiseAddition(law=law),)
-        if self.ball is not None:
+        if self.ball is not None and self.stages == ("step",):
             return (NormBound(norm=self.ball.norm, ord=self.ball.ord, of="model"),)
         return (OpaqueChange(mechanism=self.name),)
+
+    def events_in(self, stage: Stage, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        """What it does in one of its stages, for accounting.
+
+        A class that acts in several stages overrides it; by default each of them is an unknown change, since
+        accounting has to know whether noise comes before a secure sum, and a bound before the noise.
+        """
+        return self.events(context) if len(self.stages) == 1 else (OpaqueChange(mechanism=self.name),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
         """The privacy claims of its authors for one round; none by default."""
@@ -242,14 +243,21 @@ class Defense(Plugin):
         raise NotImplementedError
 
 
-def stage_of(defense: Defense, event: PrivacyEvent) -> Stage:
-    """The stage in which an event of a defense happens: of clicks and metrics their own, else its last."""
-    own: dict[type, Stage] = {ClickRandomization: "click", MetricRandomization: "metric"}
-    stages = defense.stages
-    stage = own.get(type(event))
-    return stage if stage in stages else stages[-1]
-
-
 def links_of(defenses: Iterable[Defense], stage: Stage) -> Iterator[tuple[int, Defense]]:
     """The defenses that act in a stage, each with its place in the chain."""
-    return ((place, defense) for place, defense in enumerate(defenses) if stage in defense.stages)
+    return ((place, defense) for place, defense in enumerate(defenses) if stage in stages_of(defense))
+
+
+def stages_of(defense: Defense) -> tuple[Stage, ...]:
+    """The stages in which a defense acts.
+
+    Raises:
+        PluginError: they are not stages whose hooks its class overrides.
+    """
+    stages = defense.stages
+    if not isinstance(stages, tuple) or not set(stages) <= set(STAGES):
+        expected = ", ".join(STAGES)
+        raise PluginError(
+            f"defense {defense.name}: stages gave {stages!r}; expected a tuple out of {expected}"
+        )
+    return stages

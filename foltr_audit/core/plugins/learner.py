@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from foltr_audit.core.pdgd import PDGDSetting
-from foltr_audit.core.plugins.base import Plugin
+from foltr_audit.core.plugins.base import Plugin, refuse_unpaired
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records.central import CentralResult, Users
-from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -104,14 +104,7 @@ class ModelLearner(Learner):
     def __pydantic_init_subclass__(cls, **more: object) -> None:
         """Refuse a class whose `compiled_step` may not be what its `local_step` does."""
         super().__pydantic_init_subclass__(**more)
-        own = vars(cls)
-        # The compiled loop does not call `local_step`, so an inherited step would hide new code.
-        inherited = "local_step" in own and "compiled_step" not in own
-        if inherited and cls.compiled_step is not ModelLearner.compiled_step:
-            raise PluginError(
-                f"learner {getattr(cls, 'name', cls.__name__)}: it defines local_step but not compiled_step; "
-                "expected both, since one stands for the other"
-            )
+        refuse_unpaired(cls, "learner", "local_step", "compiled_step", ModelLearner.compiled_step)
 
     @property
     def compiled_step(self) -> PDGDStep | None:
@@ -198,6 +191,14 @@ class CentralLearner(Learner):
 
     sends: ClassVar[Literal["models", "metrics", "clicks"]] = "clicks"
     stages: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **more: object) -> None:
+        """Refuse a class with code of its own in `learn` that its `batched_steps` would replace."""
+        super().__pydantic_init_subclass__(**more)
+        replaced = cls.batched_steps is not CentralLearner.batched_steps
+        if replaced and cls.learn is not CentralLearner.learn:
+            refuse_unpaired(cls, "learner", "learn", "batched_steps", CentralLearner.batched_steps)
 
     @property
     def batched_steps(self) -> BatchedSteps | None:

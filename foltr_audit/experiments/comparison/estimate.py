@@ -161,7 +161,7 @@ def estimate(
         (finished if folder is not None and folder.done(cell.spec) else todo).append(cell)
     at_once = min(len(todo), workers.at_once()) if todo else 0
     seconds = {cell: _costs().seconds(study.setup(cell.spec)) for cell in cells}
-    rests_on = f"rough, to a factor of about three: from costs measured on {_costs().machine}"
+    rests_on = f"an order of magnitude, on an idle machine: from costs measured on {_costs().machine}"
     gap = _seconds_between(folder, finished) if folder is not None else None
     if gap and todo:
         pace = gap * at_once / fmean(seconds[cell] for cell in finished)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
+from threading import Lock
 from typing import NamedTuple
 
 from foltr_audit.core.spec.experiment import Spec
@@ -108,6 +109,8 @@ class _CellRunner:
         self.pace = PaceEstimator(specs)
         self.held: dict[int, CellLock] = {}
         self.elsewhere: list[int] = []
+        self.claiming = Lock()
+        self.closed = False
 
     def failures(self) -> list[CellFailure]:
         failed: list[CellFailure] = []
@@ -122,7 +125,8 @@ class _CellRunner:
 
     def _run_free_cells(self, todo: Sequence[int]) -> list[CellFailure]:
         """One pass over the cells; those that another process holds are left for the next pass."""
-        failed = []
+        failed: list[CellFailure] = []
+        self.closed = False
         missing = [number for number in todo if not self._finished(number)]
         try:
             # An error or Ctrl-C leaves this loop early: closing the iterator kills the local workers at once.
@@ -137,13 +141,21 @@ class _CellRunner:
                         self.pace.ran(spec, ran.seconds)
                     # Only after the cell is stored: a process that gets the lock earlier would run the cell
                     # again.
-                    self.held.pop(ran.number).release()
-                    self.tick({LEFT: self.pace.left(len(self.held))})
+                    with self.claiming:
+                        self.held.pop(ran.number).release()
+                        at_once = len(self.held)
+                    self.tick({LEFT: self.pace.left(at_once)})
         finally:
+            self._release_all()
+        return failed
+
+    def _release_all(self) -> None:
+        """Release all claims, and take no more: joblib asks for cells in a thread of its own."""
+        with self.claiming:
+            self.closed = True
             for claim in self.held.values():
                 claim.release()
             self.held.clear()
-        return failed
 
     def _finished(self, number: int) -> bool:
         if self.folder.done(self.specs[number]):
@@ -155,12 +167,16 @@ class _CellRunner:
     def _claim_cells(self, numbers: Sequence[int]) -> Iterator[tuple[int, Table]]:
         """The cells that no other process runs, claimed one by one as workers ask for them."""
         for number in numbers:
-            spec = self.specs[number]
-            claim = self.folder.claim(spec)
-            if claim is None:
-                self.elsewhere.append(number)
-            elif self._finished(number):  # by another process, since the check in `_run_free_cells`
-                claim.release()
-            else:
+            with self.claiming:
+                if self.closed:
+                    return
+                spec = self.specs[number]
+                claim = self.folder.claim(spec)
+                if claim is None:
+                    self.elsewhere.append(number)
+                    continue
+                if self._finished(number):  # by another process, since the check in `_run_free_cells`
+                    claim.release()
+                    continue
                 self.held[number] = claim
-                yield number, spec.table()
+            yield number, spec.table()

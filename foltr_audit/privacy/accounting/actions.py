@@ -80,7 +80,8 @@ def action_of(event: PrivacyEvent | UnknownNoise | None, text: str | None = None
         return ChainAction("unknown noise", text or event.law, event.law)
     if event is None:
         return ChainAction("unknown", text or "")
-    return ChainAction(_KINDS[type(event)], text or event_text(event))
+    kind = next(kind for known, kind in _KINDS.items() if isinstance(event, known))
+    return ChainAction(kind, text or event_text(event))
 
 
 def actions_of(events: Iterable[PrivacyEvent]) -> tuple[ChainAction, ...]:

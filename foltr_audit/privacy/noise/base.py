@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.loss.losses import GaussianLoss, PureLoss
+from foltr_audit.privacy.loss.norms import whole_multiple
 from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Floats, Ints
@@ -128,10 +129,15 @@ class AdditiveNoise(ABC):
         """The losses that independent noise of this law on every coordinate proves; at least one entry.
 
         By default the largest pure loss of P coordinates that all move by the Linf distance, and the Gaussian
-        loss of the L2 distance. A law that knows more overrides it.
+        loss of the L2 distance; nothing for vectors off the grid of the noise, or for a sum of unequal
+        weights. A law that knows more overrides it.
         """
         apart, size = hidden.apart, hidden.parameters
         how = f"{self.text} {hidden.where}"
+        if self.grid > 0 and not whole_multiple(hidden.grid, self.grid):
+            return (LossProof(None, f"{how}: messages are not rounded to that grid before the noise"),)
+        if hidden.stretch > 1:
+            return (LossProof(None, f"{how}: the law states no loss for a sum of unequal weights"),)
         pure = size * float(self.worst_loss(apart.linf))
         found = []
         if math.isfinite(pure):

@@ -154,6 +154,7 @@ class TaskRow(ResultRow, OfAttack):
 
 def score_row(kind: type[R], score: TaskScore, where: AttackPlace) -> R:
     """The row of a score; its class names the columns of the task."""
-    row = TaskRow.of("", score, where).plain()
-    del row["task"]
-    return kind.of_plain(row)
+    given: dict[str, object] = {"method": score.method, "where": where, **score.facts, **score.metrics}
+    if score.baseline is not None:
+        given["baseline"] = score.baseline
+    return kind(**given)

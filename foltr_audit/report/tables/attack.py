@@ -70,7 +70,13 @@ def print_attack(report: AttackReport, console: Console) -> None:
     for line in details.not_attacked_lines(report.queries):
         console.print(escape(line), highlight=False)
     print_inquiries(report, console)
-    others = report.counts or report.query_identification or report.intent_inference or report.linkage
+    others = (
+        report.counts
+        or report.query_identification
+        or report.intent_inference
+        or report.linkage
+        or report.tasks
+    )
     if any(not row.baseline for row in report.results) or not others:
         console.print(escape(describe_results(report.results)), style="bold", highlight=False)
 

@@ -49,7 +49,9 @@ class NoiseDeclaration:
         names = _texts(header.knowledge.get("defense"))
         if noise == "none" and names is None and events is None:
             names = ["none"]
-        acts = None if names is None else acts_of_names(names, law, header.parameters)
+        acts = None
+        if names is not None and not isinstance(events, list):
+            acts = acts_of_names(names, law, header.parameters)
         if isinstance(events, list):
             acts = acts_of_events(events)
             law = law or "+".join(act.law for act in acts if act.law is not None) or None
