@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.plugins.registry import at_hand
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.spec.defaults import CLIP, NO_DEFENSE
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
 from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS
@@ -198,13 +200,24 @@ class _IdleClicks(Defense):
 
 @_CHECKS("its compiled step is its local step")
 def _compiled(learner: Learner) -> None:
+    """With each ranker that it trains, with and without a ball that models are scaled into after a step."""
     if not isinstance(learner, ModelLearner) or learner.compiled_step is None:
         return
     with at_hand(Defense, _IdleClicks):
-        setup = tiny_setup(learner=learner.text, clients=_CLIENTS, defense=(_IdleClicks.name,))
-        stepped, _ = Federation(setup).play(_start(), 1).recorded()
-    same = stepped.messages.tobytes() == _played(learner)[0].messages.tobytes()
-    expect(same, "the same messages by local_step as by compiled_step", "other ones")
+        for ranker, chain in product(_RANKERS, ((), (f"{CLIP}:norm=0.5",))):
+            if learner.why_not(ranker) is None:
+                compiled, stepped = (
+                    _messages(learner, ranker, (*clicks, *chain)) for clicks in ((), (_IdleClicks.name,))
+                )
+                where = f"ranker {ranker}, {chain[0] if chain else 'no clip'}"
+                wanted = f"the same messages by local_step as by compiled_step with {where}"
+                expect(stepped == compiled, wanted, "other ones")
+
+
+def _messages(learner: ModelLearner, ranker: str, chain: tuple[str, ...]) -> bytes:
+    setup = tiny_setup(learner=learner.text, ranker=ranker, clients=_CLIENTS, defense=chain or (NO_DEFENSE,))
+    start = np.linspace(-0.4, 0.5, setup.ranker.n_parameters)
+    return Federation(setup).play(start, 1).recorded()[0].messages.tobytes()
 
 
 # --- metrics --------------------------------------------------------------------------------------

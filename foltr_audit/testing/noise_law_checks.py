@@ -1,4 +1,4 @@
-"""The contract of a law of noise: its density, its samples, and its sums."""
+"""The contract of a law of noise: its density, samples and sums, and what it states of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from foltr_audit.auditing.law_table import LawTable, law_table
 from foltr_audit.auditing.law_tests import NoiseDraws, check_distribution, check_noise, failure
+from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.testing.contract import CheckList, ContractCheck, expect, law_checks_of, run_checks
@@ -15,6 +16,10 @@ _CHECKS = CheckList()
 _CLIENTS, _SIZE = 4096, 6
 _COUNTS = (1, 2, 16)
 _NEAR = 1e-2  # relative, of a variance computed from a table
+_CLOSE = 1e-4  # of probabilities, and relative of deltas, computed from a density
+_FINE = 200  # points in a standard deviation at which a density is summed
+_FAR = 40  # standard deviations up to which it is summed
+_SHARES = (0.9, 0.5, 0.1)
 
 
 def noise_law_checks(law: AdditiveNoise) -> list[ContractCheck]:
@@ -56,7 +61,7 @@ def _density(law: AdditiveNoise) -> None:
         law.scale > 0 and law.variance > 0, "a positive scale and variance", f"{law.scale}, {law.variance}"
     )
     x = law.scale * np.concatenate([[0.0], np.geomspace(1e-200, 1e200, 401)])
-    step = float(getattr(law, "step", 0.0))
+    step = law.grid
     x = np.append(x[x < 1e6 * law.scale], [1e300]) if step == 0 else step * np.arange(50.0)
     density = law.log_density(x)
     expect(np.isfinite(density).all(), "a finite log density for every finite number", "others")
@@ -101,7 +106,7 @@ def _sums(law: AdditiveNoise) -> None:
 @_CHECKS("its largest loss")
 def _loss(law: AdditiveNoise) -> None:
     """No point loses more than `worst_loss` says."""
-    step = float(getattr(law, "step", 0.0))
+    step = law.grid
     shifts = step * np.array([1.0, 5.0]) if step else law.scale * np.array([0.1, 1.0, 3.0])
     worst = law.worst_loss(shifts)
     x = step * np.arange(-30.0, 31.0) if step else law.scale * np.linspace(-20.0, 20.0, 4001)
@@ -109,3 +114,66 @@ def _loss(law: AdditiveNoise) -> None:
         loss = float((law.log_density(x) - law.log_density(x - shift)).max())
         wanted = f"a loss of at most {bound:.4g} for a shift of {shift:.4g}, as worst_loss says"
         expect(loss <= bound * (1 + 1e-9) + 1e-9, wanted, f"{loss:.4g}")
+
+
+@_CHECKS("its Gaussian slope")
+def _slope(law: AdditiveNoise) -> None:
+    """No move of one coordinate has a larger delta than a Gaussian of that mu; coordinates then compose."""
+    slope = law.gaussian_slope
+    if np.isinf(slope):
+        return
+    points, width = _points(law)
+    here = np.exp(law.log_density(points))
+    wide = [width * steps for steps in (2, 20, _FINE)]
+    for shift in (width, *(shift for shift in wide if shift**2 <= 9.0 * law.variance)):
+        there, mu = np.exp(law.log_density(points - shift)), shift * slope
+        for eps in np.linspace(0.0, 3.0 * mu, 13):
+            delta = width * float(np.maximum(here - np.exp(eps) * there, 0.0).sum())
+            most = gaussian_delta(mu, float(eps))
+            wanted = f"a delta of at most {most:.4g} at epsilon {eps:.4g} for a shift of {shift:.4g}"
+            found = f"{delta:.4g}, more than its gaussian_slope of {slope:.4g} allows"
+            expect(delta <= most * (1.0 + _CLOSE) + 1e-12, wanted, found)
+
+
+def _points(law: AdditiveNoise) -> tuple[Floats, float]:
+    """Where a density is summed, and how far apart: on its grid; else the middles of bins that part at 0."""
+    deviation, step = float(np.sqrt(law.variance)), law.grid
+    width = step * max(1.0, np.rint(deviation / (_FINE * step))) if step else deviation / _FINE
+    most = np.ceil(_FAR * deviation / width) + _FAR
+    return width * (np.arange(-most, most + 1.0) + (0.0 if step else 0.5)), float(width)
+
+
+@_CHECKS("how large its draws are")
+def _sizes(law: AdditiveNoise) -> None:
+    table = _table(law)
+    found = law.probability_within(table.sizes)
+    _compare(found, table.within, table.sizes, "P[|X| <= {}]", "probability_within")
+    halves, within = table.sizes, table.within
+    if law.grid and np.allclose(np.diff(halves), law.grid):  # each point has a row
+        # An open interval of length 2 h has at most m = ceil(2 h / step) points: most probable next to 0.
+        points = np.arange(1.0, 2.0 * within.size - 1.0)
+        halves = 0.5 * law.grid * (points - 0.25)
+        within = np.stack([within[:-1], 0.5 * (within[:-1] + within[1:])], axis=1).ravel()
+    found = law.concentration(halves)
+    _compare(found, within, halves, "max P[|X - c| < {}]", "concentration")
+
+
+def _compare(found: Floats | None, right: Floats, sizes: Floats, what: str, name: str) -> None:
+    """Compare what a law says of sizes with its table, unless it does not know."""
+    if found is None:
+        return
+    expect(found.shape == sizes.shape, f"{name} of shape {sizes.shape}", f"{found.shape}")
+    worst = int(np.argmax(np.abs(found - right)))
+    wanted = f"{what.format(f'{sizes[worst]:.4g}')} = {right[worst]:.4g} by its density"
+    expect(abs(found[worst] - right[worst]) <= _CLOSE, wanted, f"{name} of {found[worst]:.4g}")
+
+
+@_CHECKS("a share of its variance")
+def _weaker(law: AdditiveNoise) -> None:
+    """Unless a law has none, or a grid allows no narrower one."""
+    for share in _SHARES:
+        weaker = law.with_variance(share)
+        narrowest = law.grid > 0 and weaker.with_variance(share) == weaker
+        most = law.variance * (1.0 if weaker == law or narrowest else share)
+        wanted = f"a variance of at most {most:.4g} from with_variance({share:g})"
+        expect(weaker.variance <= most * (1.0 + 1e-9), wanted, f"{weaker.variance:.4g}")

@@ -22,6 +22,7 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.plugins.learner import PDGDStep
 from foltr_audit.rng import ClientStreams
+from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.testing import (
     ContractError,
     check_click_model,
@@ -228,6 +229,36 @@ class CompiledOtherwise(Steps):
         return super().local_step(*given)
 
 
+class CompiledForLinear(FPDGD):
+    """Takes steps twice as long with rankers that are not linear; the compiled loop does not."""
+
+    name: ClassVar[str] = "compiled-for-linear"
+
+    @property
+    def compiled_step(self) -> PDGDStep:
+        return super().compiled_step
+
+    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
+        after, moved = super().local_step(*given)
+        linear = given[-1].n_parameters == given[1].n_features
+        return (after if linear else 2.0 * after - given[0]), moved
+
+
+class LongForSmallModels(FPDGD):
+    """Takes steps twice as long from small models, as a clip leaves them; the compiled loop does not."""
+
+    name: ClassVar[str] = "long-for-small-models"
+
+    @property
+    def compiled_step(self) -> PDGDStep:
+        return super().compiled_step
+
+    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
+        after, moved = super().local_step(*given)
+        small = np.linalg.norm(given[0], axis=1, keepdims=True) < 0.501
+        return np.where(small, 2.0 * after - given[0], after), moved
+
+
 class ByRound(MetricLearner):
     """Perturbs by the place of a client."""
 
@@ -263,8 +294,10 @@ class ByRound(MetricLearner):
         (
             CompiledOtherwise,
             "its compiled step is its local step",
-            "the same messages by local_step as by compiled_step",
+            "the same messages by local_step as by compiled_step with ranker linear, no clip",
         ),
+        (CompiledForLinear, "its compiled step is its local step", "with ranker neural:hidden=3, no clip"),
+        (LongForSmallModels, "its compiled step is its local step", r"with ranker linear, clip:norm=0\.5"),
         (ByRound, "metrics and perturbations", "that a perturbation follows from its seed"),
         (ByRound, "the server's update", "the same update for messages in another order"),
     ],
