@@ -9,6 +9,7 @@ from importlib import import_module
 
 import foltr_audit.evidence
 import foltr_audit.report
+import foltr_audit.studies
 from foltr_audit.report.results.base import PlainReport
 from foltr_audit.utils.rows import JsonValue
 from tests.fixtures.import_graph import ROOT
@@ -18,7 +19,7 @@ SCHEMAS = ROOT / "docs" / "schemas"
 
 def documents() -> dict[str, type[PlainReport]]:
     """Every kind of report, by the name of its file."""
-    for room in (foltr_audit.report, foltr_audit.evidence):
+    for room in (foltr_audit.report, foltr_audit.evidence, foltr_audit.studies):
         for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
             import_module(module.name)
     found = sorted(_with_schema(PlainReport), key=lambda report: report.SCHEMA)

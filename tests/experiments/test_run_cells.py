@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +51,31 @@ def threads(_: int) -> tuple[int, str]:
     return numba.get_num_threads(), os.environ["OPENBLAS_NUM_THREADS"]
 
 
-def test_pieces_are_asked_for_as_workers_get_free_and_each_has_one_thread() -> None:
+def first_only(piece: tuple[str, int]) -> int:
+    """The number of a piece: at once of the first one, of the others as soon as a file is there."""
+    while piece[1] and not Path(piece[0]).exists():
+        time.sleep(0.01)
+    return piece[1]
+
+
+def test_each_worker_has_one_thread() -> None:
+    assert set(Workers(jobs=2).results(threads, range(4))) == {(1, "1")}
+
+
+def test_pieces_are_asked_for_as_workers_get_free(tmp_path: Path) -> None:
+    """While both workers have a piece that does not end, only a few more are asked for."""
     asked: list[int] = []
 
-    def pieces() -> Iterator[int]:
+    def pieces() -> Iterator[tuple[str, int]]:
         for number in range(20):
             asked.append(number)
-            yield number
+            yield str(tmp_path / "go"), number
 
-    results = Workers(jobs=2).results(threads, pieces())
-    assert next(results) == (1, "1")
-    assert len(asked) <= 8
-    results.close()
-    assert len(asked) <= 8
+    results = Workers(jobs=2).results(first_only, pieces())
+    with closing(results):
+        assert next(results) == 0
+        assert len(asked) <= 1 + 2 + 2  # one is done, two are at work, one waits, and one is next
+    assert len(asked) <= 1 + 2 + 2
 
 
 def test_no_piece_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
