@@ -15,6 +15,7 @@ from foltr_audit.cli.given import methods_of, read_text, refuse_others
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import Table, argument, option
 from foltr_audit.cli.output import note, refuse_place, save_config, show, warn, warn_of_unloadable, write_file
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _alternatives(common: CommonOptions, plan: Plan) -> tuple[tuple[str, ...], t
     """The chains as defenses of a comparison, and the epsilons of the published chain."""
     if common.eps:
         finite = tuple(dict.fromkeys(eps for eps in common.eps if not math.isinf(eps)))
-        without = ("none",) if len(finite) < len(set(common.eps)) else ()
+        without = (NO_DEFENSE,) if len(finite) < len(set(common.eps)) else ()
         return (*without, *(("published",) if finite else ())), finite
     if common.defense:
         return tuple(dict.fromkeys(common.defense)), ()

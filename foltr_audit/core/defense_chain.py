@@ -21,7 +21,7 @@ from foltr_audit.core.plugins import (
     WireMessages,
 )
 from foltr_audit.core.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
-from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, links_of, stages_of
+from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, stages_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import PluginError
@@ -55,7 +55,11 @@ class DefenseChain:
 
     @cached_property
     def _by_stage(self) -> dict[Stage, tuple[tuple[int, Defense], ...]]:
-        return {stage: tuple(links_of(self.defenses, stage)) for stage in STAGES}
+        links = [(place, defense, stages_of(defense)) for place, defense in enumerate(self.defenses)]
+        return {
+            stage: tuple((place, defense) for place, defense, acts_in in links if stage in acts_in)
+            for stage in STAGES
+        }
 
     def _of(
         self, stage: Stage, context: RoundContext, step: str = ""

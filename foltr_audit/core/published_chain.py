@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from foltr_audit.core.plugins import plain
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 
 DEFAULT_SENSITIVITY = 3.0
@@ -30,6 +31,6 @@ def published_chain(eps: float, sensitivity: float = DEFAULT_SENSITIVITY) -> tup
     if not 0 < sensitivity < math.inf:
         raise UsageError(f"sensitivity: {sensitivity:g}; expected a finite number above 0")
     if math.isinf(eps):
-        return ("none",)
+        return (NO_DEFENSE,)
     noise = f"gamma-laplace:eps={plain(eps)},sensitivity={plain(sensitivity)}"
     return (f"clip:norm={plain(sensitivity / 2)}", noise)

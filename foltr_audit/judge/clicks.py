@@ -12,6 +12,7 @@ from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference, Knowledge, View
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.attack_session import AttackSession
@@ -133,7 +134,7 @@ def _knows_all_steps(header: TraceHeader, known: Knowledge) -> bool:
         return False
     laws = [law for law in parts(known.noise) if law != "none"]
     balls = int(known.clip is not None)
-    return len([link for link in chain if link != "none"]) == len(laws) + balls
+    return len([link for link in chain if link != NO_DEFENSE]) == len(laws) + balls
 
 
 def _knows_clips(header: TraceHeader, truth: RoundTruth) -> bool:

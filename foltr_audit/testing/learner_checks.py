@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import product
 from typing import ClassVar
 
@@ -68,7 +69,7 @@ def _facts(learner: Learner) -> None:
     refusal = learner.why_not("linear")
     expect(refusal is None, "that it trains the linear ranker", f"its refusal: {refusal}")
     chain = published_of(learner, math.inf, None)
-    expect(chain == ("none",), "no published defense for an infinite epsilon", f"{chain}")
+    expect(chain == (NO_DEFENSE,), "no published defense for an infinite epsilon", f"{chain}")
     facts = facts_of(learner)
     plain = all(isinstance(fact, str | int | float | bool) for fact in facts.values())
     expect(plain, "facts that are texts, numbers or truth values", f"{facts}")
@@ -153,13 +154,16 @@ class _Interactions:
         return after, moved
 
 
+def _trained(learner: Learner) -> Iterator[tuple[ModelLearner, _Interactions]]:
+    """Interactions for each ranker that a learner trains, if its clients take local steps."""
+    if isinstance(learner, ModelLearner):
+        yield from ((learner, _Interactions(one)) for one in _RANKERS if learner.why_not(one) is None)
+
+
 @_CHECKS("a local step")
 def _local_step(learner: Learner) -> None:
-    for ranker in _RANKERS if isinstance(learner, ModelLearner) else ():
-        if not isinstance(learner, ModelLearner) or learner.why_not(ranker) is not None:
-            continue
-        given = _Interactions(ranker)
-        after, moved = given.stepped(learner, slice(None))
+    for stepping, given in _trained(learner):
+        after, moved = given.stepped(stepping, slice(None))
         expect(np.isfinite(after).all(), "finite models", "other numbers")
         for row, why in ((4, "no click"), (0, "one document")):
             wanted = f"that a client learns nothing from a list with {why}"
@@ -172,19 +176,16 @@ def _local_step(learner: Learner) -> None:
 
 @_CHECKS("a local step does not depend on other clients")
 def _local_steps_alone(learner: Learner) -> None:
-    for ranker in _RANKERS if isinstance(learner, ModelLearner) else ():
-        if not isinstance(learner, ModelLearner) or learner.why_not(ranker) is not None:
-            continue
-        given = _Interactions(ranker)
-        after, moved = given.stepped(learner, slice(None))
+    for stepping, given in _trained(learner):
+        after, moved = given.stepped(stepping, slice(None))
         order = np.array([2, 4, 0, 1, 3])
-        turned, also = given.stepped(learner, order)
+        turned, also = given.stepped(stepping, order)
         same = after[order].tobytes() == turned.tobytes() and np.array_equal(moved[order], also)
         expect(same, "the same steps for clients in another order", "other ones")
         for row in range(5):
-            alone, _ = given.stepped(learner, slice(row, row + 1))
+            alone, _ = given.stepped(stepping, slice(row, row + 1))
             expect(alone[0].tobytes() == after[row].tobytes(), "the same step for a client alone", "another")
-        nobody, _ = given.stepped(learner, slice(0, 0))
+        nobody, _ = given.stepped(stepping, slice(0, 0))
         shape = (0, given.models.shape[1])
         expect(nobody.shape == shape, f"models of shape {shape} of nobody", f"shape {nobody.shape}")
 

@@ -27,6 +27,11 @@ def about(view: View, *shape: int) -> Inference:
     return Inference.about(view, np.full(shape, 0.5))
 
 
+def silent(view: View) -> Inference:
+    """Scores and guesses, but no answer."""
+    return Inference(scores=np.zeros(view.shown.shape), guess=np.zeros(view.shown.shape, np.bool_))
+
+
 class Even(Attack):
     """Finds all queries equally likely.
 
@@ -46,7 +51,7 @@ class SilentOnQueries(Even):
     name: ClassVar[str] = "silent-on-queries"
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        return Inference(scores=np.zeros(view.shown.shape), guess=np.zeros(view.shown.shape, np.bool_))
+        return silent(view)
 
 
 class OneQueryMore(Even):
@@ -104,7 +109,7 @@ class SilentOnIntents(IntentAttack):
     name: ClassVar[str] = "silent-on-intents"
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        return Inference(scores=np.zeros(view.shown.shape), guess=np.zeros(view.shown.shape, np.bool_))
+        return silent(view)
 
 
 class OneIntent(IntentAttack):
@@ -177,7 +182,7 @@ class SilentOnClients(Alike):
     name: ClassVar[str] = "silent-on-clients"
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        return Inference(scores=np.zeros(view.shown.shape), guess=np.zeros(view.shown.shape, np.bool_))
+        return silent(view)
 
 
 class FlatTraits(Alike):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -241,11 +241,6 @@ class Defense(Plugin):
             ValueError: a number that it does not accept.
         """
         raise NotImplementedError
-
-
-def links_of(defenses: Iterable[Defense], stage: Stage) -> Iterator[tuple[int, Defense]]:
-    """The defenses that act in a stage, each with its place in the chain."""
-    return ((place, defense) for place, defense in enumerate(defenses) if stage in stages_of(defense))
 
 
 def stages_of(defense: Defense) -> tuple[Stage, ...]:

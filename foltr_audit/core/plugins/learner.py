@@ -13,6 +13,7 @@ from foltr_audit.core.pdgd import PDGDSetting
 from foltr_audit.core.plugins.base import Plugin, refuse_unpaired
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records.central import CentralResult, Users
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -63,7 +64,7 @@ class Learner(Plugin):
             UsageError: there are no published defenses, or a value is out of range.
         """
         if math.isinf(eps) and eps > 0:
-            return ("none",)
+            return (NO_DEFENSE,)
         raise UsageError(f"--eps: learner {self.name} has no published defense; expected --defense")
 
 

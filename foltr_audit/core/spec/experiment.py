@@ -18,6 +18,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.core.spec.population import PopulationSpec
 from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.errors import UsageError, suggest_name
@@ -48,7 +49,7 @@ class Spec(SpecTable):
     schema_: Literal["foltr-audit/spec/1"] = Field("foltr-audit/spec/1", alias="schema")
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of all random draws.")
     repetition: int = Field(0, ge=0)
-    defense: Annotated[tuple[str, ...], AfterValidator(_canonical_chain)] = ("none",)
+    defense: Annotated[tuple[str, ...], AfterValidator(_canonical_chain)] = (NO_DEFENSE,)
     data: DataSpec = DataSpec()
     population: PopulationSpec = PopulationSpec()
     train: TrainSpec = TrainSpec()
@@ -168,7 +169,7 @@ class Spec(SpecTable):
     @property
     def undefended(self) -> Spec:
         """The same training without defense, attack and audit: the baseline of utility."""
-        return self.model_copy(update={"defense": ("none",), "attack": None, "audit": None})
+        return self.model_copy(update={"defense": (NO_DEFENSE,), "attack": None, "audit": None})
 
 
 _TABLE_CLASSES: dict[str, type[SpecTable]] = {

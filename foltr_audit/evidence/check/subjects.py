@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.report.results.compare import CompareReport
@@ -125,7 +126,7 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
             raise UsageError(
                 f"--eps: {value:g} is not an epsilon of this comparison; expected one of {listed}"
             )
-    wanted = defenses or [name for name in known if name != "none"]
+    wanted = defenses or [name for name in known if name != NO_DEFENSE]
     found = [
         row
         for row in report.results
@@ -159,7 +160,7 @@ def _no_audit(report: CompareReport, row: CompareRow) -> str:
 
 
 def _loss(row: CompareRow) -> CheckReading:
-    if row.setting.alternative == "none":
+    if row.setting.alternative == NO_DEFENSE:
         return CheckReading(Estimate(0.0, (0.0, 0.0)))
     value, ends = row.ndcg_difference
     if not row.ndcg_difference.known:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -77,7 +78,7 @@ def confirmation_grid(
     audit = AuditSpec(trials=trials, views=(limits.view,))
     table = ComparisonGrid.of_spec(base.model_copy(update={"attack": attack, "audit": audit})).table()
     table |= {"runs": runs, "delta": limits.delta, "eps": [point.eps or 1.0]}
-    table["defenses"] = list(dict.fromkeys(["none", point.alternative]))
+    table["defenses"] = list(dict.fromkeys([NO_DEFENSE, point.alternative]))
     if point.label.sensitivity is not None:
         table["sensitivity"] = point.label.sensitivity
     return ComparisonGrid.parse(table)

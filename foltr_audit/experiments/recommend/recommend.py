@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.defaults import TRIALS
+from foltr_audit.core.spec.defaults import NO_DEFENSE, TRIALS
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -115,9 +115,9 @@ def recommend(
     """
     study = Runner(progress, with_undefended=False)
     trace = base.trace.model_copy(update={"every": 0})
-    base = base.model_copy(update={"defense": ("none",), "repetition": 0, "trace": trace})
+    base = base.model_copy(update={"defense": (NO_DEFENSE,), "repetition": 0, "trace": trace})
     # An audit that cannot be confirmed in the end is refused before the search.
-    confirmation_grid(base, CandidatePoint("none"), limits, runs=effort.runs, trials=effort.trials)
+    confirmation_grid(base, CandidatePoint(NO_DEFENSE), limits, runs=effort.runs, trials=effort.trials)
     setup = study.setup(base)
     accountant = CandidateAccountant(setup, limits)
     space = SearchSpace.of(accountant)

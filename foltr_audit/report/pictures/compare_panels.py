@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.report.pictures import compare_plots as pictures
 from foltr_audit.report.pictures.compare_plots import GLYPHS, MEASURES, SeriesStyle
 from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw_panel
@@ -70,7 +71,7 @@ def by_epsilon(report: CompareReport) -> Iterator[PanelPlot]:
     """Precision, recall and nDCG@10 against epsilon: a panel for each world, learner and defense."""
     for world in worlds(report):
         for rows in world.by_learner():
-            plain = next((row for row in rows if row.setting.alternative == "none"), None)
+            plain = next((row for row in rows if row.setting.alternative == NO_DEFENSE), None)
             for name, mine in _panels_of(rows):
                 title = _title(name, world, mine[0].setting.learner)
                 yield PanelPlot(
@@ -88,7 +89,7 @@ def _panels_of(rows: Sequence[CompareRow]) -> Iterator[tuple[str, list[CompareRo
     for name in with_eps:
         yield name, [row for row in rows if row.setting.alternative == name]
     others = [row for row in rows if row.setting.eps is None]
-    if [row.setting.alternative for row in others] not in ([], ["none"]):
+    if [row.setting.alternative for row in others] not in ([], [NO_DEFENSE]):
         yield "without an epsilon", others
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion, SensitivityTrial
@@ -276,7 +277,7 @@ class _CellReader:
         bases = {
             _world(cells[0]): self._group(cells, audits)
             for cells in pooled
-            if cells[0].spec.defense == ("none",)
+            if cells[0].spec.defense == (NO_DEFENSE,)
         }
         with progress.task("report", len(pooled)) as tick:
             for cells in pooled:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.report.results.claim_sentences import (
     describe_claims,
     describe_contradictions,
@@ -192,7 +193,7 @@ def describe_leaks(world: WorldRows) -> list[str]:
             continue
         methods = [leak.bound.method for leak in mine if leak.bound is not None]
         names = dict.fromkeys("random" if one.startswith("random:") else one for one in methods)
-        first = next((leak for leak in mine if leak.row.setting.alternative != "none"), mine[0])
+        first = next((leak for leak in mine if leak.row.setting.alternative != NO_DEFENSE), mine[0])
         sentences.append(
             text.format(
                 defenses=shortened(_by_defense(mine)),
@@ -212,7 +213,7 @@ def describe_most_useful(world: WorldRows) -> str:
 
     If its claim was checked and is not proven, the best one with a proven claim too.
     """
-    found = [leak for leak in find_leaks(world) if leak.row.setting.alternative != "none"]
+    found = [leak for leak in find_leaks(world) if leak.row.setting.alternative != NO_DEFENSE]
     held = [leak for leak in found if leak.held and leak.row.ndcg.known]
     if not held:
         none = bool(found) and all(leak.kind in ("reads", "grades") for leak in found)

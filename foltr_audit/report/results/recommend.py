@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
 
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.recommend.candidates import CandidateResult
@@ -115,7 +116,7 @@ class RecommendReport(PlainReport):
             search=search,
             recommended=shown,
             evidence=evidence,
-            without=_row(confirmation, "none"),
+            without=_row(confirmation, NO_DEFENSE),
             attacks=[row for row in attacks if row.setting.name == name],
             claims=_named(confirmation.claims if confirmation else (), name),
             runners_up=_runners_up(rows, shown),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.compare import CompareReport
@@ -76,7 +77,7 @@ def sentence(
     """
     if chosen is None:
         return _none(nearest, search, limits)
-    name = "no defense" if chosen.alternative == "none" else chosen.name
+    name = "no defense" if chosen.alternative == NO_DEFENSE else chosen.name
     start = (
         f"Of {search.candidates} candidates, {name} has the best nDCG@10 on the validation part "
         f"among the {search.kept} that keep to the limits"

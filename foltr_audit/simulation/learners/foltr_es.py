@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from foltr_audit.core.plugins import MetricLearner, plain
 from foltr_audit.core.plugins.learner import Fact
 from foltr_audit.core.ranking_metrics import list_metric
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -66,7 +67,7 @@ class FOLtRES(MetricLearner):
             )
         if not eps > 0:
             raise UsageError(f"--eps: {eps:g}; expected a number above 0")
-        return ("none",) if eps == np.inf else (f"metric-rr:eps={plain(float(eps))}",)
+        return (NO_DEFENSE,) if eps == np.inf else (f"metric-rr:eps={plain(float(eps))}",)
 
     @property
     def values(self) -> Floats:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.privacy.accounting.actions import (
     CHANGES_MESSAGES,
     ChainAction,
@@ -48,13 +49,13 @@ class NoiseDeclaration:
         law = noise if isinstance(noise, str) and noise != "none" else None
         names = _texts(header.knowledge.get("defense"))
         if noise == "none" and names is None and events is None:
-            names = ["none"]
+            names = [NO_DEFENSE]
         acts = None
-        if names is not None and not isinstance(events, list):
-            acts = acts_of_names(names, law, header.parameters)
         if isinstance(events, list):
             acts = acts_of_events(events)
             law = law or "+".join(act.law for act in acts if act.law is not None) or None
+        elif names is not None:
+            acts = acts_of_names(names, law, header.parameters)
         return cls(text=law, chain=None if names is None else "+".join(names), acts=acts)
 
     @property
