@@ -115,6 +115,7 @@ def _audited(
     return Column(header, cell)
 
 
+_ATTACKED = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
 _PROMISED = "AUC promised: the most that any attack on a click can reach, by the proof of one interaction"
 
 
@@ -140,11 +141,7 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
         f"{title}, on the validation part, which chose",
         columns,
         rows,
-        caption="; ".join(
-            [_PROMISED] * promised
-            + ["a candidate keeps to --max-attack-auc if the interval of every attack ends below it"]
-            * limited
-        ),
+        caption="; ".join([_PROMISED] * promised + [_ATTACKED] * limited),
         spare=("attack", "clip"),
     )
 
