@@ -38,6 +38,7 @@ class AccountingContext:
             reveal what the noise was added to; `float32` rounds them away.
         largest_weight: largest weight of a client in the sum over the smallest, at least 1.
         rounds: rounds T that are observed; with 1, the bound is that of one round.
+        separation: rounds from one in which a client takes part to its next one, at least.
         delta: delta of the bound; 0 for pure differential privacy.
         sampled: share of the clients that take part in a round, a sample of fixed size, above 0.
         secret_sample: the observer does not know who took part.
@@ -58,6 +59,7 @@ class AccountingContext:
     number_format: Literal["float32", "float64"] = "float32"
     largest_weight: float = 1.0
     rounds: int = 1
+    separation: int = 1
     delta: float = 0.0
     sampled: float = 1.0
     secret_sample: bool = False
@@ -67,7 +69,7 @@ class AccountingContext:
             raise UsageError(f"accounting: unknown view {self.view!r}; {suggest_name(self.view, VIEWS)}")
         if self.unit not in UNITS:
             raise UsageError(f"accounting: unknown unit {self.unit!r}; {suggest_name(self.unit, UNITS)}")
-        for name in ("parameters", "shares", "interactions", "list_length", "rounds"):
+        for name in ("parameters", "shares", "interactions", "list_length", "rounds", "separation"):
             if not getattr(self, name) >= 1:
                 raise UsageError(f"accounting: {name} {getattr(self, name)}; expected at least 1")
         n, arriving, colluders = self.shares, self.arriving, self.colluders
