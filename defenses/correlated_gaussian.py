@@ -20,23 +20,23 @@ class CorrelatedGaussianNoise(Defense):
     """The aggregator adds Gaussian noise to the sum of a round, and takes part of it back in later rounds.
 
     The noise of the rounds is `C^-1 z` with independent rows z of standard deviation sigma, so that the
-    global model, which follows the running sum of the rounds, carries less noise than with independent noise.
-    Best with a `--separation` of several rounds between two in which one client takes part; C then has as
-    many bands. With one band the rounds are independent.
+    global model, which follows the running sum of the rounds, carries less noise than with independent
+    noise. It needs a `--separation` of several rounds between two in which one client takes part; C then has
+    as many bands. With one band the noise of each round is independent.
 
     Guarantees: (eps, delta)-DP for a whole run and client (so for every smaller unit), replace-one, for an
     observer of what the aggregator publishes: the noisy sums of all rounds, and so all global models (view:
-    aggregate). The eps follows from sigma, the clip, the rounds and the separation; the clients that take part
-    must not depend on anybody's data. The aggregator itself is trusted: it is an enclave, or a server that
-    is believed to add the noise. Nothing is proven against whoever sees the messages or the sum before
-    the noise, such as a server that runs `secure-aggregation` itself. Neither are colluding clients covered.
-    One round alone proves at least what independent noise of sigma does. The noise is scaled by the largest
-    weight of a message in the average, so that clients of several sizes and lost messages cost nothing.
-    Proven for real numbers; the average is rounded to float32 after the noise, which removes the last bits.
+    aggregate). The eps follows from sigma, the clip, the rounds and the separation; who takes part must not
+    depend on anybody's data. The aggregator itself is trusted: an enclave, or a server that is believed to
+    add the noise. Nothing is proven against whoever sees the messages, or their sum before the noise, such as
+    a server that runs `secure-aggregation` itself, or against one that colludes with clients. One round alone
+    proves at least what independent noise of sigma does. The noise is scaled by the largest weight of a
+    message in the average, so that unequal weights and lost messages cost no privacy. Proven for real numbers;
+    the average is rounded to float32 after the noise, which removes the last bits.
 
-    Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to private
-    training"; for sums that depend on earlier ones: Denisov et al. 2022, "Improved differential privacy for
-    SGD via optimal private linear operators on adaptive streams", theorem 2.1.
+    Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to
+    private training"; for sums that depend on earlier ones: Denisov et al. 2022, "Improved differential
+    privacy for SGD via optimal private linear operators on adaptive streams", theorem 2.1.
     """
 
     name: ClassVar[str] = "correlated-gaussian"

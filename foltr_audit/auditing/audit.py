@@ -23,7 +23,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
-from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
+from foltr_audit.privacy.accounting import UpperBound, upper_bound
 from foltr_audit.privacy.events import OpaqueChange
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -262,18 +262,16 @@ class Audit:
         self, session: AuditSession, unit: str, view: str, claim: ChainClaim, declared: DeclarationCheck
     ) -> tuple[UpperBound, UpperBound]:
         """What is proven for the played messages, and for the rounds of the whole run with their own B."""
-        situation = AccountingContext(
-            view=view,
-            unit=unit,
-            parameters=session.clients.parameters.size,
-            shares=self.setup.spec.population.cohort_size,
+        situation = replace(
+            self.setup.privacy.situation(
+                view,
+                unit,
+                interactions=session.interactions,
+                rounds=self.protocol.messages,
+                delta=claim.delta,
+            ),
             arriving=None if session.masked else session.arriving,  # a secure sum may hold fewer
             colluders=self.protocol.colluders,
-            interactions=session.interactions,
-            ranked_with=self.setup.learner.ranked_with,
-            number_format=self.setup.spec.trace.dtype,
-            rounds=self.protocol.messages,
-            delta=claim.delta,
         )
         run = replace(
             situation, interactions=self.setup.learner.interactions, rounds=self.setup.spec.train.rounds

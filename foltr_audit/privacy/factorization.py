@@ -1,9 +1,9 @@
 """Noise that is correlated over rounds: the factorisation A = B C of running sums, and its sensitivity.
 
-The server publishes, in round t, the sum `x_t` of the messages plus row t of `C^-1 z`, where the rows of z are
-independent Gaussian noise. Whoever knows all rounds knows `C x + z`, and no more: the noise hides `C x`. The
-running sums `A x`, which the global model follows, carry the noise `B z`, with `B = A C^-1`, which is smaller
-than the sum of independent noise where a client takes part seldom.
+The server publishes, in round t, the sum `x_t` of the messages plus row t of `C^-1 z`, where the rows of z
+are independent Gaussian noise. Whoever knows all rounds knows `C x + z`, and no more: the noise hides `C x`.
+The running sums `A x`, which the global model follows, carry the noise `B z`, with `B = A C^-1`, which is
+smaller than the sum of independent noise where a client takes part seldom.
 
 C is the lower-triangular Toeplitz square root of the matrix A of ones, with all but its first bands set to 0.
 
@@ -55,8 +55,8 @@ def participation_sensitivity(bands: int, rounds: int, participations: int, sepa
     pattern has columns that are farther apart or shorter. The length is that of the sum of these columns.
 
     Source: Kalinin & Lampert 2024, "Banded square root matrix factorization for differentially private model
-    training", theorem 2; without negative entries the same direction is the worst: Choquette-Choo et al. 2023,
-    "Multi-epoch matrix factorization mechanisms for private machine learning", section 3.
+    training", theorem 2; that the same direction is the worst: Choquette-Choo et al. 2023, "Multi-epoch
+    matrix factorization mechanisms for private machine learning", corollary 2.1.
 
     Raises:
         UsageError: a number below 1.

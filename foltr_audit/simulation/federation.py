@@ -59,7 +59,9 @@ class Federation:
         # that the cohort has its size.
         last = np.partition(tickets, population.cohort_size - 1)[population.cohort_size - 1]
         chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
-        return able[np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))]
+        return np.asarray(
+            able[np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))]
+        )
 
     @cached_property
     def _turns(self) -> list[Ints]:
@@ -69,7 +71,7 @@ class Federation:
         number alone, and no record of earlier cohorts is needed.
 
         Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to
-        private training", section 4.
+        private training", algorithm 2.
         """
         population = self.setup.spec.population
         everybody, apart = np.arange(population.clients), population.rounds_apart

@@ -70,9 +70,8 @@ class PopulationSpec(SpecTable):
             raise ValueError(f"cohort={self.cohort}: expected at most the number of clients, {self.clients}")
         if self.rounds_apart * self.cohort_size > self.clients:
             raise ValueError(
-                f"separation={self.separation}: so many cohorts of {self.cohort_size} clients without a common "
-                f"client need {self.rounds_apart * self.cohort_size} clients; expected at most "
-                f"{self.clients // self.cohort_size}"
+                f"separation={self.separation}: cohorts of {self.cohort_size} out of {self.clients} clients; "
+                f"expected at most {self.clients // self.cohort_size}, the cohorts without a common client"
             )
         return self
 

@@ -52,7 +52,7 @@ class CorrelatedGaussian:
         """
         law = Gaussian(sigma=sigma)
         if bands == 1:
-            return law.sample(stream(round_), size)[0]
+            return np.asarray(law.sample(stream(round_), size)[0])
         first = stream(0)
         key = (first.key, first.purpose, sigma, bands, size)
         last = self._runs.pop(key, None)
