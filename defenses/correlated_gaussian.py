@@ -25,14 +25,14 @@ class CorrelatedGaussianNoise(Defense):
     as many bands. With one band the noise of each round is independent.
 
     Guarantees: (eps, delta)-DP for a whole run and client (so for every smaller unit), replace-one, for an
-    observer of what the aggregator publishes: the noisy sums of all rounds, and so all global models (view:
+    observer of what the aggregator releases: the noisy sums of all rounds, and so all global models (view:
     aggregate). The eps follows from sigma, the clip, the rounds and the separation; who takes part must not
     depend on anybody's data. The aggregator itself is trusted: an enclave, or a server that is believed to
     add the noise. Nothing is proven against whoever sees the messages, or their sum before the noise, such as
     a server that runs `secure-aggregation` itself, or against one that colludes with clients. One round alone
     proves at least what independent noise of sigma does. The noise is scaled by the largest weight of a
-    message in the average, so that unequal weights and lost messages cost no privacy. Proven for real numbers;
-    the average is rounded to float32 after the noise, which removes the last bits.
+    message in the average, so that unequal weights and lost messages cost no privacy. Proven for real
+    numbers; the average is rounded to float32 after the noise, which removes the last bits.
 
     Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to
     private training"; for sums that depend on earlier ones: Denisov et al. 2022, "Improved differential

@@ -1,6 +1,6 @@
 """Noise that is correlated over rounds: the factorisation A = B C of running sums, and its sensitivity.
 
-The server publishes, in round t, the sum `x_t` of the messages plus row t of `C^-1 z`, where the rows of z
+The server releases, in round t, the sum `x_t` of the messages plus row t of `C^-1 z`, where the rows of z
 are independent Gaussian noise. Whoever knows all rounds knows `C x + z`, and no more: the noise hides `C x`.
 The running sums `A x`, which the global model follows, carry the noise `B z`, with `B = A C^-1`, which is
 smaller than the sum of independent noise where a client takes part seldom.
@@ -42,6 +42,17 @@ def square_root_coefficients(bands: int) -> Floats:
     places = np.arange(1.0, bands)
     found = np.cumprod(np.concatenate([[1.0], (2.0 * places - 1.0) / (2.0 * places)]))
     found.flags.writeable = False
+    return found
+
+
+def hidden_rows(rows: Floats, bands: int) -> Floats:
+    """C x for rows x of the first T rounds, both float64 (T, P): what independent noise z hides.
+
+    Of the noise `C^-1 z` it gives back z.
+    """
+    found = np.zeros_like(rows)
+    for back, coefficient in enumerate(square_root_coefficients(bands)[: len(rows)]):
+        found[back:] += coefficient * rows[: len(rows) - back]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from foltr_audit.privacy.accounting.situation import LISTS_REVEAL, AccountingContext
@@ -24,7 +25,7 @@ def by_sum_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator
 
     - The noise is scaled by the largest weight in the average. A lost message changes neither the
       distance nor the noise, and weights of clients do not matter.
-    - It protects from whoever sees what the aggregator publishes. A server that sees single messages, or
+    - It protects from whoever sees what the aggregator releases. A server that sees single messages, or
       sums without the noise, as in secure aggregation that it runs itself, is not covered; nor is one that
       colludes with clients.
     - A secret sample does not amplify it: the rounds are not independent.
@@ -53,4 +54,5 @@ def _proof(noise: SumNoise, situation: AccountingContext) -> LossProof:
         correlated = f", correlated over {bands} rounds" if bands > 1 else ""
         apart = f", {situation.separation} rounds apart" if times > 1 and situation.separation > 1 else ""
         how += f"{correlated}; {times} of {rounds} rounds{apart}: sensitivity {length:.4g} times that"
-    return LossProof(GaussianLoss(distance * length / sigma), how, "Gaussian", whole=True)
+    mu = distance * length / sigma if sigma > 0 else math.inf
+    return LossProof(GaussianLoss(mu), how, "Gaussian", whole=True)
