@@ -158,7 +158,7 @@ class AuditSession:
             scored = trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
         else:
             scored = attack_scores(
-                self.games, canary, self.protocol.score, members=members, released=released
+                self.games, canary, self.protocol.score, members=members, released=is_released(view)
             )
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")

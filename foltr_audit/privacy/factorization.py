@@ -56,6 +56,21 @@ def hidden_rows(rows: Floats, bands: int) -> Floats:
     return found
 
 
+def noise_length(bands: int, rounds: int) -> float:
+    """The standard deviation of the noise on the sum of the last of T rounds, for a sigma of 1.
+
+    It is the L2 length of the last row of `C^-1`, whose entries are the coefficients of the power series
+    that inverts that of C.
+    """
+    weights = square_root_coefficients(bands)[1:rounds]
+    found = np.zeros(rounds)
+    found[0] = 1.0
+    for place in range(1, rounds):
+        before = found[max(0, place - weights.size) : place][::-1]
+        found[place] = -float((weights[: before.size] * before).sum())
+    return float(np.sqrt(np.square(found).sum()))
+
+
 @lru_cache(maxsize=4096)
 def participation_sensitivity(bands: int, rounds: int, participations: int, separation: int) -> float:
     """The largest L2 length of C x for a client that moves each sum it takes part in by at most 1.

@@ -13,6 +13,9 @@ from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 IN_SUM = "in the sum of"
 """How `UpperBound.how` begins to say that a bound rests on the noise of all messages of a sum."""
 
+ON_SUM = "that the aggregator adds to the sum"
+"""How `UpperBound.how` says that a bound rests on noise that no client adds."""
+
 LISTS_REVEAL = (
     "lists after the first are ranked by a local model that has learnt from earlier clicks, without noise; "
     "--rank-with global ranks all lists with the global model"
@@ -132,3 +135,8 @@ class UpperBound:
     def of_sum(self) -> bool:
         """Whether it rests on the noise of all messages of a sum together, not on that of one message."""
         return IN_SUM in self.how
+
+    @property
+    def on_sum(self) -> bool:
+        """Whether it rests on noise that the aggregator adds, and no client."""
+        return ON_SUM in self.how

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from foltr_audit.privacy.accounting.situation import LISTS_REVEAL, AccountingContext
+from foltr_audit.privacy.accounting.situation import LISTS_REVEAL, ON_SUM, AccountingContext
 from foltr_audit.privacy.accounting.walk import ChainSummary, SumNoise
 from foltr_audit.privacy.factorization import participation_sensitivity
 from foltr_audit.privacy.loss.losses import GaussianLoss
@@ -31,17 +31,19 @@ def by_sum_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator
     - A secret sample does not amplify it: the rounds are not independent.
     """
     for noise in walked.sum_noises:
-        if situation.seen != "aggregate":
-            yield LossProof(None, _BEFORE)
-        elif situation.lists_follow_clicks:
+        if situation.lists_follow_clicks:
             yield LossProof(None, LISTS_REVEAL)
+        elif situation.seen != "aggregate":
+            yield LossProof(None, _BEFORE)
         elif not noise.apart.known:
             yield LossProof(None, noise.unbounded)
         else:
             yield _proof(noise, situation)
 
 
-_BEFORE = "the noise on the sum does not hide what a server sees before it is added"
+_BEFORE = (
+    "noise that the aggregator adds to the sum protects from --view aggregate only, who sees nothing before"
+)
 
 
 def _proof(noise: SumNoise, situation: AccountingContext) -> LossProof:
@@ -49,7 +51,7 @@ def _proof(noise: SumNoise, situation: AccountingContext) -> LossProof:
     times = situation.touched
     length = participation_sensitivity(bands, rounds, times, situation.separation)
     distance = noise.apart.l2
-    how = f"Gaussian noise of sigma {sigma:.4g} on the sum, L2 distance {distance:.4g}"
+    how = f"Gaussian noise of sigma {sigma:.4g} {ON_SUM}, L2 distance {distance:.4g}"
     if rounds > 1:
         correlated = f", correlated over {bands} rounds" if bands > 1 else ""
         apart = f", {situation.separation} rounds apart" if times > 1 and situation.separation > 1 else ""
