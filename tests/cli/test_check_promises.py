@@ -1,4 +1,4 @@
-"""`foltr-audit check` with a limit on what proofs leave to attacks, on runs, comparisons and recorded Runs."""
+"""`foltr-audit check` with a limit on what proofs leave to attacks: runs, comparisons, recorded Runs."""
 
 from __future__ import annotations
 
