@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.privacy.accounting.promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.tradeoff import pooled_curve
 from foltr_audit.utils.arrays import Bools
 from foltr_audit.utils.rows import ResultRow
@@ -25,11 +25,11 @@ class ClickCeilings(ResultRow):
         accuracy, exact, auc, tpr_at_1, tpr_at_01: of the metrics of the same names, on lists with a click.
     """
 
-    accuracy: float
-    exact: float
-    auc: float
-    tpr_at_1: float
-    tpr_at_01: float
+    accuracy: float = math.nan
+    exact: float = math.nan
+    auc: float = math.nan
+    tpr_at_1: float = math.nan
+    tpr_at_01: float = math.nan
 
     @property
     def known(self) -> bool:
@@ -37,9 +37,7 @@ class ClickCeilings(ResultRow):
         return not math.isnan(self.accuracy)
 
 
-NO_CEILINGS = ClickCeilings(
-    accuracy=math.nan, exact=math.nan, auc=math.nan, tpr_at_1=math.nan, tpr_at_01=math.nan
-)
+NO_CEILINGS = ClickCeilings()
 """Nothing is proven, or the probabilities of clicks are not known."""
 
 

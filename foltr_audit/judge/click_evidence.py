@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError
-from foltr_audit.judge.click_priors import ClickPriors
 from foltr_audit.judge.pieces import SUMMED, RowIndex, find_refusals, join_pieces, with_rows
+from foltr_audit.judge.prior_probabilities import ClickPriors
 from foltr_audit.judge.task import Evidence
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

@@ -17,10 +17,10 @@ from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.attack_session import AttackSession
 from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses
-from foltr_audit.judge.click_priors import ClickPriors, click_priors
 from foltr_audit.judge.identifiability import Identifiability, identifiability, nothing_identifiable
 from foltr_audit.judge.observer import Observer, RoundView
 from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.prior_probabilities import ClickPriors, click_priors
 from foltr_audit.judge.task import AttackTask
 from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts

@@ -14,11 +14,11 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.experiments.stages import attack_fresh
 from foltr_audit.judge.ceilings import NO_CEILINGS, any_click_ceiling, click_ceilings
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.click_priors import ClickPriors
+from foltr_audit.judge.prior_probabilities import ClickPriors
 from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.privacy.accounting import AccountingContext
-from foltr_audit.privacy.accounting.promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.events import ClickRandomization
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients

@@ -14,7 +14,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.linkage import counts_are_alike
 from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.protocol import TASKS, TaskEvidence
-from foltr_audit.privacy.accounting.promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.results import attack_rows as rows_of_clicks
 from foltr_audit.report.results.attack_rows import (
     AnyClickRow,

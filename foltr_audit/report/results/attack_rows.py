@@ -15,7 +15,7 @@ from foltr_audit.judge.ceilings import NO_CEILINGS, ClickCeilings, any_click_cei
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.mutual_information import information
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, any_click_scores
-from foltr_audit.privacy.accounting.promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.results.base import Setting
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from foltr_audit.judge.task import TaskScore
-from foltr_audit.privacy.accounting.promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.results.attack_rows import AttackPlace, OfAttack
 from foltr_audit.utils.rows import Estimate, ResultRow, column
 
