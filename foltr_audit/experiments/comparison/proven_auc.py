@@ -7,7 +7,8 @@ from functools import lru_cache
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.defaults import DELTA, UNIT
 from foltr_audit.experiments.comparison.facts import ProvenAucFacts
-from foltr_audit.privacy.accounting import AccountingContext, trade_off, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.accounting.promise import ProvenPromise
 from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.observer_views import VIEWS, attacked_view
 from foltr_audit.simulation.privacy_description import PrivacyDescription
@@ -29,17 +30,17 @@ def attacked_auc(privacy: PrivacyDescription, attack: AttackSpec) -> ProvenAucFa
 
 
 def _proven_auc(privacy: PrivacyDescription, view: str, interactions: int) -> ProvenAucFacts:
-    situation = privacy.situation(view, UNIT, interactions=interactions, delta=DELTA)
-    return _computed(privacy.events(), situation)
+    return _computed(privacy.events(), privacy.situation(view, UNIT, interactions=interactions))
 
 
 @lru_cache(maxsize=256)  # the same for all repetitions of a chain
 def _computed(events: tuple[PrivacyEvent, ...], situation: AccountingContext) -> ProvenAucFacts:
+    promise = ProvenPromise.of(events, situation, DELTA)
     return ProvenAucFacts.model_validate(
         {
             "view": situation.view,
             "interactions": situation.interactions,
-            "auc": trade_off(events, situation).auc,
-            "how": upper_bound(events, situation).how,
+            "auc": promise.curve.auc,
+            "how": promise.upper.how,
         }
     )
