@@ -44,9 +44,7 @@ def opendp() -> Any:
     return library
 
 
-def audited(
-    mechanism: Release, inputs: tuple[object, object] = (0.0, 1.0), **options: Any
-) -> FunctionAuditRow:
+def audited(mechanism: Release, inputs: tuple[Any, Any] = (0.0, 1.0), **options: Any) -> FunctionAuditRow:
     (row,) = fa.audit_mechanism(mechanism, inputs, **options).results
     return row
 
