@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
 from foltr_audit.auditing.trial_scores import Pair
 
 
@@ -43,10 +43,11 @@ def every_bound(
         stream: the random stream of an estimator, by its name.
         delta: of the bounds.
         confidence: of each bound.
-        normal: whether the scores are normal; without that, or with delta 0, `gaussian-dp` is left out.
+        normal: whether the scores are normal; without that, or with delta 0, estimators for normal noise are
+            left out.
     """
     for name, estimator in ESTIMATORS.items():
-        if name != "gaussian-dp" or (delta > 0 and normal):
+        if name not in FOR_NORMAL or (delta > 0 and normal):
             yield estimator(trials, delta=delta, confidence=confidence, rng=stream(name))
 
 

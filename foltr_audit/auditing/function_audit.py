@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
 from foltr_audit.auditing.evaluation import about_best, every_bound, promised_bound, split
 from foltr_audit.auditing.function_outputs import FunctionOutputs, Mechanism, T, call_function
 from foltr_audit.auditing.output_scores import LINEAR_SCORES, output_scores
@@ -21,7 +21,6 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 
-_NORMAL = "gaussian-dp"
 _MOST_STANDARD_ERRORS = 6.0
 _AS_GOOD, _BY_CHANCE = 0.95, 0.05  # of scores; thousands of trials choose them
 
@@ -74,14 +73,14 @@ def audit_function(
     if spec.estimator not in ESTIMATORS:
         known = suggest_name(spec.estimator, ESTIMATORS)
         raise UsageError(f"estimator: unknown estimator {spec.estimator!r}; {known}")
-    normal = spec.estimator == _NORMAL
+    normal = spec.estimator in FOR_NORMAL
     if normal and spec.delta == 0:
-        raise UsageError(f"estimator: {_NORMAL} has no bound at delta 0; expected a delta above 0")
+        raise UsageError(f"estimator: {spec.estimator} has no bound at delta 0; expected a delta above 0")
     streams = Streams(spec.seed)
     outputs = call_function(mechanism, inputs, spec.calls, streams, progress, reload)
     score, trials = _best(_scores(outputs, spec), spec)
     if normal:
-        _refuse_other_noise(trials)
+        _refuse_other_noise(trials, spec.estimator)
     bounds = tuple(
         every_bound(
             trials,
@@ -114,7 +113,7 @@ def _scores(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> dict[str, Pair
 
     with threadpool_limits(limits=1, user_api="blas"):
         found = output_scores(outputs, spec.learning)
-    linear = spec.estimator == _NORMAL
+    linear = spec.estimator in FOR_NORMAL
     return {name: pair for name, pair in found.items() if not linear or name in LINEAR_SCORES}
 
 
@@ -135,16 +134,17 @@ def _best(scores: Mapping[str, Pair], spec: FunctionAuditSpec) -> tuple[str, Tri
 
 
 def _verdict(claimed: float, lower: LowerBound) -> tuple[Verdict, str]:
-    sure = not lower.assumes or lower.estimator == _NORMAL  # its assumption was tested
+    sure = not lower.assumes or lower.estimator in FOR_NORMAL  # its assumption was tested
     measured = lower.epsilon if sure else 0.0
     evidence = ClaimEvidence(claimed=claimed, proven=math.inf, exact=None, measured=measured, strict=measured)
-    return verdict_on(evidence)
+    verdict, why = verdict_on(evidence)
+    return verdict, why if sure else f"{why} ({lower.estimator} assumes: {lower.assumes}; it refutes nothing)"
 
 
-def _refuse_other_noise(trials: TrialScores) -> None:
+def _refuse_other_noise(trials: TrialScores, estimator: str) -> None:
     """Refuse scores whose skewness or kurtosis is not that of a normal law.
 
-    Tested on the trials for choosing: six standard errors, which normal scores exceed once in 10^8 tests.
+    Tested on the trials for choosing: six standard errors, which normal scores hardly ever exceed.
 
     Raises:
         UsageError: they are not normal.
@@ -152,7 +152,7 @@ def _refuse_other_noise(trials: TrialScores) -> None:
     for scores in (trials.choose_zero, trials.choose_one):
         if max(_away_from_normal(scores)) > _MOST_STANDARD_ERRORS:
             raise UsageError(
-                f"estimator: {_NORMAL} is for normal noise, and these outputs are not normal; expected "
+                f"estimator: {estimator} is for normal noise, and these outputs are not normal; expected "
                 "clopper-pearson, one-run or betting"
             )
 

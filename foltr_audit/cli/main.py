@@ -20,6 +20,7 @@ from foltr_audit.cli import (
     audit_function,
     bundle,
     calibrate,
+    ceiling,
     check,
     compare,
     data,
@@ -54,8 +55,8 @@ app = typer.Typer(
 )
 for command in (
     *(attack.attack, audit.audit, audit_function.audit_function, bundle.bundle, calibrate.calibrate),
-    *(check.check, compare.compare),
-    *(recommend.recommend, train.train, significance.significance, diff.diff, merge.merge, report.report),
+    *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),
+    *(significance.significance, diff.diff, merge.merge, report.report),
     bundle.verify,
 ):
     app.command(command.__name__.replace("_", "-"))(command)

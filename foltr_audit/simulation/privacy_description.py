@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from foltr_audit.core.chain_warnings import warnings
@@ -16,6 +16,7 @@ from foltr_audit.core.plugins import (
     RoundContext,
 )
 from foltr_audit.core.plugins.answers import claims_of
+from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.privacy.events import NoiseAddition
 from foltr_audit.privacy.randomized_response import compose_epsilon
 from foltr_audit.simulation.client_population import ClientPopulation
@@ -48,6 +49,35 @@ class PrivacyDescription:
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What the chain does to a message, for accounting."""
         return tuple(event for _, event in self.acts())
+
+    def situation(
+        self, view: str, unit: str, *, interactions: int | None = None, rounds: int = 1, delta: float = 0.0
+    ) -> AccountingContext:
+        """What a bound on a message of these clients is for, or one on all messages of several rounds.
+
+        Args:
+            view: whose observations, of `observer_views.VIEWS`.
+            unit: what two neighbouring inputs differ in, of `privacy.events.UNITS`.
+            interactions: interactions behind a message, if not those of the learner.
+            rounds: rounds that are observed.
+            delta: delta of the bound.
+        """
+        return AccountingContext(
+            view=view,
+            unit=unit,
+            parameters=self.context.parameters.size,
+            shares=self.context.shares,
+            interactions=self.clients.interactions if interactions is None else interactions,
+            ranked_with=self.clients.learner.ranked_with,
+            number_format="float64" if self.dtype == "float64" else "float32",
+            largest_weight=self.clients.largest_weight,
+            rounds=rounds,
+            delta=delta,
+        )
+
+    def whole_run(self, situation: AccountingContext) -> AccountingContext:
+        """The same for all rounds of the run, in as many of which a client takes part as it may."""
+        return replace(situation, rounds=self.clients.rounds, separation=self.clients.spec.rounds_apart)
 
     def noise(self) -> str | None:
         """The noise law of one message, as text."""

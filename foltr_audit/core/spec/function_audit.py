@@ -31,7 +31,8 @@ class FunctionAuditSpec(SpecTable):
     estimator: str = Field(
         "clopper-pearson",
         min_length=1,
-        description="clopper-pearson, one-run, betting, bayesian, or gaussian-dp for noise that is normal.",
+        description="clopper-pearson, one-run, betting or bayesian; for noise that is normal gaussian-dp or "
+        "one-run-fdp.",
     )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of the random generators of all trials.")
 

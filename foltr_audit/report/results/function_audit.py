@@ -10,7 +10,7 @@ from foltr_audit.auditing.function_audit import FunctionFinding
 from foltr_audit.auditing.verdict import FALSE, Verdict
 from foltr_audit.core.spec.function_audit import FunctionAuditSpec
 from foltr_audit.report.results.audit import EstimateRow
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import JsonValue, ResultRow
 
 
