@@ -30,7 +30,7 @@ EPSILONS, DELTA = (1.0, 2.0, 4.0, 8.0), 1e-5
 CONFIDENCE = 0.95
 
 
-class Cohorts(NamedTuple):
+class CohortSizes(NamedTuple):
     """Who takes part.
 
     Attributes:
@@ -45,7 +45,7 @@ class Cohorts(NamedTuple):
     separation: int
 
 
-class Mechanism(NamedTuple):
+class ComparedNoise(NamedTuple):
     """A noise, and what it rests on.
 
     Attributes:
@@ -59,15 +59,15 @@ class Mechanism(NamedTuple):
     secret: bool = False
 
 
-COHORTS = (Cohorts(100_000, 1000, 100), Cohorts(1000, 100, 10), Cohorts(1000, 10, 100))
-MECHANISMS = (
-    Mechanism("independent: Skellam shares", "skellam"),
-    Mechanism("independent, amplified by a secret sample", "correlated-gaussian", secret=True),
-    Mechanism("correlated over the separation", "correlated-gaussian"),
+COHORTS = (CohortSizes(100_000, 1000, 100), CohortSizes(1000, 100, 10), CohortSizes(1000, 10, 100))
+NOISES = (
+    ComparedNoise("independent: Skellam shares", "skellam"),
+    ComparedNoise("independent, amplified by a secret sample", "correlated-gaussian", secret=True),
+    ComparedNoise("correlated over the separation", "correlated-gaussian"),
 )
 
 
-def chain(mechanism: Mechanism, who: Cohorts, eps: float, runs: LifetimeRuns) -> list[str]:
+def chain(mechanism: ComparedNoise, who: CohortSizes, eps: float, runs: LifetimeRuns) -> list[str]:
     """Clip, and the least noise that is proven for all rounds."""
     situation = AccountingContext(
         view="aggregate",
@@ -100,7 +100,7 @@ class LifetimeRuns:
         return f"clip:norm={self.norm:g},of=update,at=message"
 
     @cache  # noqa: B019  the runs of a table, which lives as long
-    def ndcg(self, defense: tuple[str, ...], who: Cohorts, seed: int, *, apart: bool) -> float:
+    def ndcg(self, defense: tuple[str, ...], who: CohortSizes, seed: int, *, apart: bool) -> float:
         """The nDCG@10 of the last model."""
         spec = Spec.parse(
             {
@@ -120,7 +120,9 @@ class LifetimeRuns:
         *_, last = Federation(setup).rounds(first_model(setup))
         return float(last.metrics["offline_ndcg@10"])
 
-    def lost(self, defense: Sequence[str], who: Cohorts, seeds: int, *, apart: bool) -> tuple[float, float]:
+    def lost(
+        self, defense: Sequence[str], who: CohortSizes, seeds: int, *, apart: bool
+    ) -> tuple[float, float]:
         """Mean of what is lost, and half of its interval."""
         pairs = [
             self.ndcg(("none",), who, seed, apart=apart) - self.ndcg(tuple(defense), who, seed, apart=apart)
@@ -130,7 +132,7 @@ class LifetimeRuns:
         return float(np.mean(pairs)), float(width)
 
 
-def rows(runs: LifetimeRuns, seeds: int, several: Sequence[Cohorts]) -> Iterator[str]:
+def rows(runs: LifetimeRuns, seeds: int, several: Sequence[CohortSizes]) -> Iterator[str]:
     """The table in Markdown, cohorts by cohorts."""
     eps = " | ".join(f"eps {one:g}" for one in EPSILONS)
     yield f"| clients, cohort, separation | noise | {eps} |"
@@ -140,7 +142,7 @@ def rows(runs: LifetimeRuns, seeds: int, several: Sequence[Cohorts]) -> Iterator
         plain = np.mean([runs.ndcg(("none",), who, seed, apart=True) for seed in range(1, seeds + 1)])
         alone = _cell(*runs.lost([runs.clip], who, seeds, apart=True))
         yield f"| {label} | none: nDCG {plain:.3f}; clip alone loses {alone} |{' |' * len(EPSILONS)}"
-        for mechanism in MECHANISMS:
+        for mechanism in NOISES:
             cells = []
             for one in EPSILONS:
                 texts = chain(mechanism, who, one, runs)
@@ -164,7 +166,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="Write the table there, not to stdout.")
     options = parser.parse_args(given)
     runs = LifetimeRuns(options.data, options.clicks, options.rounds, options.norm)
-    several = (Cohorts(20, 5, 4),) if options.quick else COHORTS
+    several = (CohortSizes(20, 5, 4),) if options.quick else COHORTS
     lines = []
     for line in rows(runs, options.seeds, several):
         lines.append(line)
