@@ -8,7 +8,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.defaults import DELTA, UNIT
 from foltr_audit.experiments.comparison.facts import ProvenAucFacts
 from foltr_audit.privacy.accounting import AccountingContext
-from foltr_audit.privacy.accounting.promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.observer_views import VIEWS, attacked_view
 from foltr_audit.simulation.privacy_description import PrivacyDescription
