@@ -23,6 +23,7 @@ from foltr_audit.cli import (
     compare,
     data,
     diff,
+    lint,
     listing,
     merge,
     recommend,
@@ -53,7 +54,15 @@ app = typer.Typer(
 )
 for command in (
     *(attack.attack, audit.audit, bundle.bundle, calibrate.calibrate, check.check, compare.compare),
-    *(recommend.recommend, train.train, significance.significance, diff.diff, merge.merge, report.report),
+    *(
+        recommend.recommend,
+        train.train,
+        significance.significance,
+        diff.diff,
+        lint.lint,
+        merge.merge,
+        report.report,
+    ),
     bundle.verify,
 ):
     app.command(command.__name__)(command)
