@@ -69,12 +69,14 @@ def _classical(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     basis = system.basis
     if basis.formula != "classical" or basis.epsilon is None or basis.epsilon <= _CLASSICAL_LARGEST:
         return
+    mend = "use the analytic formula"
     follows = f"the classical formula is proven up to epsilon 1, and {digits(basis.epsilon)} is declared"
     enough, right = True, None
     if basis.delta and basis.sensitivity and basis.epsilon < LARGEST:
         used = math.sqrt(2.0 * math.log(1.25 / basis.delta)) * basis.sensitivity / basis.epsilon
         right = gaussian_sigma(basis.epsilon, basis.delta, basis.sensitivity)
         enough = used >= right
+        mend = f"use a sigma of {few_digits(right, math.ceil):g}"
         follows += f": it gives sigma {digits(used)}, and {digits(right)} is needed"
     yield DeclarationFinding(
         check="noise scale",
@@ -83,7 +85,5 @@ def _classical(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         declared="the classical formula of the Gaussian mechanism",
         follows=follows,
         right=right,
-        mend="use the analytic formula"
-        if right is None
-        else f"use a sigma of {few_digits(right, math.ceil):g}",
+        mend=mend,
     )

@@ -27,7 +27,7 @@ def rounds(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
 
 
 def _counted(system: DeclaredSystem, claim: DeclaredClaim) -> int | None:
-    """How many rounds a claim accounts for; 1 if one round alone costs as much; None if it is not declared."""
+    """How many rounds a claim accounts for; 1 if one round costs as much; None if it is not declared."""
     if system.basis.rounds is not None:
         return system.basis.rounds
     one = system.basis.epsilon

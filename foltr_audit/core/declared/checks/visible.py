@@ -18,8 +18,8 @@ def unequal(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             severity="warning",
             field="clients",
             declared="noise, and clients of different weights",
-            follows="they are weighted by their number of interactions: neither the noise nor the sensitivity "
-            "of a sum is that of equal clients",
+            follows="they are weighted by their number of interactions: neither the noise nor the "
+            "sensitivity of a sum is that of equal clients",
             right=None,
             mend="give all clients the same weight",
         )
