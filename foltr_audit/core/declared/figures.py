@@ -66,13 +66,24 @@ def over_distance(law: AdditiveNoise, distance: float, delta: float) -> float:
     return epsilon_over(law, Norms(distance, distance, distance), 1, delta)
 
 
-def proven(system: DeclaredSystem, claim: DeclaredClaim, rounds: int) -> UpperBound | None:
-    """What accounting proves of what is claimed, over some rounds; None where too little is declared.
+TOLERANCE = 1e-6
+"""Declared numbers are rounded: an epsilon may be this much larger, relatively, than the one declared."""
+
+
+def is_proven(system: DeclaredSystem, claim: DeclaredClaim) -> bool:
+    """Whether accounting proves a claim from what is declared, so that it holds whatever else was assumed."""
+    bound = proven(system, claim)
+    return bound is not None and bound.epsilon <= claim.epsilon * (1.0 + TOLERANCE)
+
+
+def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
+    """What accounting proves of what is claimed, a round or a run; None where too little is declared.
 
     An add-remove neighbour has one message less, so that a bound R moves a sum by R instead of by 2 R.
     """
     view = "aggregate" if claim.view not in VIEWS else claim.view
-    known = system.complete and system.steps and system.parameters and system.cohort
+    rounds = system.rounds if claim.covers == "run" else 1
+    known = rounds and system.complete and system.steps and system.parameters and system.cohort
     if not known or claim.unit not in UNITS or claim.view is None:
         return None
     situation = AccountingContext(
@@ -84,7 +95,7 @@ def proven(system: DeclaredSystem, claim: DeclaredClaim, rounds: int) -> UpperBo
         ranked_with="local" if system.lists_follow_clicks else "global",
         number_format=system.number_format or "float32",
         largest_weight=system.largest_weight,
-        rounds=rounds,
+        rounds=rounds or 1,
         delta=claim.delta,
         sampled=system.sampled or 1.0,
         secret_sample=system.secret_sample,

@@ -28,6 +28,7 @@ from foltr_audit.utils.reading import toml_table
 
 SYSTEM_SCHEMA = "foltr-audit/system/1"
 
+ClaimView = Literal[AuditView, "published"]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Size = Annotated[float, Field(ge=1e-30, le=1e30)]
 Epsilon = Annotated[float, Field(ge=1e-9, le=1e9)]
@@ -71,7 +72,7 @@ class ClipTable(_Table):
     """The clip of each message."""
 
     norm: Size | None = Field(None, description="Radius of the ball.")
-    order: Literal[1, 2] = Field(2, description="Norm of the ball, L1 or L2.")
+    order: Literal[1, 2] | None = Field(None, description="Norm of the ball, L1 or L2.")
     of: Literal["model", "update"] = Field("model", description="What is clipped.")
     when: Literal["before noise", "after noise"] = Field("before noise", description="When it is clipped.")
 
@@ -122,7 +123,7 @@ class ClaimTable(_Table):
     delta: Delta = Field(0.0, description="The claimed delta.")
     unit: Unit | None = Field(None, description="What neighbouring inputs differ in.")
     relation: Relation | None = Field(None, description="Whether a unit is replaced, or added or removed.")
-    view: AuditView | Literal["published"] | None = Field(
+    view: ClaimView | None = Field(
         None, description="Whose observations: a view, or published for those who see the global model only."
     )
     covers: Covers | None = Field(None, description="One round, or the whole run.")
@@ -186,9 +187,9 @@ class SystemFile(_Table):
         clients, local = self.clients, self.message.ranked_with != "global"
         behind = clients.interactions
         follow = behind is not None and behind > 1 and local and self.message.ranked_with is not None
-        bounded, steps = self.clip.norm is not None, self._steps()
+        bounded = self.clip.norm is not None and self.clip.order is not None
         return DeclaredSystem(
-            steps=steps,
+            steps=self._steps(),
             claims=self._claims(),
             basis=AccountingBasis(**dict(self.accounting)),
             complete=bounded and self.noise.law is not None,
@@ -220,7 +221,8 @@ class SystemFile(_Table):
     def _steps(self) -> tuple[DeclaredStep, ...]:
         noise, clip = self._noise(), []
         if self.clip.norm is not None:
-            bound = NormBound(norm=self.clip.norm, ord=self.clip.order, of=self.clip.of)
+            # Of the two balls of a radius, the one of order 1 is inside the other: what it allows, both do.
+            bound = NormBound(norm=self.clip.norm, ord=self.clip.order or 1, of=self.clip.of)
             clip = [DeclaredStep(name="clip", event=bound)]
         steps = [*clip, *noise] if self.clip.when == "before noise" else [*noise, *clip]
         if self.secure_aggregation is not None:

@@ -40,7 +40,7 @@ class ClaimBoundRow(ResultRow):
     @classmethod
     def of(cls, system: DeclaredSystem, claim: DeclaredClaim) -> ClaimBoundRow:
         """A claim of a system."""
-        bound = proven(system, claim, (system.rounds or 1) if claim.covers == "run" else 1)
+        bound = proven(system, claim)
         missing = why_not(system, claim)
         return cls(
             claimed_by=claim.name,

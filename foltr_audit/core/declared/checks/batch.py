@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem
+from foltr_audit.core.declared.figures import is_proven
 from foltr_audit.core.declared.findings import DeclarationFinding, digits
 from foltr_audit.core.group_privacy import group_size, of_group
 from foltr_audit.privacy.events import UNITS, MetricRandomization
@@ -19,7 +20,7 @@ def units(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """A claim for a larger unit than the noise was computed for."""
     of = system.basis.unit
     for claim in system.claims:
-        if of in UNITS and claim.unit in UNITS and of != claim.unit:
+        if of in UNITS and claim.unit in UNITS and of != claim.unit and not is_proven(system, claim):
             yield from _larger_unit(system, claim, of, claim.unit)
 
 
@@ -57,7 +58,7 @@ def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         return
     for claim in system.claims:
         unit = claim.unit or of
-        if unit is None or (of is not None and of != unit):
+        if unit is None or (of is not None and of != unit) or is_proven(system, claim):
             continue
         large = unit in _LARGE_UNITS
         if (behind > assumed) != large:
@@ -103,7 +104,7 @@ def relation(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     if system.basis.relation != "add-remove":
         return
     for claim in system.claims:
-        if claim.relation == "replace-one":
+        if claim.relation == "replace-one" and not is_proven(system, claim):
             epsilon, delta = of_group(claim.epsilon, claim.delta, 2)
             more = f" and delta {delta:.2g}" if claim.delta > 0 else ""
             yield DeclarationFinding(

@@ -6,14 +6,11 @@ import math
 from collections.abc import Iterator
 
 from foltr_audit.core.declared.declared_system import DeclaredStep, DeclaredSystem
-from foltr_audit.core.declared.figures import over_distance
+from foltr_audit.core.declared.figures import TOLERANCE, over_distance
 from foltr_audit.core.declared.findings import DeclarationFinding, digits
 from foltr_audit.privacy.gaussian_dp import LARGEST
 from foltr_audit.privacy.loss.conversions import few_digits, gaussian_sigma
 from foltr_audit.privacy.noise import AdditiveNoise
-
-_TOLERANCE = 1e-6
-"""Declared numbers are rounded: an epsilon may be this much larger."""
 
 _CLASSICAL_LARGEST = 1.0
 
@@ -33,7 +30,7 @@ def _of_noise(
     if law.grid > 0:
         return  # its epsilon depends on the number of coordinates, see `proof`
     found = over_distance(law, sensitivity, delta)
-    if found <= epsilon * (1.0 + _TOLERANCE):
+    if found <= epsilon * (1.0 + TOLERANCE):
         return
     at = f" at delta {delta:g}" if delta > 0 else ""
     right = _right_scale(law, sensitivity, epsilon, delta)

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem
-from foltr_audit.core.declared.figures import proven
+from foltr_audit.core.declared.figures import is_proven, proven
 from foltr_audit.core.declared.findings import DeclarationFinding, digits
 from foltr_audit.privacy.accounting import UpperBound
-
-_TOLERANCE = 1e-6
-"""Declared numbers are rounded: a proven epsilon may be this much larger."""
 
 
 class _Statement(NamedTuple):
@@ -29,8 +26,8 @@ def proof(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """Each claim that is not proven, with all views in which it is not."""
     found: dict[_Statement, dict[str, UpperBound]] = {}
     for claim in system.claims:
-        bound = proven(system, claim, system.rounds or 1 if claim.covers == "run" else 1)
-        if bound is not None and not bound.epsilon <= claim.epsilon * (1.0 + _TOLERANCE):
+        bound = proven(system, claim)
+        if bound is not None and not is_proven(system, claim):
             key = _Statement(claim.name, claim.epsilon, claim.delta, claim.unit, claim.covers)
             found.setdefault(key, {})[claim.view or ""] = bound
     for statement, bounds in found.items():
@@ -66,6 +63,7 @@ def why_not(system: DeclaredSystem, claim: DeclaredClaim) -> str | None:
         "clients.per_round": system.cohort,
         "claim.unit": claim.unit,
         "claim.view": claim.view,
+        "run.rounds": claim.covers != "run" or system.rounds,
     }
     missing = [name for name, value in needed.items() if not value]
     return ", ".join(missing) or None

@@ -6,14 +6,11 @@ import math
 from collections.abc import Iterator
 
 from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem
-from foltr_audit.core.declared.figures import over_distance, proven
+from foltr_audit.core.declared.figures import TOLERANCE, is_proven, over_distance, proven
 from foltr_audit.core.declared.findings import DeclarationFinding, digits
 
 _ONE_ROUND = ("click", "interaction")
 """Units that are part of one round only."""
-
-_TOLERANCE = 1e-6
-"""Declared numbers are rounded: two epsilons this close are equal."""
 
 
 def rounds(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -22,7 +19,7 @@ def rounds(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         counted = _counted(system, claim)
         if claim.covers != "run" or claim.unit in _ONE_ROUND or system.rounds is None or counted is None:
             continue
-        if counted < system.rounds:
+        if counted < system.rounds and not is_proven(system, claim):
             yield _too_few(system, claim, counted, system.rounds)
 
 
@@ -39,12 +36,12 @@ def _counted(system: DeclaredSystem, claim: DeclaredClaim) -> int | None:
             if law is not None and distance is not None and law.grid == 0
         ]
         one = min(found, default=None)
-    return 1 if one is not None and claim.epsilon <= one * (1.0 + _TOLERANCE) else None
+    return 1 if one is not None and claim.epsilon <= one * (1.0 + TOLERANCE) else None
 
 
 def _too_few(system: DeclaredSystem, claim: DeclaredClaim, counted: int, every: int) -> DeclarationFinding:
     plain = claim.epsilon * every / counted
-    bound = proven(system, claim, every)
+    bound = proven(system, claim)
     if bound is not None and bound.epsilon <= plain:
         follows = f"{every} rounds compose to {digits(bound.epsilon)}"
         right = bound.epsilon
@@ -79,6 +76,8 @@ def sampling(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     if share is None or share <= assumed:
         return
     for claim in system.claims:
+        if is_proven(system, claim):
+            continue
         epsilon = _with_share(claim.epsilon, assumed, share)
         why = (
             "the server knows who took part, and a sample amplifies only while it is secret"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from foltr_audit.core.declared.declared_system import DeclaredStep, DeclaredSystem
-from foltr_audit.core.declared.figures import ROUNDING, apart, before, epsilon_over, of_order
+from foltr_audit.core.declared.figures import ROUNDING, TOLERANCE, apart, before, epsilon_over, of_order
 from foltr_audit.core.declared.findings import DeclarationFinding, digits
 from foltr_audit.privacy.events import NoiseAddition, NormBound
 from foltr_audit.privacy.loss.conversions import few_digits
@@ -93,12 +93,14 @@ def _too_small(
         order = f"L{noise.law.order}"
         said.append(f"which over {system.parameters} coordinates is up to {digits(needed)} in {order}")
         mend.append(f"clip at {few_digits(stated / halves, math.floor):g} in {order}")
+    follows = epsilon_over(step.whole or noise.law, distances, system.parameters or 1, step.delta or 0.0)
+    holds = step.epsilon is not None and follows <= step.epsilon * (1.0 + TOLERANCE)
     yield DeclarationFinding(
         check="sensitivity",
-        severity="error",
+        severity="warning" if holds else "error",
         field=step.name,
         declared=f"sensitivity {digits(stated)}",
-        follows=f"{', '.join(said)}: {_consequence(system, step, distances, needed / stated)}",
+        follows=f"{', '.join(said)}: {_consequence(step, follows, needed / stated, holds=holds)}",
         right=needed,
         mend=", or ".join(mend),
     )
@@ -137,16 +139,16 @@ def _unknown_stretch(
         )
 
 
-def _consequence(system: DeclaredSystem, step: DeclaredStep, distances: Norms, times: float) -> str:
+def _consequence(step: DeclaredStep, follows: float, times: float, *, holds: bool) -> str:
     """The epsilon that the noise gives over the true distance, next to the one that is claimed for it."""
-    law = step.whole
-    if law is None or step.epsilon is None:
+    if step.epsilon is None:
         return f"for a client the noise is {digits(times)} times too small"
-    found = epsilon_over(law, distances, system.parameters or 1, step.delta or 0.0)
     at = f" at delta {step.delta:g}" if step.delta else ""
-    if math.isinf(found):
+    if holds:
+        return f"the noise is enough all the same, epsilon {digits(follows)}{at} for a client"
+    if math.isinf(follows):
         return f"for a client no epsilon follows{at}, and not {digits(step.epsilon)}"
-    return f"for a client epsilon {digits(found)}{at}, not {digits(step.epsilon)}"
+    return f"for a client epsilon {digits(follows)}{at}, not {digits(step.epsilon)}"
 
 
 def _without_law(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
