@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 loaded, which is later; a value that is already set stays."""
 
 if TYPE_CHECKING:
-    from foltr_audit.api import attack, attack_trace, audit, compare, load_data, simulate
+    from foltr_audit.api import attack, attack_trace, audit, compare, lint, load_data, simulate
     from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.spec.experiment import Spec
@@ -38,6 +38,7 @@ _WHERE = {
     "attack_trace": "api",
     "audit": "api",
     "compare": "api",
+    "lint": "api",
     "load_data": "api",
     "simulate": "api",
     "published_chain": "core.published_chain",
@@ -70,6 +71,7 @@ __all__ = [
     "attack_trace",
     "audit",
     "compare",
+    "lint",
     "load_data",
     "published_chain",
     "simulate",

@@ -19,6 +19,7 @@ from foltr_audit.cli import (
     audit,
     bundle,
     calibrate,
+    ceiling,
     check,
     compare,
     data,
@@ -53,17 +54,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(attack.attack, audit.audit, bundle.bundle, calibrate.calibrate, check.check, compare.compare),
-    *(
-        recommend.recommend,
-        train.train,
-        significance.significance,
-        diff.diff,
-        lint.lint,
-        merge.merge,
-        report.report,
-    ),
-    bundle.verify,
+    *(attack.attack, audit.audit, bundle.bundle, calibrate.calibrate, ceiling.ceiling, check.check),
+    *(compare.compare, recommend.recommend, train.train, significance.significance, diff.diff, lint.lint),
+    *(merge.merge, report.report, bundle.verify),
 ):
     app.command(command.__name__)(command)
 app.add_typer(data.app, name="data")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -38,22 +38,25 @@ class LintSubject:
     system: DeclaredSystem
 
 
-def subjects_of(specs: Iterable[Spec], name: str = "Spec") -> Iterator[LintSubject]:
+def subjects_of(
+    specs: Iterable[Spec], name: str = "Spec", collection: Collection | None = None
+) -> Iterator[LintSubject]:
     """The systems of Specs; those that declare the same, such as repetitions, once.
 
-    Their data are loaded, since a message has as many coordinates as the data have features.
+    Without a collection their data are loaded, since the features decide how long a message is.
 
     Raises:
         DataError: the data of a Spec cannot be read.
         UsageError: scenarios that do not fit the data.
     """
-    data: dict[str, Collection] = {}
+    loaded: dict[str, Collection] = {}
     seen: list[DeclaredSystem] = []
     for spec in specs:
         key = f"{spec.data!r} {spec.seed}"
-        if key not in data:
-            data = {key: load_collection(spec.data, spec.seed)}
-        found = Setup(spec, data[key]).privacy.declared()
+        if collection is None and key not in loaded:
+            loaded = {key: load_collection(spec.data, spec.seed)}
+        data = loaded[key] if collection is None else collection
+        found = Setup(spec, data).privacy.declared()
         if found not in seen:
             seen.append(found)
             yield LintSubject(name=f"{name}: {'+'.join(spec.defense)}", kind="Spec", system=found)
@@ -80,20 +83,27 @@ def subjects_at(path: Path) -> Iterator[LintSubject]:
         yield from subjects_of((RunFolder.open(path).spec,), str(path))
 
 
+def subject_described(table: Mapping[str, object], where: str = "system") -> LintSubject:
+    """The system that a plain table describes, see `core.declared.system_file`.
+
+    Raises:
+        UsageError: an unknown field, or a bad value.
+    """
+    found = SystemFile.parse(table, where)
+    return LintSubject(name=found.name, kind="description", system=found.system())
+
+
 def _in_file(path: Path) -> Iterator[LintSubject]:
     text, where = file_text(path, UsageError), str(path)
     table = toml_table(text, where, UsageError)
     if describes_system(table):
-        found = SystemFile.parse(table, where)
-        yield LintSubject(name=f"{path}: {found.name}", kind="description", system=found.system())
+        yield subject_described(table, where)
     else:
         yield from subjects_of(Plan.of(read_tables(text, where), where).specs, where)
 
 
-def describes_system(table: dict[str, object] | object) -> bool:
+def describes_system(table: Mapping[str, object]) -> bool:
     """Whether a table of a file describes a system, and is no Spec: by its schema, else by its names."""
-    if not isinstance(table, dict):
-        return False
     if "schema" in table:
         return str(table["schema"]).startswith(SYSTEM_SCHEMA.rpartition("/")[0])
     return not {"cells", *Spec.model_fields} & set(table)

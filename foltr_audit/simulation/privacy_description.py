@@ -15,6 +15,7 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
 )
+from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.simulation.client_population import ClientPopulation
 
 
@@ -45,6 +46,31 @@ class PrivacyDescription:
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What the chain does to a message, for accounting."""
         return tuple(event for _, event in self.acts())
+
+    def situation(
+        self, view: str, unit: str, *, interactions: int | None = None, rounds: int = 1, delta: float = 0.0
+    ) -> AccountingContext:
+        """What a bound on a message of these clients is for, or one on all messages of several rounds.
+
+        Args:
+            view: whose observations, of `observer_views.VIEWS`.
+            unit: what two neighbouring inputs differ in, of `privacy.events.UNITS`.
+            interactions: interactions behind a message, if not those of the learner.
+            rounds: rounds that are observed.
+            delta: delta of the bound.
+        """
+        return AccountingContext(
+            view=view,
+            unit=unit,
+            parameters=self.context.parameters.size,
+            shares=self.context.shares,
+            interactions=self.clients.interactions if interactions is None else interactions,
+            ranked_with=self.clients.learner.ranked_with,
+            number_format="float64" if self.dtype == "float64" else "float32",
+            largest_weight=self.clients.largest_weight,
+            rounds=rounds,
+            delta=delta,
+        )
 
     def noise(self) -> str | None:
         """The noise law of one message, as text."""

@@ -19,9 +19,9 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.plugins.answers import law_of
 from foltr_audit.core.spec.defaults import NO_DEFENSE
-from foltr_audit.errors import UsageError
+from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
-from foltr_audit.privacy.events import NoiseAddition, NormBound
+from foltr_audit.privacy.events import NoiseAddition, NormBound, NormScaling, PrivacyEvent
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.trace.header import Fact, TraceHeader
@@ -29,6 +29,7 @@ from foltr_audit.utils.reading import is_whole
 
 _SAME = 1e-9  # relative: two declarations of one number
 _MOST_SHARES = 10**9
+_MOST_NUMBERS = 10**7  # a message of as many zeros is made
 
 
 def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSystem:
@@ -37,7 +38,12 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
     Args:
         header: the header.
         cohort: messages of a round, of which the clients are a whole cohort; None where they are not.
+
+    Raises:
+        TraceError: messages of more than 10^7 numbers.
     """
+    if header.width > _MOST_NUMBERS:
+        raise TraceError(f"trace: header: {header.width} numbers a message; expected at most {_MOST_NUMBERS}")
     facts = header.knowledge
     texts = _texts(facts.get("defense"))
     events = _steps_of_events(facts.get("events"))
@@ -62,7 +68,7 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         cohort=cohort if cohort is not None else max(shares, default=None),
         interactions=behind if isinstance(behind, int) else None,
         number_format=_number_format(header),
-        lists_follow_clicks=_follow(facts),
+        lists_follow_clicks=_follow(header),
         restated=(*_of_noise(steps, facts), *_of_clip(steps, facts), *_of_events(steps, events)),
     )
 
@@ -104,7 +110,7 @@ def _context(
             shares=shares,
             clients=nobody,
             counts=nobody,
-            parameters=np.broadcast_to(np.float64(0.0), (header.width,)),  # a header may claim any width
+            parameters=np.zeros(header.width),
             source=Streams(0),
         )
 
@@ -121,9 +127,14 @@ def _number_format(header: TraceHeader) -> NumberFormat:
     return "float64" if header.dtype == "float64" else "float32"
 
 
-def _follow(facts: dict[str, Fact]) -> bool | None:
-    """Whether lists follow from clicks on earlier ones of a message; None where the header does not say."""
-    behind, ranks = facts.get("interactions"), facts.get("rank_with")
+def _follow(header: TraceHeader) -> bool | None:
+    """Whether lists follow from clicks on earlier ones of a message; None where the header does not say.
+
+    A Run of foltr-audit says only which other model than a client's own ranks its lists.
+    """
+    behind, ranks = (header.knowledge.get(name) for name in ("interactions", "rank_with"))
+    if ranks is None and header.spec_hash and header.holds_models:
+        ranks = "local"
     if ranks is None or not is_whole(behind):
         return None
     return ranks == "local" and behind != 1
@@ -184,12 +195,19 @@ def _of_clip(steps: Sequence[DeclaredStep], facts: dict[str, Fact]) -> Iterator[
         )
 
 
+def _is_idle(event: PrivacyEvent) -> bool:
+    """Whether an event says only that no norm grows, which others may leave out."""
+    return isinstance(event, NormScaling) and event.factor == 1
+
+
 def _of_events(
     steps: Sequence[DeclaredStep], events: tuple[tuple[DeclaredStep, ...], bool] | None
 ) -> Iterator[Restatement]:
     if events is None or not events[1]:
         return
-    done, said = ([event_text(step.event) for step in each] for each in (steps, events[0]))
+    done, said = (
+        [event_text(step.event) for step in each if not _is_idle(step.event)] for each in (steps, events[0])
+    )
     if done != said:
         yield Restatement(
             field="knowledge.events",

@@ -190,14 +190,9 @@ def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:
     Lists that follow from clicks are outside of the proof, unless the clicks themselves are randomized.
     """
     rule = calibrations()[mechanism]
-    return AccountingContext(
-        view="aggregate" if rule.in_sum else "individual",
-        unit="interaction",
-        parameters=setup.ranker.n_parameters,
-        shares=setup.spec.population.cohort_size,
-        largest_weight=setup.clients.largest_weight,
-        number_format=setup.spec.trace.dtype,
-        delta=delta if rule.needs_delta else 0.0,
+    view = "aggregate" if rule.in_sum else "individual"
+    return setup.privacy.situation(
+        view, "interaction", interactions=1, delta=delta if rule.needs_delta else 0.0
     )
 
 

@@ -148,16 +148,7 @@ class CandidateAccountant:
         )
 
     def _situation(self) -> AccountingContext:
-        return AccountingContext(
-            view=self.limits.view,
-            unit="interaction",
-            parameters=self.setup.ranker.n_parameters,
-            shares=self.setup.spec.population.cohort_size,
-            interactions=self.setup.clients.interactions,
-            ranked_with=self.setup.learner.ranked_with,
-            number_format=self.setup.spec.trace.dtype,
-            delta=self.limits.delta,
-        )
+        return self.setup.privacy.situation(self.limits.view, "interaction", delta=self.limits.delta)
 
 
 class SearchedNumbers(NamedTuple):

@@ -38,6 +38,7 @@ class AccountingContext:
             reveal what the noise was added to; `float32` rounds them away.
         largest_weight: largest weight of a client in the sum over the smallest, at least 1.
         rounds: rounds T that are observed; with 1, the bound is that of one round.
+        participations: the most of these rounds in which one client takes part; None for all of them.
         delta: delta of the bound; 0 for pure differential privacy.
         sampled: share of the clients that take part in a round, a sample of fixed size, above 0.
         secret_sample: the observer does not know who took part.
@@ -58,6 +59,7 @@ class AccountingContext:
     number_format: Literal["float32", "float64"] = "float32"
     largest_weight: float = 1.0
     rounds: int = 1
+    participations: int | None = None
     delta: float = 0.0
     sampled: float = 1.0
     secret_sample: bool = False
@@ -67,9 +69,10 @@ class AccountingContext:
             raise UsageError(f"accounting: unknown view {self.view!r}; {suggest_name(self.view, VIEWS)}")
         if self.unit not in UNITS:
             raise UsageError(f"accounting: unknown unit {self.unit!r}; {suggest_name(self.unit, UNITS)}")
-        for name in ("parameters", "shares", "interactions", "list_length", "rounds"):
-            if not getattr(self, name) >= 1:
-                raise UsageError(f"accounting: {name} {getattr(self, name)}; expected at least 1")
+        for name in ("parameters", "shares", "interactions", "list_length", "rounds", "participations"):
+            value = getattr(self, name)
+            if value is not None and not value >= 1:
+                raise UsageError(f"accounting: {name} {value}; expected at least 1")
         n, arriving, colluders = self.shares, self.arriving, self.colluders
         if arriving is not None and not 1 <= arriving <= n:
             raise UsageError(f"--arriving: {arriving} of {n} messages; expected 1 to {n}")
@@ -95,7 +98,9 @@ class AccountingContext:
     @property
     def touched(self) -> int:
         """Rounds whose messages may depend on the unit other than through what was observed before."""
-        return self.rounds if self.unit in ("query", "client") else 1
+        if self.unit not in ("query", "client"):
+            return 1
+        return min(self.rounds, self.participations or self.rounds)
 
 
 @dataclass(frozen=True, kw_only=True)

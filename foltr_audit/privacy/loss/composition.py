@@ -9,8 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    from dp_accounting.rdp import RdpAccountant
 
 from foltr_audit.privacy.loss.conversions import ORDERS
 
@@ -86,13 +91,19 @@ def laplace_over(epsilon: float, times: int, delta: float) -> float:
         return max(0.0, epsilon + 2.0 * math.log1p(-delta))
     if delta < _SMALLEST_DELTA:
         return pure_over(epsilon, times, delta)
+    return min(total, float(_laplace_losses(epsilon, times).get_epsilon_for_delta(delta)))
+
+
+@lru_cache(maxsize=4)
+def _laplace_losses(epsilon: float, times: int) -> PrivacyLossDistribution:
+    """The distribution of the privacy loss of several runs; it is slow to compose, and serves all deltas."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    width = max(epsilon / 2000.0, total / _LONGEST)
+    width = max(epsilon / 2000.0, times * epsilon / _LONGEST)
     once = privacy_loss_distribution.from_laplace_mechanism(
         1.0, sensitivity=epsilon, value_discretization_interval=width
     )
-    return min(total, float(once.self_compose(times).get_epsilon_for_delta(delta)))
+    return once.self_compose(times)
 
 
 @lru_cache(maxsize=4096)
@@ -108,6 +119,12 @@ def sampled_gaussian_over(mu: float, share: float, times: int, delta: float) -> 
     Source: Wang, Balle & Kasiviswanathan 2019, "Subsampled Renyi differential privacy and analytical
     moments accountant", theorem 27, for neighbours that replace one client, as in dp-accounting.
     """
+    return float(_sampled_gaussian(mu, share, times).get_epsilon(delta))
+
+
+@lru_cache(maxsize=64)
+def _sampled_gaussian(mu: float, share: float, times: int) -> RdpAccountant:
+    """The Renyi divergences of all rounds together, from which an epsilon follows at every delta."""
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
@@ -118,7 +135,7 @@ def sampled_gaussian_over(mu: float, share: float, times: int, delta: float) -> 
         parts, math.ceil(share * parts), dp_accounting.GaussianDpEvent(1.0 / mu)
     )
     accountant.compose(dp_accounting.SelfComposedDpEvent(event, times))
-    return float(accountant.get_epsilon(delta))
+    return accountant
 
 
 def _smallest(delta_at: Callable[[float], float], high: float, delta: float) -> float:

@@ -12,7 +12,7 @@ from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSys
 from foltr_audit.core.declared.figures import proven
 from foltr_audit.core.declared.findings import DeclarationFinding
 from foltr_audit.experiments.lint_subjects import LintSubject, SubjectKind
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import ResultRow
 
 

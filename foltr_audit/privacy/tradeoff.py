@@ -1,0 +1,199 @@
+"""What a proof promises: the most that any test can reach, as a trade-off between its two errors.
+
+A test tells two neighbouring inputs apart. Its false positive rate is how often it says "1" of input 0, its
+true positive rate, or power, how often it says "1" of input 1. A proof bounds the power at every false
+positive rate, and so accuracy, the area under the ROC curve (AUC), and how often a secret is guessed. See
+`docs/maths.md`, "Ceilings".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from foltr_audit.errors import UsageError
+from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_delta
+from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.frozen_arrays import freeze
+
+_STEEPEST = 700.0  # e^eps overflows soon after; a larger epsilon bounds no power above 1e-304
+_TANGENTS = 400  # thresholds at which a Gaussian's curve is bounded by its tangent
+_FARTHEST = 9.0  # standard deviations from the middle to the last of them
+
+Line = tuple[float, float]
+"""Slope and value at a false positive rate of 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class TradeOff:
+    """The largest power at each false positive rate: a concave, piecewise linear curve.
+
+    It bounds every test of every two neighbouring inputs, and it is the same for a test with the two inputs
+    exchanged. Dong, Roth & Su 2022 call one minus it the trade-off function f.
+
+    Attributes:
+        false_positive: false positive rates at which the curve bends, rising from 0 to 1, float64 (m,).
+        true_positive: the largest power at each of them, float64 (m,); above 0 at rate 0 if delta is.
+
+    Source: Dong, Roth & Su 2022, "Gaussian differential privacy", section 2; Kairouz, Oh & Viswanath 2015,
+    "The composition theorem for differential privacy", section 2.
+    """
+
+    false_positive: Floats
+    true_positive: Floats
+
+    def __post_init__(self) -> None:
+        freeze(self, false_positive=np.float64, true_positive=np.float64)
+
+    # --- from a proof -----------------------------------------------------------------------------
+
+    @classmethod
+    def of_bounds(cls, bounds: Iterable[tuple[float, float]]) -> Self:
+        """The curve of a mechanism that is (epsilon, delta)-DP for several pairs at once.
+
+        Each pair bounds the power at rate a by `e^eps a + delta` and by `1 - e^-eps (1 - delta - a)`. An
+        infinite epsilon bounds nothing; without any bound the power is 1.
+
+        Raises:
+            UsageError: an epsilon below 0, or a delta outside [0, 1].
+        """
+        lines: list[Line] = [(0.0, 1.0)]
+        for eps, delta in bounds:
+            if not (eps >= 0 and 0 <= delta <= 1):
+                raise UsageError(
+                    f"trade-off: eps={eps:g}, delta={delta:g}; expected eps >= 0, 0 <= delta <= 1"
+                )
+            if eps <= _STEEPEST:
+                lines.append((math.exp(eps), delta))
+                lines.append((math.exp(-eps), 1.0 - math.exp(-eps) * (1.0 - delta)))
+        return cls(*_envelope(lines))
+
+    @classmethod
+    def of_epsilon(cls, eps: float, delta: float = 0.0) -> Self:
+        """The curve of an (epsilon, delta)-DP mechanism.
+
+        >>> round(TradeOff.of_epsilon(1.2).auc, 3)
+        0.769
+        """
+        return cls.of_bounds([(eps, delta)])
+
+    @classmethod
+    def of_mu(cls, mu: float) -> Self:
+        """The curve of a mu-GDP mechanism, by its tangents, which lie above it by less than 1e-4.
+
+        >>> round(TradeOff.of_mu(1.0).auc, 3)
+        0.76
+
+        Source: Dong, Roth & Su 2022, "Gaussian differential privacy", definition 2.1 and corollary 2.13.
+
+        Raises:
+            UsageError: mu negative, not a number, or above 1e9.
+        """
+        thresholds = 0.5 * mu + np.linspace(0.0, _FARTHEST, _TANGENTS)
+        eps = (mu * thresholds - 0.5 * mu * mu).tolist() if mu <= LARGEST else [0.0]
+        return cls.of_bounds((each, gaussian_delta(mu, each)) for each in eps if each <= _STEEPEST)
+
+    # --- what it promises -------------------------------------------------------------------------
+
+    def power(self, rate: ArrayLike) -> Floats:
+        """The largest true positive rate at each false positive rate, in the shape of `rate`."""
+        at = np.asarray(rate, dtype=np.float64)
+        return np.asarray(np.interp(at, self.false_positive, self.true_positive))
+
+    @property
+    def auc(self) -> float:
+        """The largest area under a ROC curve: `e^eps / (1 + e^eps)` of pure epsilon.
+
+        `Phi(mu / sqrt 2)` of mu-GDP, but for the width of the tangents.
+        """
+        width = np.diff(self.false_positive)
+        return float(width @ (self.true_positive[1:] + self.true_positive[:-1])) / 2.0
+
+    def accuracy(self, prior: ArrayLike = 0.5) -> Floats:
+        """The largest probability to guess a bit that is 1 with probability `prior`, in its shape.
+
+        The best test minimises the error `(1 - prior) a + prior f(a)`, a the false positive rate, and the
+        error is linear between two bends.
+        """
+        one = np.asarray(prior, dtype=np.float64)[..., np.newaxis]
+        return np.asarray(((1.0 - one) * (1.0 - self.false_positive) + one * self.true_positive).max(axis=-1))
+
+    def success(self, prior: ArrayLike) -> Floats:
+        """The largest probability to name a secret right, in the shape of `prior`.
+
+        Args:
+            prior: the probability to name it right without the observation, e.g. that of the most probable
+                value, or 1 of the number of choices.
+
+        Source: Hayes, Mahloujifar & Balle 2023, "Bounding training data reconstruction in DP-SGD", theorem 2.
+        """
+        return self.power(prior)
+
+    @property
+    def pieces(self) -> tuple[Floats, Floats]:
+        """Probabilities of the outcomes of the most revealing mechanism under input 0 and 1, each (m,).
+
+        Every mechanism that keeps to the curve can be simulated from one of these outcomes (Blackwell 1953;
+        Dong, Roth & Su 2022, theorem 2.10). The first speaks most for input 1.
+        """
+        return np.diff(self.false_positive, prepend=0.0), np.diff(self.true_positive, prepend=0.0)
+
+
+def pooled_auc(curve: TradeOff, priors: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """The largest AUC over documents that are clicked with different known probabilities, pooled.
+
+    A test sees the document, hence its prior, and an outcome of a mechanism. By Neyman and Pearson the best
+    order is that of the posterior odds: prior odds times the likelihood ratio of the outcome. Two documents
+    are taken to be of two independent observations.
+
+    Args:
+        curve: what is proven for one click.
+        priors: probability of a click on each document before the observation, (n,).
+        weights: how often each document counts, (n,); once by default.
+
+    Returns:
+        The AUC; NaN where all or no documents are clicked.
+
+    Source: Neyman & Pearson 1933, "On the problem of the most efficient tests of statistical hypotheses".
+    """
+    prior = np.asarray(priors, dtype=np.float64)
+    often = np.ones_like(prior) if weights is None else np.asarray(weights, dtype=np.float64)
+    zero, one = curve.pieces
+    unclicked = (often * (1.0 - prior))[:, np.newaxis] * zero
+    clicked = (often * prior)[:, np.newaxis] * one
+    both = clicked + unclicked
+    share = np.divide(clicked, both, out=np.zeros_like(both), where=both > 0).ravel()
+    order = np.argsort(-share, kind="stable")
+    hits, alarms = (np.concatenate([[0.0], np.cumsum(each.ravel()[order])]) for each in (clicked, unclicked))
+    if not (hits[-1] > 0 and alarms[-1] > 0):
+        return math.nan
+    area = float(np.diff(alarms) @ (hits[1:] + hits[:-1])) / 2.0
+    return area / float(hits[-1] * alarms[-1])
+
+
+def _envelope(lines: list[Line]) -> tuple[Floats, Floats]:
+    """The smallest of some lines on 0..1, of which one is the constant 1: its bends and values there."""
+    lowest: list[Line] = []
+    steepest_first = sorted(set(lines), key=lambda line: (-line[0], line[1]))
+    for slope, value in steepest_first:
+        if lowest and slope == lowest[-1][0]:
+            continue  # parallel to one that lies below
+        while len(lowest) > 1 and _crossing(lowest[-2], (slope, value)) <= _crossing(lowest[-2], lowest[-1]):
+            lowest.pop()
+        lowest.append((slope, value))
+    bends = [0.0, *(_crossing(one, other) for one, other in pairwise(lowest)), 1.0]
+    inside = np.unique(np.clip(bends, 0.0, 1.0))
+    slopes, values = np.array(lowest).T
+    heights = [float((slopes * rate + values).min()) for rate in inside]
+    return inside, np.clip(np.maximum.accumulate(heights), 0.0, 1.0)
+
+
+def _crossing(one: Line, other: Line) -> float:
+    """Where two lines cross; the second one is less steep."""
+    return (other[1] - one[1]) / (one[0] - other[0])

@@ -1,0 +1,203 @@
+"""Trade-off curves: closed forms, and every test of small mechanisms by brute force."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from foltr_audit.errors import UsageError
+from foltr_audit.privacy.accounting import AccountingContext, trade_off
+from foltr_audit.privacy.events import NoiseAddition, NormBound, PrivacyEvent
+from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, Gaussian
+from foltr_audit.privacy.tradeoff import TradeOff, pooled_auc
+
+ABOVE = 1e-12  # rounding
+EPSILONS = st.just(0.0) | st.floats(1e-3, 6.0)
+DELTAS = st.floats(0.0, 0.3)
+
+
+def rates_of(zero: list[float], one: list[float]) -> list[tuple[float, float]]:
+    """False and true positive rate of every set of outcomes that a test may call "1"."""
+    sets = itertools.product((0, 1), repeat=len(zero))
+    return [(float(np.dot(each, zero)), float(np.dot(each, one))) for each in sets]
+
+
+def extreme_mechanism(eps: float, delta: float) -> tuple[list[float], list[float]]:
+    """The outcomes to which every (eps, delta)-DP mechanism reduces, Kairouz et al. 2015, theorem 2."""
+    p = (1 - delta) / (1 + math.exp(eps))
+    return [delta, p * math.exp(eps), p, 0.0], [0.0, p, p * math.exp(eps), delta]
+
+
+@given(EPSILONS, DELTAS)
+def test_the_extreme_mechanism_reaches_the_curve_and_no_test_exceeds_it(eps: float, delta: float) -> None:
+    curve, reached = TradeOff.of_epsilon(eps, delta), rates_of(*extreme_mechanism(eps, delta))
+    rates, powers = np.array(reached).T
+    assert np.all(powers <= curve.power(rates) + ABOVE)
+    for rate, power in zip(curve.false_positive, curve.true_positive, strict=True):
+        assert any(abs(a - rate) < 1e-9 and abs(b - power) < 1e-9 for a, b in reached)
+
+
+@given(
+    st.lists(st.floats(0.01, 1.0), min_size=4, max_size=4),
+    st.lists(st.floats(-1.0, 1.0), min_size=4, max_size=4),
+    st.floats(0.0, 3.0),
+)
+def test_no_test_of_any_pure_mechanism_exceeds_the_curve(
+    weights: list[float], tilts: list[float], eps: float
+) -> None:
+    zero = np.array(weights) / sum(weights)
+    one = zero * np.exp(0.5 * eps * np.array(tilts))  # with the norm, ratios stay within e^eps
+    one /= one.sum()
+    curve = TradeOff.of_epsilon(eps)
+    rates, powers = np.array(rates_of(zero.tolist(), one.tolist())).T
+    assert np.all(powers <= curve.power(rates) + 1e-9)
+
+
+@pytest.mark.parametrize(("eps", "auc"), [(0.405, 0.600), (1.2, 0.769), (2.3, 0.909), (4.5, 0.989)])
+def test_auc_of_pure_epsilon(eps: float, auc: float) -> None:
+    assert TradeOff.of_epsilon(eps).auc == pytest.approx(1 / (1 + math.exp(-eps)), rel=1e-12)
+    assert TradeOff.of_epsilon(eps).auc == pytest.approx(auc, abs=5e-4)
+
+
+@given(EPSILONS, DELTAS, st.floats(0.0, 1.0))
+def test_power_by_its_formula(eps: float, delta: float, rate: float) -> None:
+    formula = min(1.0, math.exp(eps) * rate + delta, 1.0 - math.exp(-eps) * (1.0 - delta - rate))
+    assert float(TradeOff.of_epsilon(eps, delta).power(rate)) == pytest.approx(formula, abs=1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.01, 0.5, 1.0, 3.0, 20.0])
+def test_gaussian_curve_by_its_closed_form(mu: float) -> None:
+    curve, rates = TradeOff.of_mu(mu), np.array([1e-6, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.999])
+    exact = norm.cdf(mu - norm.isf(rates))
+    assert np.all(curve.power(rates) >= exact - 1e-12)
+    assert np.all(curve.power(rates) <= exact + 2e-4)
+    assert norm.cdf(mu / math.sqrt(2)) <= curve.auc + 1e-12 <= norm.cdf(mu / math.sqrt(2)) + 1e-4
+
+
+@given(EPSILONS, DELTAS, st.floats(0.0, 1.0))
+def test_accuracy_by_every_test_of_the_extreme_mechanism(eps: float, delta: float, prior: float) -> None:
+    reached = rates_of(*extreme_mechanism(eps, delta))
+    best = max((1 - prior) * (1 - rate) + prior * power for rate, power in reached)
+    assert float(TradeOff.of_epsilon(eps, delta).accuracy(prior)) == pytest.approx(best, abs=1e-9)
+
+
+def test_accuracy_of_randomised_response_with_a_prior() -> None:
+    priors = np.linspace(0, 1, 21)
+    coin = 1 / (1 + math.exp(-1.2))
+    expected = np.maximum(coin, np.maximum(priors, 1 - priors))
+    np.testing.assert_allclose(TradeOff.of_epsilon(1.2).accuracy(priors), expected, rtol=1e-12)
+
+
+def test_success_by_its_formula() -> None:
+    assert float(TradeOff.of_epsilon(1.2).success(0.137)) == pytest.approx(0.455, abs=5e-4)
+    assert float(TradeOff.of_epsilon(0.0).success(0.137)) == pytest.approx(0.137, rel=1e-12)
+    assert float(TradeOff.of_epsilon(1.2).success(1.0)) == 1.0
+
+
+@given(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3), st.floats(0.0, 3.0), st.randoms())
+def test_no_guess_of_a_secret_exceeds_the_success(priors: list[float], eps: float, random: object) -> None:
+    """A secret of three values, a mechanism of four outcomes, and the best guess of every outcome."""
+    prior = np.array(priors) / sum(priors)
+    rng = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
+    base = rng.dirichlet(np.ones(4))
+    law = base * np.exp(eps / 2 * rng.uniform(-0.5, 0.5, size=(3, 4)))
+    law /= law.sum(axis=1, keepdims=True)
+    assert np.abs(np.log(law[:, np.newaxis] / law[np.newaxis])).max() <= eps + 1e-9
+    best = float((prior[:, np.newaxis] * law).max(axis=0).sum())
+    assert best <= float(TradeOff.of_epsilon(eps).success(prior.max())) + 1e-9
+
+
+@given(st.lists(st.floats(0.02, 0.98), min_size=2, max_size=2), st.floats(0.0, 3.0))
+def test_pooled_auc_by_every_order_of_outcomes(priors: list[float], eps: float) -> None:
+    """Two documents with a coin each: the best of all 24 orders of the four pairs of document and outcome."""
+    coin = 1 / (1 + math.exp(-eps))
+    points = [
+        (prior * p_one, (1 - prior) * p_zero)
+        for prior in priors
+        for p_zero, p_one in ((1 - coin, coin), (coin, 1 - coin))
+    ]
+    best = 0.0
+    for order in itertools.permutations(points):
+        area = hits = 0.0
+        for clicked, unclicked in order:
+            area += unclicked * (hits + clicked / 2)
+            hits += clicked
+        best = max(best, area / hits / sum(unclicked for _, unclicked in points))
+    assert pooled_auc(TradeOff.of_epsilon(eps), priors) == pytest.approx(best, abs=1e-9)
+
+
+def test_pooled_auc_without_an_observation_is_that_of_the_priors() -> None:
+    assert pooled_auc(TradeOff.of_epsilon(0.0), [0.3, 0.3]) == pytest.approx(0.5)
+    assert pooled_auc(TradeOff.of_epsilon(0.0), [0.1, 0.9]) == pytest.approx(0.9)
+    assert pooled_auc(TradeOff.of_epsilon(1.2), [0.5]) == pytest.approx(TradeOff.of_epsilon(1.2).auc)
+    weighted = pooled_auc(TradeOff.of_epsilon(1.2), [0.1, 0.9], [3.0, 1.0])
+    assert weighted == pytest.approx(pooled_auc(TradeOff.of_epsilon(1.2), [0.1, 0.1, 0.1, 0.9]))
+    assert math.isnan(pooled_auc(TradeOff.of_epsilon(1.2), [0.0, 0.0]))
+
+
+def test_several_bounds_are_their_smallest() -> None:
+    bounds, rates = [(0.5, 0.1), (1.5, 0.01), (3.0, 0.0)], np.linspace(0, 1, 101)
+    each = [TradeOff.of_epsilon(*bound).power(rates) for bound in bounds]
+    np.testing.assert_allclose(TradeOff.of_bounds(bounds).power(rates), np.min(each, axis=0), atol=1e-12)
+
+
+def test_nothing_proven_promises_nothing() -> None:
+    for curve in (TradeOff.of_bounds([]), TradeOff.of_epsilon(math.inf), TradeOff.of_epsilon(1.0, 1.0)):
+        assert curve.auc == 1.0
+        assert float(curve.power(0.0)) == 1.0
+
+
+@pytest.mark.parametrize("bound", [(-1.0, 0.0), (math.nan, 0.0), (1.0, -0.1), (1.0, 1.1)])
+def test_refuses_what_is_no_bound(bound: tuple[float, float]) -> None:
+    with pytest.raises(UsageError, match="expected eps >= 0"):
+        TradeOff.of_bounds([bound])
+
+
+def clipped(norm: float, order: int, law: AdditiveNoise) -> list[PrivacyEvent]:
+    """A model in a ball, with noise on it."""
+    return [NormBound(norm=norm, ord=order, of="model"), NoiseAddition(law=law)]
+
+
+SITUATION = AccountingContext(view="individual", unit="interaction", parameters=1, shares=10)
+
+
+def test_curve_of_laplace_noise_by_its_closed_form() -> None:
+    """The AUC of Laplace noise moved by eps scales: 1 - e^-eps (2 + eps) / 4."""
+    chain: list[PrivacyEvent] = [
+        NormBound(norm=0.6, ord=1, of="model"),
+        NoiseAddition(law=GammaShare(n=1, scale=1.0)),
+    ]
+    exact = 1 - math.exp(-1.2) * (2 + 1.2) / 4
+    assert exact <= trade_off(chain, SITUATION).auc + 1e-12 <= exact + 2e-3
+
+
+@pytest.mark.parametrize("rounds", [1, 9])
+def test_curve_of_gaussian_noise_by_its_closed_form(rounds: int) -> None:
+    chain: list[PrivacyEvent] = [
+        NormBound(norm=0.5, ord=2, of="model"),
+        NoiseAddition(law=Gaussian(sigma=3.0)),
+    ]
+    there = AccountingContext(view="individual", unit="client", parameters=1, shares=10, rounds=rounds)
+    exact = norm.cdf(math.sqrt(rounds) / 3.0 / math.sqrt(2))
+    assert exact <= trade_off(chain, there).auc + 1e-12 <= exact + 2e-3
+
+
+def test_curve_of_a_chain_without_a_proof() -> None:
+    assert trade_off([], SITUATION).auc == 1.0
+
+
+def test_participations_limit_the_rounds_that_compose() -> None:
+    chain: list[PrivacyEvent] = [
+        NormBound(norm=0.5, ord=1, of="model"),
+        NoiseAddition(law=GammaShare(n=1, scale=2.0)),
+    ]
+    whole = AccountingContext(view="individual", unit="client", parameters=1, shares=10, rounds=40)
+    some = AccountingContext(
+        view="individual", unit="client", parameters=1, shares=10, rounds=40, participations=2
+    )
+    two = AccountingContext(view="individual", unit="client", parameters=1, shares=10, rounds=2)
+    assert trade_off(chain, some).auc == trade_off(chain, two).auc < trade_off(chain, whole).auc
