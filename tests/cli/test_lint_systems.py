@@ -131,7 +131,10 @@ def test_nothing_is_found_in_what_calibrate_proves() -> None:
     rows = run("calibrate", "--target-eps", 1, *options, "--json").json()["results"]
     proven = {row["mechanism"]: row["defense"] for row in rows if row["why_not"] is None}
     assert len(proven) >= 4
-    for chain in proven.values():
+    for mechanism, chain in proven.items():
         text = "+".join(chain)
         done = run("lint", *DATA, "--clients", 40, "--rank-with", "global", "--defense", text, "--json")
-        assert done.json()["systems"][0]["findings"] == [], text
+        found = done.json()["systems"][0]["findings"]
+        # A real-valued share has to be enough on its own, since it is rounded before the sum.
+        wanted = [("noise shares", "warning")] if mechanism == "gaussian-shares" else []
+        assert [(one["check"], one["severity"]) for one in found] == wanted

@@ -60,9 +60,11 @@ def test_events_of_defenses_that_are_not_known_here() -> None:
 
 def test_noise_for_another_number_of_clients() -> None:
     summed = [*EVENTS, "summed:at-least=600"]
-    (found,) = findings(declared_by(header(events=summed), 600))
+    (found, _) = findings(declared_by(header(events=summed, eps_claimed=1.2), 600))
     assert (found.check, found.severity, found.right) == ("noise shares", "error", 600.0)
     assert "computed for 1000 clients, and 600 take part: a sum holds only 60% of the noise" in found.line
+    (unclaimed,) = findings(declared_by(header(events=summed), 600))
+    assert unclaimed == replace(found, severity="warning")
     assert findings(declared_by(header(events=[*EVENTS, "summed:at-least=1000"]), 1000)) == ()
 
 

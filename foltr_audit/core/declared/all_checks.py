@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from foltr_audit.core.declared.checks.batch import batch, relation, units
 from foltr_audit.core.declared.checks.links import filled_coordinates, several_noises
@@ -30,8 +31,15 @@ ALL_CHECKS: Sequence[Check] = (
 
 
 def findings(system: DeclaredSystem, checks: Sequence[Check] = ALL_CHECKS) -> tuple[DeclarationFinding, ...]:
-    """What checks find, each finding once, errors first."""
-    found = dict.fromkeys(finding for check in checks for finding in check(system))
+    """What checks find, each finding once, errors first.
+
+    Where nothing is claimed, no claim can be wrong: only what contradicts itself is then an error.
+    """
+    found = dict.fromkeys(
+        finding if system.claims or check is restated else replace(finding, severity="warning")
+        for check in checks
+        for finding in check(system)
+    )
     return tuple(sorted(found, key=lambda finding: finding.severity != "error"))
 
 
