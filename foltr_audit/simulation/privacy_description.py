@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foltr_audit.core.declared.all_checks import warnings
 from foltr_audit.core.declared.chain_steps import chain_claims, chain_steps
@@ -72,6 +72,10 @@ class PrivacyDescription:
             delta=delta,
         )
 
+    def whole_run(self, situation: AccountingContext) -> AccountingContext:
+        """The same for all rounds of the run, in as many of which a client takes part as it may."""
+        return replace(situation, rounds=self.clients.rounds, separation=self.clients.spec.rounds_apart)
+
     def noise(self) -> str | None:
         """The noise law of one message, as text."""
         learner = self.clients.learner
@@ -95,6 +99,7 @@ class PrivacyDescription:
             lists_follow_clicks=clients.lists_follow_clicks,
             alike_in_number=clients.alike_in_number or clients.learner.sends != "models",
             largest_weight=clients.largest_weight,
+            separation=clients.spec.rounds_apart,
         )
 
     def warnings(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from foltr_audit.core.plugins.answers import law_of
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
-from foltr_audit.privacy.events import NoiseAddition, NormBound, NormScaling, PrivacyEvent
+from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, NormBound, NormScaling, PrivacyEvent
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.trace.header import Fact, TraceHeader
@@ -67,6 +67,7 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         parameters=header.width,
         cohort=cohort if cohort is not None else max(shares, default=None),
         interactions=behind if isinstance(behind, int) else None,
+        separation=_separation(header),
         number_format=_number_format(header),
         lists_follow_clicks=_follow(header),
         restated=(*_of_noise(steps, facts), *_of_clip(steps, facts), *_of_events(steps, events)),
@@ -112,6 +113,7 @@ def _context(
             counts=nobody,
             parameters=np.zeros(header.width),
             source=Streams(0),
+            separation=_separation(header),
         )
 
     whole = [found for link in chain.defenses if (found := law_of(link, context(1))) is not None]
@@ -121,6 +123,13 @@ def _context(
         return context(law.n)
     ratio = whole[0].variance / law.variance if law.variance > 0 else 1.0
     return context(max(1, round(min(ratio, _MOST_SHARES))))
+
+
+def _separation(header: TraceHeader) -> int:
+    """Rounds between two of one client, at least: a header says so only by the bands of correlated noise."""
+    events = header.knowledge.get("events")
+    found = [parse_event(str(text)) for text in events] if isinstance(events, list) else []
+    return max([event.bands for event in found if isinstance(event, CorrelatedNoise)], default=1)
 
 
 def _number_format(header: TraceHeader) -> NumberFormat:

@@ -13,6 +13,7 @@ from foltr_audit.core.declared.checks.rounds import rounds, sampling
 from foltr_audit.core.declared.checks.sensitivity import sensitivity
 from foltr_audit.core.declared.checks.shares import shares
 from foltr_audit.core.declared.checks.statement import delta, restated, statement
+from foltr_audit.core.declared.checks.sum_noise import sum_noise
 from foltr_audit.core.declared.checks.visible import last_bits, lists, trusted_server, unequal
 from foltr_audit.core.declared.declared_system import DeclaredSystem
 from foltr_audit.core.declared.findings import DeclarationFinding
@@ -20,7 +21,7 @@ from foltr_audit.core.declared.findings import DeclarationFinding
 Check = Callable[[DeclaredSystem], Iterator[DeclarationFinding]]
 
 CHAIN_CHECKS: Sequence[Check] = (
-    *(sensitivity, shares, several_noises, filled_coordinates, batch, unequal, lists, last_bits),
+    *(sensitivity, shares, several_noises, filled_coordinates, sum_noise, batch, unequal, lists, last_bits),
 )
 """What every command that runs a chain warns of."""
 

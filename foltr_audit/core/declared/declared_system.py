@@ -128,6 +128,7 @@ class DeclaredSystem:
         cohort: clients n that take part in a round.
         interactions: interactions B of a client in a message.
         rounds: rounds T of the run.
+        separation: rounds from one in which a client takes part to its next one, at least.
         sampled: share of the clients that take part in a round.
         secret_sample: whether nobody knows who took part.
         number_format: type of the numbers in a message.
@@ -149,6 +150,7 @@ class DeclaredSystem:
     cohort: int | None = None
     interactions: int | None = None
     rounds: int | None = None
+    separation: int = 1
     sampled: float | None = None
     secret_sample: bool = False
     number_format: NumberFormat | None = None

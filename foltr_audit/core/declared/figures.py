@@ -96,6 +96,7 @@ def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
         number_format=system.number_format or "float32",
         largest_weight=system.largest_weight,
         rounds=rounds or 1,
+        separation=system.separation,
         delta=claim.delta,
         sampled=system.sampled or 1.0,
         secret_sample=system.secret_sample,

@@ -133,6 +133,9 @@ class RunTable(_Table):
     """The training."""
 
     rounds: Count | None = Field(None, description="Rounds of the training.")
+    separation: Count = Field(
+        1, description="Rounds from one in which a client takes part to its next one, at least."
+    )
     sampled: Share | None = Field(None, description="Share of the clients that take part in a round.")
     secret_sample: bool = Field(default=False, description="Whether nobody knows who took part.")
 
@@ -199,6 +202,7 @@ class SystemFile(_Table):
             cohort=clients.per_round,
             interactions=behind,
             rounds=self.run.rounds,
+            separation=self.run.separation,
             sampled=self._sampled(),
             secret_sample=self.run.secret_sample,
             number_format=self.message.number_format,
