@@ -22,7 +22,7 @@ CHAINS = (
         "skellam:sigma=9,step=0.0009765625,sensitivity=3,delta=0.00001",
         "secure-aggregation:threshold=40",
     ),
-    ("clip:norm=1,at=message", "correlated-gaussian:bands=2,sigma=1"),
+    ("clip:norm=1,at=message", "correlated-gaussian:sigma=1"),
     ("click-rr:eps=1",),
     ("none",),
 )

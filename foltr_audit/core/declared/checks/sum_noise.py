@@ -35,5 +35,5 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
                 follows=f"the noise of {step.event.bands} rounds is correlated, but a client may take part "
                 f"again after {system.separation}: the bound of the whole run is larger than it could be",
                 right=float(system.separation),
-                mend=f"take {system.separation} bands, or let clients wait {step.event.bands} rounds",
+                mend=f"let clients wait for {step.event.bands} rounds, or lower the number of bands",
             )
