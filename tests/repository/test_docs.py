@@ -51,6 +51,8 @@ def install_plugins(page: Path, folder: Path, install: Installer) -> None:
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     modules = {block.module: block.text for block in here if block.is_program and block.module}
+    for module, text in modules.items():
+        (folder / f"{module}.py").write_text(text, encoding="utf-8")
     tables = [tomllib.loads(block.text) for block in here if block.kind == "toml" and not block.file]
     for project in [table["project"] for table in tables]:
         install(folder, project["name"], project["entry-points"], modules)
