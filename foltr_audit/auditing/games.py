@@ -54,24 +54,25 @@ class GameSimulator:
     sampled: bool = False
 
     @property
-    def count(self) -> int:
-        """Trials under each hypothesis, those that choose a threshold included."""
-        return self.others.count
-
-    @property
     def messages(self) -> int:
         """Messages T of each client, of one round each."""
         return len(self.clients)
 
     def play(
-        self, canary: Canary, *, members: int, lists: bool = False
+        self, canary: Canary, trials: Ints, *, members: int, lists: bool = False
     ) -> Iterator[tuple[Observation, Observation]]:
         """Each of the T messages under both hypotheses, in a sum of `members` messages (1: on its own).
 
-        With `lists` the observer also sees the shown lists.
+        A trial is the same whichever others are played. With `lists` the observer also sees the shown lists.
+
+        Args:
+            canary: the two inputs.
+            trials: numbers of the trials, int64 (N,).
+            members: how many messages are in a sum.
+            lists: whether lists are seen.
         """
         for message in range(self.messages):
-            zero, one = (self._observed(canary, which, message, members, lists) for which in (0, 1))
+            zero, one = (self._observed(canary, which, trials, message, members, lists) for which in (0, 1))
             yield zero, one
 
     def means(self, canary: Canary, message: int = 0) -> Floats:
@@ -89,33 +90,33 @@ class GameSimulator:
         return clients.quiet_message(local.models, message), local.shown
 
     def _observed(
-        self, canary: Canary, hypothesis: int, message: int, members: int, lists: bool
+        self, canary: Canary, hypothesis: int, trials: Ints, message: int, members: int, lists: bool
     ) -> Observation:
         """The messages of different clients that all hold the same input."""
         clients = self.clients[message]
         # Ids name streams: even ones hold input 0 and odd ones input 1, so that no noise of the client itself
         # occurs under both.
-        which, ids = np.full(self.count, hypothesis), 2 * np.arange(self.count) + hypothesis
+        which, ids = np.full(trials.size, hypothesis), 2 * trials + hypothesis
         context = clients.context(message, ids, interactions=self.interactions)
         local = canary.play(clients, which, context, sampled=self.sampled)
-        seen = clients.messages(local.models, context) + self.others.sums(members, message)
+        seen = clients.messages(local.models, context) + self.others.sums(members, message, trials)
         if not lists or local.shown is None or not isinstance(canary, LogCanary):
             return Observation(seen=seen, means=self.means(canary, message))
         if self.sampled:
             return self._replayed(canary, seen, local.shown, message)
         ours = self.lists(canary, message)
-        evidence = np.zeros(self.count) if ours is None else _agreement(local.shown, ours)
+        evidence = np.zeros(trials.size) if ours is None else _agreement(local.shown, ours)
         return Observation(seen=seen, means=self.means(canary, message), list_evidence=evidence)
 
     def _replayed(self, canary: LogCanary, seen: Floats, shown: Ints, message: int) -> Observation:
         """Replay both hypotheses on each trial's lists: its means, and the log ratio of the lists."""
         from foltr_audit.kernels.list_evidence import list_log_probabilities
 
-        clients, rows = self.clients[message], np.arange(self.count)
+        clients, rows = self.clients[message], np.arange(len(seen))
         context = clients.context(message, rows, interactions=self.interactions)
-        means, logs = [], np.zeros((2, self.count))
+        means, logs = [], np.zeros((2, rows.size))
         for hypothesis in (0, 1):
-            which = np.full(self.count, hypothesis)
+            which = np.full(rows.size, hypothesis)
             queries, clicks = canary.queries[which], canary.clicks[which]
             local = clients.play(queries, clicks, context, clients.quiet, shown)
             means.append(clients.quiet_message(local.models, message))
