@@ -19,7 +19,7 @@ from foltr_audit.utils.arrays import Floats, Ints
 
 
 def attack_scores(
-    games: GameSimulator, canary: Canary, text: str, trials: Ints, *, members: int
+    games: GameSimulator, canary: Canary, text: str, trials: Ints, *, members: int, released: bool
 ) -> dict[str, Pair]:
     """Scores of an attack on single messages of some trials (N,), added up over the messages of a trial.
 
@@ -43,7 +43,9 @@ def attack_scores(
     rng = games.clients[0].setup.streams.generator(f"audit/attack/{place}")
     total = np.zeros(2 * trials.size)
     mixed = rng.permutation(total.size)
-    for clients, (zero, one) in zip(games.clients, games.play(canary, trials, members=1), strict=True):
+    for clients, (zero, one) in zip(
+        games.clients, games.play(canary, trials, members=1, released=released), strict=True
+    ):
         messages = np.concatenate([zero.seen, one.seen])[mixed]
         total[mixed] += _scored(games, clients, canary, attack, messages, rng)
     return {text: (total[: trials.size], total[trials.size :])}

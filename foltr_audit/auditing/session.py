@@ -11,7 +11,8 @@ import numpy as np
 from foltr_audit.auditing.attack_scores import attack_scores
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.claims import interactions_of
-from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, LowerBound, TrialScores
+from foltr_audit.auditing.evaluation import about_best, every_bound, promised_bound, split
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.likelihood import ObservationNoise, exact_epsilon, lists_are_certain
 from foltr_audit.auditing.neighbours import Canary
@@ -29,8 +30,6 @@ from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import Progress
 
 _FEWEST = 60  # trials that choose score and threshold
-AS_GOOD, BY_CHANCE = 0.8, 0.25
-"""Scores and games whose promised bound is above 0.8 times the best, less 0.25 for chance, count as equal."""
 
 
 class ScoredTrials(NamedTuple):
@@ -140,11 +139,11 @@ class AuditSession:
 
     def noise(self, view: str) -> ObservationNoise:
         """The noise between messages and what the observer of a view sees."""
-        return self.noise_of(self.members(view))
+        return self.noise_of(self.members(view), released=is_released(view))
 
-    def noise_of(self, members: int) -> ObservationNoise:
-        """The same for a sum of `members` messages."""
-        return ObservationNoise.of(self.acts, members, self.interactions)
+    def noise_of(self, members: int, *, released: bool = False) -> ObservationNoise:
+        """The same for a sum of `members` messages, as it is `released` or before any noise on the sum."""
+        return ObservationNoise.of(self.acts, members, self.interactions, released=released)
 
     @property
     def widest_grid(self) -> float:
@@ -178,9 +177,8 @@ class AuditSession:
         scored = self._scored(canary, view, wanted, np.arange(self.at_once))
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")
-        promised = {name: self.promise(pair) for name, pair in scored.items()}
-        enough = AS_GOOD * max(promised.values()) - BY_CHANCE
-        best = next(name for name in scored if promised[name] >= enough)
+        promised = [self.promise(pair) for pair in scored.values()]
+        best = list(scored)[about_best(promised)[0]]
         fitted = self.learning if best == "discriminant" else 0
         return ScoredTrials(best, _part(scored[best], fitted), self.choosing - fitted)
 
@@ -193,10 +191,11 @@ class AuditSession:
 
     def _scored(self, canary: Canary, view: str, wanted: tuple[str, ...], trials: Ints) -> dict[str, Pair]:
         """Those of some scores that are computable, of some trials (N,)."""
-        members = self.members(view)
+        members, released = self.members(view), is_released(view)
         if not set(wanted) <= set(SCORES):
-            return attack_scores(self.games, canary, self.protocol.score, trials, members=members)
-        seen = self.games.play(canary, trials, members=members, lists=self.lists(view))
+            text = self.protocol.score
+            return attack_scores(self.games, canary, text, trials, members=members, released=released)
+        seen = self.games.play(canary, trials, members=members, lists=self.lists(view), released=released)
         dtype = "" if members > 1 else self.setup.spec.trace.dtype
         return trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
 
@@ -211,10 +210,7 @@ class AuditSession:
 
     def promised(self, pair: Pair) -> float:
         """The Clopper-Pearson bound at delta 0 of trials for choosing, if half of them choose a threshold."""
-        trials = split(pair, pair[0].size // 2)
-        rng = np.random.Generator(np.random.Philox(0))  # which this estimator does not draw from
-        estimate = ESTIMATORS["clopper-pearson"]
-        return estimate(trials, delta=0.0, confidence=self.protocol.confidence, rng=rng).epsilon
+        return promised_bound(split(pair, pair[0].size // 2), confidence=self.protocol.confidence)
 
     def estimates(
         self, trials: TrialScores, delta: float, place: str, *, normal: bool, confidence: float
@@ -224,22 +220,21 @@ class AuditSession:
         Those for normal noise only with a delta above 0, and where scores are `normal`. If trials stop early,
         those that are valid whenever they stop.
         """
-        for name, estimator in ESTIMATORS.items():
-            if self.protocol.stop_early and name not in ANYTIME:
-                continue
-            if name in FOR_NORMAL and (delta == 0 or not normal):
-                continue
-            rng = self.setup.streams.generator(f"audit/{name}/{place}")
-            yield estimator(trials, delta=delta, confidence=confidence, rng=rng)
+        streams = self.setup.streams
+        return every_bound(
+            trials,
+            lambda name: streams.generator(f"audit/{name}/{place}"),
+            delta=delta,
+            confidence=confidence,
+            normal=normal,
+            among=ANYTIME if self.protocol.stop_early else ESTIMATORS,
+        )
+
+
+def is_released(view: str) -> bool:
+    """Whether the observer of a view sees sums as the aggregator releases them, and nothing before."""
+    return without_lists(view) == "aggregate"
 
 
 def _part(pair: Pair, first: int, last: int | None = None) -> Pair:
     return pair[0][first:last], pair[1][first:last]
-
-
-def split(pair: Pair, choosing: int) -> TrialScores:
-    """Scores with the first `choosing` of each hypothesis set apart."""
-    zero, one = pair
-    return TrialScores(
-        choose_zero=zero[:choosing], choose_one=one[:choosing], zero=zero[choosing:], one=one[choosing:]
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from foltr_audit.auditing.estimators.betting import hopeless
 from foltr_audit.auditing.stopping import EarlyStop
 from foltr_audit.auditing.trial_scores import Pair
 from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.utils.arrays import Floats, Ints
 from tests.auditing.test_estimators import Mechanism, bound, gaussian, laplace, randomised_response
 from tests.auditing.test_estimators_false_alarms import most
 from tests.conftest import SetupOf
@@ -105,28 +108,35 @@ def test_false_alarms_at_the_stop_stay_within_the_nominal_level(mechanism: Mecha
 # --- audits ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", [{"views": ("aggregate",)}, {"views": ("individual+lists",)}])
+@pytest.mark.parametrize("members", [1, 8])
 @pytest.mark.parametrize("lists", [None, "sampled"])
 def test_a_trial_is_the_same_whichever_others_are_played(
-    setup_of: SetupOf, protocol: dict[str, tuple[str, ...]], lists: str | None
+    setup_of: SetupOf, members: int, lists: str | None
 ) -> None:
-    view = protocol["views"][0]
-    if lists and view == "aggregate":
-        view = "aggregate+lists"
-    game = {"views": (view,), "lists": lists, "interactions": 2, "trials": 40}
-    alone, together = (session(setup_of(chain=parse_chain([SUM])), **game) for _ in range(2))
     some = np.array([7, 3, 90, 41])
-    few, all_of_them = (
-        dict(played._scored(played.canary("data:worst", "interaction"), view, ("projection",), trials))
-        for played, trials in ((alone, some), (together, np.arange(100)))
-    )
-    for one, other in zip(few["projection"], all_of_them["projection"], strict=True):
-        np.testing.assert_allclose(one, other[some], rtol=1e-12)
+
+    def seen(trials: Ints) -> list[Floats]:
+        game: dict[str, Any] = {"views": ("individual+lists",), "lists": lists, "interactions": 2}
+        played = session(setup_of(chain=parse_chain([SUM])), **game)
+        canary = played.canary("data:worst", "interaction")
+        ((zero, one),) = played.games.play(canary, trials, members=members, lists=True, released=True)
+        assert zero.list_evidence is not None
+        assert one.list_evidence is not None
+        return [zero.seen, one.seen, zero.list_evidence, one.list_evidence]
+
+    for few, all_of_them in zip(seen(some), seen(np.arange(100)), strict=True):
+        np.testing.assert_allclose(few, all_of_them[some], rtol=1e-12)
 
 
 def test_an_audit_stops_at_the_same_trial_with_the_same_bound(setup_of: SetupOf) -> None:
-    def found(**changes: object) -> tuple[object, ...]:
-        game = {"views": ("aggregate",), "trials": 4000, "claim": 0.3, "stop_early": True, **changes}
+    def found(**changes: Any) -> tuple[object, ...]:
+        game: dict[str, Any] = {
+            "views": ("aggregate",),
+            "trials": 4000,
+            "claim": 0.3,
+            "stop_early": True,
+            **changes,
+        }
         (only,) = findings(setup_of(chain=parse_chain([SUM])), **game)
         return only.verdict, only.lower, only.estimates, only.why
 
@@ -141,7 +151,12 @@ def test_an_audit_stops_at_the_same_trial_with_the_same_bound(setup_of: SetupOf)
 def test_a_proven_claim_is_not_refuted_by_luck(setup_of: SetupOf) -> None:
     """Only a contradiction would end it: a bound above it by more than one run in a million shows."""
     chain = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
-    game = {"units": ("client",), "canaries": ("message",), "views": ("individual",), "trials": 4000}
+    game: dict[str, Any] = {
+        "units": ("client",),
+        "canaries": ("message",),
+        "views": ("individual",),
+        "trials": 4000,
+    }
     (only,) = findings(setup_of(chain=parse_chain([chain])), **game, stop_early=True)
     assert only.verdict == "proven"
     assert only.lower.trials <= 4000
