@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 loaded, which is later; a value that is already set stays."""
 
 if TYPE_CHECKING:
-    from foltr_audit.api import attack, attack_trace, audit, compare, load_data, simulate
+    from foltr_audit.api import attack, attack_trace, audit, compare, load_data, membership, simulate
     from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.spec.experiment import Spec
@@ -39,6 +39,7 @@ _WHERE = {
     "audit": "api",
     "compare": "api",
     "load_data": "api",
+    "membership": "api",
     "simulate": "api",
     "published_chain": "core.published_chain",
     "FoltrAuditError": "errors",
@@ -71,6 +72,7 @@ __all__ = [
     "audit",
     "compare",
     "load_data",
+    "membership",
     "published_chain",
     "simulate",
 ]

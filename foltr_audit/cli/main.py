@@ -24,6 +24,7 @@ from foltr_audit.cli import (
     data,
     diff,
     listing,
+    membership,
     merge,
     recommend,
     report,
@@ -53,8 +54,8 @@ app = typer.Typer(
 )
 for command in (
     *(attack.attack, audit.audit, bundle.bundle, calibrate.calibrate, check.check, compare.compare),
-    *(recommend.recommend, train.train, significance.significance, diff.diff, merge.merge, report.report),
-    bundle.verify,
+    *(membership.membership, recommend.recommend, train.train, significance.significance, diff.diff),
+    *(merge.merge, report.report, bundle.verify),
 ):
     app.command(command.__name__)(command)
 app.add_typer(data.app, name="data")

@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.rng import Streams
 from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
 from foltr_audit.simulation.intent_metrics import PLAYED
-from foltr_audit.simulation.rounds import RoundResult
+from foltr_audit.simulation.rounds import CohortMessages, RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import make_server
 from foltr_audit.utils.arrays import Floats, Ints
@@ -43,21 +46,10 @@ class Federation:
         self.evaluation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train)
 
     def cohort(self, round_: int) -> Ints:
-        """Ids of the clients that play a round, rising; a uniform sample without replacement.
-
-        The clients with the smallest tickets play. A client's ticket comes from its own stream, so that more
-        clients do not change the tickets of the others.
-        """
+        """Ids of the clients that play a round, rising: all, or a sample, see `sample_cohort`."""
         population = self.setup.spec.population
         everybody = np.arange(population.clients)
-        if population.cohort_size == population.clients:
-            return everybody
-        tickets = self.setup.streams.clients("cohort", round_, everybody).uniform(1)[:, 0]
-        # The largest ticket that plays, found without sorting all. Of equal tickets the lower ids play, so
-        # that the cohort has its size.
-        last = np.partition(tickets, population.cohort_size - 1)[population.cohort_size - 1]
-        chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
-        return np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))
+        return sample_cohort(self.setup.streams, round_, everybody, population.cohort_size)
 
     def rounds(self, start: Floats | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
         """Play rounds first .. T-1 from a first model (P,), or from the server's state."""
@@ -73,11 +65,9 @@ class Federation:
             DataError: the model is no longer finite.
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
-        setup, cohort, most = self.setup, self.cohort(round_), self.clientele.most
-        context = setup.context(round_, cohort, most, before.parameters)
-        asked = self.clientele.ask(context)
-        context = replace(context, counts=asked.counts)  # known only once the clients have asked
-        sent, after = self.training.play(asked, context, before)
+        setup, cohort = self.setup, self.cohort(round_)
+        context = setup.context(round_, cohort, self.clientele.most, before.parameters)
+        context, asked, sent, after = self.exchange(context, before)
         metrics = self.online.compute(sent.interactions, asked, cohort)
         metrics |= self._offline(round_, after.parameters)
         metrics |= sent.wired.costs
@@ -93,6 +83,22 @@ class Federation:
             embeds=setup.spec.trace.embed_features,
         )
 
+    def exchange(
+        self, context: RoundContext, before: GlobalModel
+    ) -> tuple[RoundContext, QueryAssignment, CohortMessages, GlobalModel]:
+        """Let the clients of a context ask, learn and send; nothing is evaluated.
+
+        Returns the context with the number of interactions of each client, their queries, what they sent, and
+        the server's state after it.
+
+        Raises:
+            DataError: the model is no longer finite.
+        """
+        asked = self.clientele.ask(context)
+        context = replace(context, counts=asked.counts)  # known only once the clients have asked
+        sent, after = self.training.play(asked, context, before)
+        return context, asked, sent, after
+
     def _offline(self, round_: int, parameters: Floats) -> dict[str, float]:
         """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""
         if not self._evaluates(round_):
@@ -107,3 +113,19 @@ class Federation:
     def _evaluates(self, round_: int) -> bool:
         train = self.setup.spec.train
         return (round_ + 1) % train.evaluate_every == 0 or round_ + 1 == train.rounds
+
+
+def sample_cohort(streams: Streams, round_: int, everybody: Ints, size: int) -> Ints:
+    """A uniform sample without replacement of `size` clients from ids (C,) in rising order.
+
+    The clients with the smallest tickets play. A client's ticket comes from its own stream, so that more
+    clients do not change the tickets of the others.
+    """
+    if size == everybody.size:
+        return everybody
+    tickets = streams.clients("cohort", round_, everybody).uniform(1)[:, 0]
+    # The largest ticket that plays, found without sorting all. Of equal tickets the lower ids play, so that
+    # the cohort has its size.
+    last = np.partition(tickets, size - 1)[size - 1]
+    chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
+    return np.asarray(everybody[np.sort(np.concatenate([chosen, tied[: size - chosen.size]]))])
