@@ -22,7 +22,7 @@ ATTACKS: tuple[MembershipAttack, ...] = (
     RelativeAttack(offline=True),
 )
 K, MEMBERS, P, NOISE = 500, 10, 6, 0.05
-"""The toy: K federations of 10 members among 20 candidates, whose mean of P numbers is released with noise."""
+"""The toy: K federations of 10 members among 20 candidates, whose sum of P numbers is released with noise."""
 
 
 def halves(rng: np.random.Generator) -> Bools:
@@ -150,9 +150,9 @@ def test_an_interval_covers_candidates_that_differ_and_federations_that_differ()
     members = halves(rng)
     shape = members.shape
     by_candidate = np.broadcast_to(rng.normal(size=shape[1]), shape)
-    by_federation = np.broadcast_to(rng.normal(size=shape[0])[:, np.newaxis], shape)
+    by_federation = np.broadcast_to(rng.normal(size=(shape[0], 1)), shape)
     noise = rng.normal(size=shape)
-    ends = []
+    ends: list[float] = []
     for effect in (by_candidate, by_federation, 0 * noise):
         found = membership_metrics(np.where(members, effect, 0.0) + noise, members, Streams(1))["auc"]
         assert found.ci95 is not None
