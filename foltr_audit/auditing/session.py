@@ -10,7 +10,7 @@ import numpy as np
 from foltr_audit.auditing.attack_scores import attack_scores
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.claims import interactions_of
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.likelihood import ObservationNoise, exact_epsilon, lists_are_certain
 from foltr_audit.auditing.neighbours import Canary
@@ -189,10 +189,10 @@ class AuditSession:
     ) -> Iterator[LowerBound]:
         """The bounds of all estimators for the same trials; `place` names their random streams.
 
-        `gaussian-dp` only with a delta above 0, and where scores are `normal`.
+        Those for normal noise only with a delta above 0, and where scores are `normal`.
         """
         for name, estimator in ESTIMATORS.items():
-            if name == "gaussian-dp" and (delta == 0 or not normal):
+            if name in FOR_NORMAL and (delta == 0 or not normal):
                 continue
             rng = self.setup.streams.generator(f"audit/{name}/{place}")
             yield estimator(trials, delta=delta, confidence=confidence, rng=rng)

@@ -12,7 +12,7 @@ from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrations
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.wording import join_names
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.rows import ResultRow
