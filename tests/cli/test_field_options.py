@@ -6,22 +6,23 @@ import re
 
 import pytest
 
-from foltr_audit.cli.common import ATTACK, AUDIT, SHARED, field_flags
+from foltr_audit.cli.common import ATTACK, AUDIT, MEMBERSHIP, SHARED, field_flags
 from foltr_audit.cli.field_options import FieldOption
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.membership import MembershipSpec
 from foltr_audit.experiments.plan import apply_changes
 from foltr_audit.studies.model_merging import MergeSpec
 from tests.fixtures.command import run
 
-FIELDS = tuple(name for name in (*SHARED, *ATTACK, *AUDIT) if "." in name or name == "seed")
+FIELDS = tuple(name for name in (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP) if "." in name or name == "seed")
 OTHERWISE = {"schema_", "repetition", "defense", "data.fold", "train.learner", "audit.claim_on"}
 """Fields without an option of their own."""
 
 
 def test_every_field_has_an_option() -> None:
-    tables = {"attack": AttackSpec, "audit": AuditSpec}
+    tables = {"attack": AttackSpec, "audit": AuditSpec, "membership": MembershipSpec}
     names = set()
     for name, field in Spec.model_fields.items():
         inner = tables.get(name) or type(field.default)
