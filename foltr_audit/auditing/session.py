@@ -116,11 +116,11 @@ class AuditSession:
 
     def noise(self, view: str) -> ObservationNoise:
         """The noise between messages and what the observer of a view sees."""
-        return self.noise_of(self.members(view))
+        return self.noise_of(self.members(view), released=is_released(view))
 
-    def noise_of(self, members: int) -> ObservationNoise:
-        """The same for a sum of `members` messages."""
-        return ObservationNoise.of(self.acts, members, self.interactions)
+    def noise_of(self, members: int, *, released: bool = False) -> ObservationNoise:
+        """The same for a sum of `members` messages, as it is `released` or before any noise on the sum."""
+        return ObservationNoise.of(self.acts, members, self.interactions, released=released)
 
     @property
     def widest_grid(self) -> float:
@@ -153,11 +153,13 @@ class AuditSession:
         members, lists = self.members(view), self.lists(view)
         wanted = SCORES if self.protocol.score == "auto" else (self.protocol.score,)
         if set(wanted) <= set(SCORES):
-            seen = self.games.play(canary, members=members, lists=lists)
+            seen = self.games.play(canary, members=members, lists=lists, released=is_released(view))
             dtype = "" if members > 1 else self.setup.spec.trace.dtype
             scored = trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
         else:
-            scored = attack_scores(self.games, canary, self.protocol.score, members=members)
+            scored = attack_scores(
+                self.games, canary, self.protocol.score, members=members, released=is_released(view)
+            )
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")
         promised = {name: self.promise(pair) for name, pair in scored.items()}
@@ -196,6 +198,11 @@ class AuditSession:
                 continue
             rng = self.setup.streams.generator(f"audit/{name}/{place}")
             yield estimator(trials, delta=delta, confidence=confidence, rng=rng)
+
+
+def is_released(view: str) -> bool:
+    """Whether the observer of a view sees sums as the aggregator releases them, and nothing before."""
+    return without_lists(view) == "aggregate"
 
 
 def split(pair: Pair, choosing: int) -> TrialScores:

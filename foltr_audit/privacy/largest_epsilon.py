@@ -11,7 +11,6 @@ import math
 
 from foltr_audit.errors import UsageError
 
-
 _ROUNDING = 1e-12
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.cohort_sampler import CohortSampler
 from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
 from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.rounds import CohortMessages, RoundResult
@@ -46,10 +48,22 @@ class Federation:
         self.evaluation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train)
 
     def cohort(self, round_: int) -> Ints:
-        """Ids of the clients that play a round, rising: all, or a sample, see `sample_cohort`."""
+        """Ids of the clients that play a round, rising; see `CohortSampler`."""
+        return self._cohorts.cohort(round_)
+
+    @cached_property
+    def _cohorts(self) -> CohortSampler:
+        return self.cohorts(np.arange(self.setup.spec.population.clients), self.setup.streams)
+
+    def cohorts(self, clients: Ints, streams: Streams) -> CohortSampler:
+        """The cohorts of the Spec, drawn from these clients (n,) with these streams."""
         population = self.setup.spec.population
-        everybody = np.arange(population.clients)
-        return sample_cohort(self.setup.streams, round_, everybody, population.cohort_size)
+        return CohortSampler(
+            clients=clients,
+            size=population.cohort_size,
+            separation=population.rounds_apart,
+            streams=streams,
+        )
 
     def rounds(self, start: Floats | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
         """Play rounds first .. T-1 from a first model (P,), or from the server's state."""
@@ -113,19 +127,3 @@ class Federation:
     def _evaluates(self, round_: int) -> bool:
         train = self.setup.spec.train
         return (round_ + 1) % train.evaluate_every == 0 or round_ + 1 == train.rounds
-
-
-def sample_cohort(streams: Streams, round_: int, everybody: Ints, size: int) -> Ints:
-    """A uniform sample without replacement of `size` clients from ids (C,) in rising order.
-
-    The clients with the smallest tickets play. A client's ticket comes from its own stream, so that more
-    clients do not change the tickets of the others.
-    """
-    if size == everybody.size:
-        return everybody
-    tickets = streams.clients("cohort", round_, everybody).uniform(1)[:, 0]
-    # The largest ticket that plays, found without sorting all. Of equal tickets the lower ids play, so that
-    # the cohort has its size.
-    last = np.partition(tickets, size - 1)[size - 1]
-    chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
-    return np.asarray(everybody[np.sort(np.concatenate([chosen, tied[: size - chosen.size]]))])

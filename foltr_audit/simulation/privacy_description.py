@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from foltr_audit.core.chain_warnings import warnings
@@ -74,6 +74,10 @@ class PrivacyDescription:
             rounds=rounds,
             delta=delta,
         )
+
+    def whole_run(self, situation: AccountingContext) -> AccountingContext:
+        """The same for all rounds of the run, in as many of which a client takes part as it may."""
+        return replace(situation, rounds=self.clients.rounds, separation=self.clients.spec.rounds_apart)
 
     def noise(self) -> str | None:
         """The noise law of one message, as text."""

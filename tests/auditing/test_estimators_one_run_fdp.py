@@ -52,7 +52,8 @@ def likeliest_law(m: int, r: int, v: int, lines: Lines, events: list[tuple[int, 
             limits.append(intercept)
     gain = -(np.arange(r + 1) >= v).astype(np.float64)
     done = optimize.linprog(gain, np.array(rows), np.array(limits), np.ones((1, r + 1)), [1.0])
-    assert done.success and done.fun is not None
+    assert done.success
+    assert done.fun is not None
     return float(-done.fun)
 
 
@@ -94,7 +95,8 @@ def likeliest_mechanism(m: int, r: int, v: int, lines: Lines) -> float:
             right = sum(guess == coin for guess, coin in zip(answer, truth, strict=True))
             gain[i * k + o] = -(right >= v) / len(coins)
     done = optimize.linprog(gain, upper, limits, total, np.ones(len(coins)))
-    assert done.success and done.fun is not None
+    assert done.success
+    assert done.fun is not None
     return float(-done.fun)
 
 

@@ -28,6 +28,7 @@ def setup_of(
     defense: str = "none",
     clients: int = 8,
     cohort: int | None = None,
+    separation: int | None = None,
     rounds: int = 5,
     message: str = "model",
     **protocol: object,
@@ -36,7 +37,7 @@ def setup_of(
     table = {
         "defense": [defense],
         "data": {"source": "tiny", "normalise": "none"},
-        "population": {"clients": clients, "cohort": cohort},
+        "population": {"clients": clients, "cohort": cohort, "separation": separation},
         "train": {"rounds": rounds, "click_model": "informational"},
         "trace": {"message": message},
         "membership": {"shadows": 64, "others": 40, "references": 4, "of": "log", "methods": ALL, **protocol},
@@ -182,6 +183,15 @@ def test_a_secret_sample_lowers_the_ceiling_of_the_released_model_only() -> None
     whole, part = (setup_of(defense=chain, clients=n, cohort=8) for n in (8, 40))
     assert ceiling(part, "released").bound.epsilon < ceiling(whole, "released").bound.epsilon
     assert ceiling(part, "client").bound.epsilon == ceiling(whole, "client").bound.epsilon
+
+
+def test_noise_of_the_aggregator_protects_from_participants_too() -> None:
+    """Nobody who takes part knows any of it, so both ceilings are the same."""
+    setup = setup_of(defense="clip:norm=1+correlated-gaussian:sigma=9", clients=8, cohort=2, separation=4)
+    one, other = ceiling(setup, "released"), ceiling(setup, "client")
+    assert np.isfinite(one.bound.epsilon)
+    assert one.bound == other.bound
+    assert infer_membership(setup)[0].ceiling.metrics == one.metrics
 
 
 @pytest.mark.parametrize("message", ["model", "update"])

@@ -121,15 +121,15 @@ def ceiling(setup: Setup, view: MembershipView) -> MembershipCeiling:
     """What is proven of one client over all rounds for an observer of global models.
 
     A released model follows from the sums of all rounds. A participant also knows the noise that it added
-    itself: it sees the sums, and colludes as one client. Who is in a cohort is secret.
+    itself, if clients add noise: it sees the sums, and colludes as one client. Who is in a cohort is secret.
     """
-    population = setup.spec.population
-    situation = setup.privacy.situation("aggregate", "client", rounds=setup.spec.train.rounds, delta=DELTA)
+    population, events = setup.spec.population, setup.privacy.events()
     share = population.cohort_size / population.clients
-    situation = replace(situation, sampled=share, secret_sample=share < 1)
-    if view == "client" and situation.shares > 1:
+    secret = share < 1 and population.rounds_apart == 1
+    situation = setup.privacy.whole_run(setup.privacy.situation("aggregate", "client", delta=DELTA))
+    situation = replace(situation, sampled=share if secret else 1.0, secret_sample=secret)
+    if view == "client" and situation.shares > 1 and not upper_bound(events, situation).on_sum:
         situation = replace(situation, view="colluding", colluders=1)
-    events = setup.privacy.events()
     bound, curve = upper_bound(events, situation), trade_off(events, situation)
     if not curve.power(0.0) < 1:
         return MembershipCeiling(bound=bound, metrics={})

@@ -11,7 +11,7 @@ from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.experiments.stages import first_model
 from foltr_audit.rng import BranchStreams
-from foltr_audit.simulation.federation import Federation, sample_cohort
+from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -113,9 +113,11 @@ class ShadowTraining:
         """Each round's context and messages, and the server's state after it."""
         setup, federation, spec = self.setup, self.federation, self.setup.spec
         streams = BranchStreams(spec.seed, spec.repetition, branch=f"membership/{branch}", shared=self.shared)
+        cohorts = federation.cohorts(members, streams)
         model = federation.training.first(self.start)
         for round_ in range(self.rounds):
-            cohort = sample_cohort(streams, round_, members, spec.population.cohort_size)
-            context = setup.context(round_, cohort, federation.clientele.most, model.parameters)
+            context = setup.context(
+                round_, cohorts.cohort(round_), federation.clientele.most, model.parameters
+            )
             context, _, sent, model = federation.exchange(replace(context, source=streams), model)
             yield context, sent, model

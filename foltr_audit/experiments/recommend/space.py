@@ -148,7 +148,8 @@ class CandidateAccountant:
         )
 
     def _situation(self) -> AccountingContext:
-        return self.setup.privacy.situation(self.limits.view, "interaction", delta=self.limits.delta)
+        privacy = self.setup.privacy
+        return privacy.whole_run(privacy.situation(self.limits.view, "interaction", delta=self.limits.delta))
 
 
 class SearchedNumbers(NamedTuple):

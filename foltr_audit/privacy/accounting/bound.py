@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from foltr_audit.privacy.accounting.collusion import CohortCounts, exposure, opening
-from foltr_audit.privacy.accounting.situation import IN_SUM, AccountingContext, UpperBound
+from foltr_audit.privacy.accounting.situation import IN_SUM, LISTS_REVEAL, AccountingContext, UpperBound
+from foltr_audit.privacy.accounting.sum_noise import by_sum_noise
 from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, walk
 from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.loss.losses import PureLoss
@@ -49,6 +50,7 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
       or where weights differ. Over several rounds it amplifies units that every round may touch, but not a
       click or an interaction: the client learns from it in the round in which it is sampled, which over T
       rounds happens more often.
+    - Noise on the sums of all rounds that is correlated is a proof for the whole run: see `sum_noise`.
 
     See `docs/maths.md`, "Accounting".
 
@@ -66,7 +68,10 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
             delta=situation.delta,
             how="lists reveal which queries a client asks; use --unit interaction",
         )
-    proofs = [*_by_clicks(walked, situation), *_by_metrics(walked, situation), *_by_noise(walked, situation)]
+    proofs = [
+        *(*_by_clicks(walked, situation), *_by_metrics(walked, situation)),
+        *(*_by_noise(walked, situation), *by_sum_noise(walked, situation)),
+    ]
     bounds = [_bound(proof, situation) for proof in proofs]
     best = min(bounds, key=lambda bound: bound.epsilon, default=None)
     if best is not None and math.isfinite(best.epsilon):
@@ -105,7 +110,7 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
             yield LossProof(None, noise.unbounded)
             continue
         if situation.lists_follow_clicks:
-            yield LossProof(None, _LISTS_REVEAL)
+            yield LossProof(None, LISTS_REVEAL)
             continue
         if _shows_last_bits(walked, situation):
             yield LossProof(None, _LAST_BITS_REVEAL)
@@ -120,11 +125,6 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
                 proofs = _in_sum(noise, honest, situation, share)
                 yield from (replace(proof, spent=opened) for proof in proofs)
 
-
-_LISTS_REVEAL = (
-    "lists after the first are ranked by a local model that has learnt from earlier clicks, without noise; "
-    "--rank-with global ranks all lists with the global model"
-)
 
 _LAST_BITS_REVEAL = (
     "the last bits of float64 messages reveal what continuous noise was added to; use float32, or noise on a "
@@ -201,7 +201,7 @@ def _share(situation: AccountingContext) -> float:
 def _bound(proof: LossProof, situation: AccountingContext) -> UpperBound:
     if proof.loss is None:
         return UpperBound(epsilon=math.inf, delta=situation.delta, how=proof.how)
-    rounds = situation.touched
+    rounds = 1 if proof.whole else situation.touched
     epsilon, delta = proof.loss.epsilon(rounds, 0.0, proof.share), 0.0
     if situation.delta > 0:
         pure = epsilon if proof.spent == 0 else math.inf
@@ -214,7 +214,7 @@ def _bound(proof: LossProof, situation: AccountingContext) -> UpperBound:
     how = proof.how
     if rounds > 1:
         how += f"; {rounds} rounds compose"
-    elif situation.rounds > 1:
+    elif situation.rounds > 1 and not proof.whole:
         how += f"; a{'n' * (situation.unit == 'interaction')} {situation.unit} is part of one round"
     if proof.share < 1:
         how += f"; amplified by a secret sample of {100 * proof.share:.3g} %"

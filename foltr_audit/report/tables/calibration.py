@@ -187,6 +187,8 @@ def _place(one: NoiseCalibration) -> str:
         return _SUM_ONLY
     if one.why_not:
         return "-"
+    if one.upper.on_sum:
+        return "aggregator"
     return "clicks" if one.average_sd is None else "message"
 
 
