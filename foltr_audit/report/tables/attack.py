@@ -32,6 +32,7 @@ from foltr_audit.report.tables.columns import (
 )
 from foltr_audit.report.tables.group_tables import groups_table, utility_groups_table
 from foltr_audit.report.tables.inquiries import print_inquiries
+from foltr_audit.report.tables.promises import ANY_ATTACK, EXPLAINED, promise_lines, with_ceilings
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon
 from foltr_audit.utils.rows import JsonValue
@@ -88,8 +89,8 @@ def _print(table: Table, console: Console) -> None:
 
 def _print_world(report: AttackReport, name: str, rows: Sequence[AttackRow], console: Console) -> None:
     """The tables and lines of one click model and view."""
-    _print(_results_table(rows), console)
-    _print(details.scores_table(rows), console)
+    _print(_results_table(with_ceilings(rows)), console)
+    _print(details.scores_table(with_ceilings(rows)), console)
     any_click = group_by_world(report.any_click).get(name, [])
     if any(row.auc.known for row in any_click):
         _print(details.any_click_table(any_click), console)
@@ -99,6 +100,7 @@ def _print_world(report: AttackReport, name: str, rows: Sequence[AttackRow], con
     if learned := group_by_world(report.information).get(name, []):
         _print(details.information_table(learned), console)
     for line in (
+        *promise_lines(group_by_world(report.promises).get(name, [])),
         *details.identifiability_lines(group_by_world(report.identifiability).get(name, [])),
         *details.calibration_lines(group_by_world(report.calibration).get(name, [])),
         *details.refused_lines(group_by_world(report.refused).get(name, [])),
@@ -171,7 +173,8 @@ def _lists(rows: Sequence[AttackRow]) -> str:
         for row in {row.setting.defense: row for row in rows}.values()
     ]
     seen = "below each value: its 95 % interval over queries"
-    return "\n".join([seen, *lines])
+    known = [EXPLAINED] if any(row.method == ANY_ATTACK for row in rows) else []
+    return "\n".join([seen, *known, *lines])
 
 
 def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
