@@ -25,7 +25,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 loaded, which is later; a value that is already set stays."""
 
 if TYPE_CHECKING:
-    from foltr_audit.api import attack, attack_trace, audit, compare, load_data, membership, simulate
+    from foltr_audit.api import (
+        attack,
+        attack_trace,
+        audit,
+        audit_mechanism,
+        compare,
+        load_data,
+        membership,
+        simulate,
+    )
     from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.spec.experiment import Spec
@@ -37,6 +46,7 @@ _WHERE = {
     "attack": "api",
     "attack_trace": "api",
     "audit": "api",
+    "audit_mechanism": "api",
     "compare": "api",
     "load_data": "api",
     "membership": "api",
@@ -70,6 +80,7 @@ __all__ = [
     "attack",
     "attack_trace",
     "audit",
+    "audit_mechanism",
     "compare",
     "load_data",
     "membership",
