@@ -272,7 +272,8 @@ class Audit:
             arriving=None if session.masked else session.arriving,  # a secure sum may hold fewer
             colluders=self.protocol.colluders,
         )
-        run = self.setup.privacy.whole_run(replace(situation, interactions=self.setup.learner.interactions))
+        own = replace(situation, interactions=self.setup.learner.interactions)
+        run = self.setup.privacy.in_all_rounds(own)
         upper, upper_run = (upper_bound(declared.events, each) for each in (situation, run))
         if declared.broken and not np.isfinite(upper.epsilon):
             upper = replace(upper, how=f"{BROKEN}: {declared.why}")
