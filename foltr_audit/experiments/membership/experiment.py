@@ -126,7 +126,7 @@ def ceiling(setup: Setup, view: MembershipView) -> MembershipCeiling:
     population, events = setup.spec.population, setup.privacy.events()
     share = population.cohort_size / population.clients
     secret = share < 1 and population.rounds_apart == 1
-    situation = setup.privacy.whole_run(setup.privacy.situation("aggregate", "client", delta=DELTA))
+    situation = setup.privacy.in_all_rounds(setup.privacy.situation("aggregate", "client", delta=DELTA))
     situation = replace(situation, sampled=share if secret else 1.0, secret_sample=secret)
     if view == "client" and situation.shares > 1 and not upper_bound(events, situation).on_sum:
         situation = replace(situation, view="colluding", colluders=1)
