@@ -12,7 +12,7 @@ from scipy.stats import binom
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.membership.experiment import MembershipFinding, ceiling, infer_membership
-from foltr_audit.experiments.membership.federations import ClientPool, ShadowTraining
+from foltr_audit.experiments.membership.shadow_training import ClientPool, ShadowTraining
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.testing.sample_data import tiny_collection
