@@ -54,7 +54,7 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         Column("proven", lambda row: _bound(row.eps_upper)),
         Column("exact", lambda row: _number(row.eps_exact)),
         Column("measured", lambda row: _number(row.eps_lower)),
-        Column("ceiling", lambda row: _number(row.eps_ceiling)),
+        Column("at most", lambda row: _number(row.eps_ceiling)),
         *([Column[FindingRow]("trials", lambda row: str(row.trials))] if stopped else []),
         Column("verdict", _verdict, "name", narrow=lambda text: text.replace("by ", "by\n")),
     ]
@@ -64,10 +64,10 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         rows,
         caption="sees: what the server sees; proven: an upper bound; exact: the loss of the pair that was "
         f"played; measured: shown by {shown_by} per hypothesis, each at "
-        f"{100 * first.confidence:g} % confidence, and ceiling: the most that so many can show",
+        f"{100 * first.confidence:g} % confidence, and at most: the most that so many can show",
         space=2,
         narrow_space=1,
-        spare=("ceiling", "exact", "claimed", "proven"),
+        spare=("at most", "exact", "claimed", "proven"),
     )
 
 
