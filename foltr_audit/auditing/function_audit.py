@@ -59,8 +59,8 @@ def audit_function(
 ) -> FunctionFinding:
     """Measure a lower bound on the epsilon of a function, and compare it with a claim.
 
-    Each trial calls the function once, with a random generator of its own. Of the trials with each input the
-    first part teaches scores, the second chooses one of them and its threshold, and the last is evaluated.
+    Each trial calls the function once, with a random generator of its own. Scores are learned from the first
+    trials with each input, one of them and its threshold are chosen on the next, and the last are evaluated.
 
     *Guarantees* for any function whose trials are independent: the probability that the bound is above the
     epsilon of this pair is at most 1 - confidence, as its estimator states. Neighbours are the two inputs,
