@@ -68,9 +68,9 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         claims, complete = chain_claims(chain, context), True
         if n is None and events is not None:
             steps = _with_sums_of(events[0], steps)
-    claimed = facts.get("eps_claimed")
-    if not claims and _is_positive(claimed):
-        claims = (DeclaredClaim(name="knowledge.eps_claimed", epsilon=float(str(claimed)), covers="round"),)
+    claimed = _positive(facts.get("eps_claimed"))
+    if not claims and claimed is not None:
+        claims = (DeclaredClaim(name="knowledge.eps_claimed", epsilon=claimed, covers="round"),)
     behind = facts.get("interactions")
     return DeclaredSystem(
         steps=steps,
@@ -178,10 +178,10 @@ def _steps_of_events(fact: object) -> tuple[tuple[DeclaredStep, ...], bool] | No
 
 def _steps_of_facts(facts: Mapping[str, Fact]) -> tuple[DeclaredStep, ...]:
     """A clip and noise, as far as the facts about them say; more may happen to a message."""
-    norm, order = facts.get("clip_norm"), facts.get("clip_ord")
+    norm, order = (_positive(facts.get(name)) for name in ("clip_norm", "clip_ord"))
     steps = []
-    if _is_positive(norm) and order in (1, 2):
-        bound = NormBound(norm=float(str(norm)), ord=float(str(order)), of="model")
+    if norm is not None and order in (1, 2):
+        bound = NormBound(norm=norm, ord=order, of="model")
         steps.append(DeclaredStep(name="knowledge.clip_norm", event=bound))
     law = _law(facts.get("noise"))
     if law is not None:
@@ -190,8 +190,10 @@ def _steps_of_facts(facts: Mapping[str, Fact]) -> tuple[DeclaredStep, ...]:
     return tuple(steps)
 
 
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+def _positive(value: object) -> float | None:
+    """A positive number of a fact; None where it is something else."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and 0 < value < math.inf else None  # type: ignore[arg-type,operator]
 
 
 def _parts(event: object) -> int:
@@ -221,15 +223,15 @@ def _alike(one: AdditiveNoise | None, other: AdditiveNoise | None) -> bool:
 
 
 def _of_clip(steps: Sequence[DeclaredStep], facts: Mapping[str, Fact]) -> Iterator[Restatement]:
-    norm, order = facts.get("clip_norm"), facts.get("clip_ord")
+    norm, order = (_positive(facts.get(name)) for name in ("clip_norm", "clip_ord"))
     bounds = [step.event for step in steps if isinstance(step.event, NormBound)]
-    if not isinstance(norm, int | float) or not bounds:
+    if norm is None or not bounds:
         return
     if not any(
         math.isclose(bound.norm, norm, rel_tol=_SAME) and order in (None, bound.ord) for bound in bounds
     ):
         done = " and ".join(f"{bound.norm:g} in L{bound.ord:g}" for bound in bounds)
-        said = f"{norm:g}" + ("" if order is None else f" in L{order}")
+        said = f"{norm:g}" + ("" if order is None else f" in L{order:g}")
         yield Restatement(
             field="knowledge.clip_norm", said=said, elsewhere=f"the defenses of the header clip at {done}"
         )
