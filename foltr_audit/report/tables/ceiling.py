@@ -94,7 +94,8 @@ class CeilingRow(ResultRow):
             tpr_at_1=middle,
             tpr_at_10=high,
             secrets=tuple(
-                SecretRow(prior=k, success=float(curve.success(k)), near=float(curve.power(k))) for k in priors
+                SecretRow(prior=k, success=float(curve.success(k)), near=float(curve.power(k)))
+                for k in priors
             ),
         )
 
