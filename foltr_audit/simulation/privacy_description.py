@@ -75,8 +75,8 @@ class PrivacyDescription:
             delta=delta,
         )
 
-    def whole_run(self, situation: AccountingContext) -> AccountingContext:
-        """The same for all rounds of the run, in as many of which a client takes part as it may."""
+    def in_all_rounds(self, situation: AccountingContext) -> AccountingContext:
+        """The same unit, for all rounds of the run; a client takes part in as many of them as it may."""
         return replace(situation, rounds=self.clients.rounds, separation=self.clients.spec.rounds_apart)
 
     def noise(self) -> str | None:
