@@ -148,6 +148,8 @@ def _card_text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat,
     from foltr_audit.report.results.privacy_card import privacy_cards
     from foltr_audit.report.results.provenance import Provenance
 
+    if not found.results:
+        raise UsageError("--card: no cell of this comparison is done; expected one or more")
     rows = chosen_rows(found, chosen.defenses, chosen.eps)
     cards = privacy_cards(found, stored.cells(), rows)
     return _rendered(card_document(cards, Provenance.of(stored)), to)
