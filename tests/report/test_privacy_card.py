@@ -16,21 +16,20 @@ from hypothesis import strategies as st
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
 from foltr_audit.privacy.events import UNITS
+from foltr_audit.privacy.tradeoff import TradeOff
 from foltr_audit.report.render.card_document import card_document
 from foltr_audit.report.render.html import html_page
 from foltr_audit.report.render.markdown import markdown
 from foltr_audit.report.results.card_gaps import ALWAYS, gaps
+from foltr_audit.report.results.card_limits import NO_LIMIT, limit_text, most_by_auc, most_of_hundred
 from foltr_audit.report.results.card_sentences import (
-    NO_LIMIT,
     attack_sentence,
     cost_sentence,
     limit_sentences,
-    limit_text,
     model_sentence,
-    most_of_hundred,
 )
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_rows import ClaimRow, ComparedRefusal
+from foltr_audit.report.results.compare_rows import ClaimRow, ComparedRefusal, ViewCeiling
 from foltr_audit.report.results.privacy_card import PrivacyCard, privacy_cards
 from tests.fixtures.comparisons import (
     LEARNER,
@@ -66,9 +65,10 @@ def cards(found: CompareReport, *names: str) -> list[PrivacyCard]:
     return privacy_cards(found, cells(found), [row for row in rows if not names or row.setting.name in names])
 
 
-def card_of(*claims: ClaimRow, **more: Any) -> PrivacyCard:
+def card_of(*claims: ClaimRow, ceilings: tuple[ViewCeiling, ...] = (), **more: Any) -> PrivacyCard:
     """The card of a defense whose audit found these claims."""
-    rows = setting("none", auc=0.99, ndcg=0.45), setting("laplace", 1.2, auc=0.55, **checked("proven"))
+    noisy = setting("laplace", 1.2, auc=0.55, ceilings=ceilings, **checked("proven"))
+    rows = setting("none", auc=0.99, ndcg=0.45), noisy
     (found,) = cards(report(*rows, claims=claims, **more))
     return found
 
@@ -129,10 +129,16 @@ def test_the_limit_in_words_is_that_of_kairouz(eps: float, delta: float) -> None
     assert exact - 1e-6 <= most_of_hundred(eps, delta) < exact + 1 + 1e-6
 
 
+@given(bounds=st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1)), min_size=1, max_size=5))
+def test_no_test_is_right_more_often_than_its_auc(bounds: list[tuple[float, float]]) -> None:
+    curve = TradeOff.of_bounds(bounds)
+    assert 100 * float(curve.accuracy()) <= most_by_auc(curve.auc) + 1e-6
+
+
 @pytest.mark.parametrize("unit", UNITS)
 def test_every_unit_has_its_limit_in_words(unit: str) -> None:
-    assert "77" in limit_text(unit, 1.2, 0.0)
-    assert "no limit in practice" in limit_text(unit, 30.0, 0.0)
+    assert "77" in limit_text(unit, 77)
+    assert "too weak" in limit_text(unit, most_of_hundred(30.0, 0.0))
 
 
 # --- what comes first, and what is not known -----------------------------------------------------------
@@ -170,16 +176,14 @@ def test_without_an_audit_no_limit_is_known() -> None:
     assert "The claim itself: no audit was run." in gaps(card)
 
 
-def test_a_proof_that_trials_contradict_is_no_limit() -> None:
-    row = replace(claim(where("laplace", 1.2), "contradiction"), eps_upper=1.0)
-    text = text_of(card_of(row))
-    assert "**Rely on no number where the server sees the message" in text
-    assert "no attack guesses" not in text
+def test_a_contradiction_is_told_first() -> None:
+    text = text_of(card_of(claim(where("laplace", 1.2), "contradiction")))
+    assert text.splitlines()[6].startswith("**Rely on no number where the server sees the message: proof and")
 
 
 def test_a_proof_above_a_false_claim_still_is_a_limit() -> None:
     row = replace(claim(where("laplace", 1.2), "refuted", measured=1.5), eps_upper=2.0)
-    assert limit_text("interaction", 2.0, 0.0) in text_of(card_of(row))
+    assert limit_text("interaction", 89) in text_of(card_of(row))  # e^2 / (1 + e^2) is .881
 
 
 def test_observers_of_one_limit_share_a_sentence() -> None:
@@ -187,6 +191,34 @@ def test_observers_of_one_limit_share_a_sentence() -> None:
     rows = [claim(place, "proven", view=view) for view in ("individual", "aggregate")]
     (said,) = limit_sentences(card_of(*rows))
     assert said.startswith("Where the server sees the message or the sum: of 100 clicks")
+
+
+CEILINGS = (
+    ViewCeiling(view="individual", auc=0.7, how="a curve"),
+    ViewCeiling(view="individual+lists", auc=1.0, how="lists tell"),
+    ViewCeiling(view="aggregate", auc=0.6, how="a sum"),
+)
+
+
+def test_observers_without_an_audit_have_their_proofs() -> None:
+    card = card_of(claim(where("laplace", 1.2), "proven"), ceilings=CEILINGS)
+    first, second, third = limit_sentences(card)
+    assert "message: of 100 clicks that are as likely as not, no attack guesses more than 70 right" in first
+    assert "Proven: epsilon 1.2" in first
+    assert second == f"Where the server sees the message and lists: {NO_LIMIT}. Why: lists tell."
+    assert "more than 60 right" in third
+    assert "Proven, but not checked by trials" in third
+    assert "more than 60 right" in model_sentence(card)
+    rows = table(text_of(card), "Epsilon: claimed, proven and measured")
+    shown = [row["any attack, right in 100"] for row in rows]
+    assert shown[:3] == ["70", "-", "60"]
+    assert [row["verdict"] for row in rows[1:]] == ["not checked"] * 5
+
+
+@pytest.mark.parametrize("verdict", ["contradiction", "declared law broken"])
+def test_a_broken_proof_takes_all_limits_away(verdict: str) -> None:
+    row = replace(claim(where("laplace", 1.2), verdict), eps_upper=1.0)
+    assert "no attack guesses" not in text_of(card_of(row, ceilings=CEILINGS))
 
 
 def test_what_was_not_tested_is_named() -> None:

@@ -10,7 +10,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.defaults import SCENARIO
 from foltr_audit.privacy.events import UNITS
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view, with_article
-from foltr_audit.report.results.card_sentences import ONE_OF
+from foltr_audit.report.results.card_limits import ONE_OF
 from foltr_audit.report.results.privacy_card import PrivacyCard
 from foltr_audit.report.results.wording import counted, join_names
 

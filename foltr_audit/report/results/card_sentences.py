@@ -5,60 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 
-from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION
+from foltr_audit.auditing.verdict import BROKEN
 from foltr_audit.privacy.observer_views import VIEWS, with_article
-from foltr_audit.privacy.tradeoff import TradeOff
+from foltr_audit.report.results.card_limits import NO_LIMIT, ONE_OF, eps_words, least_limit, observer_limits
 from foltr_audit.report.results.compare_rows import ClaimRow
 from foltr_audit.report.results.privacy_card import CardWorld, PrivacyCard
-from foltr_audit.report.results.wording import counted, delta_text, join_names, whole_percent
+from foltr_audit.report.results.wording import counted, join_names, whole_percent
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import Estimate
-
-ONE_OF = {
-    "click": "one click",
-    "interaction": "the clicks on one list",
-    "query": "what one person clicked for one query",
-    "client": "everything of one person",
-}
-"""What an epsilon protects, by its unit."""
-
-_CLICKS = "of 100 clicks that are as likely as not, no attack guesses more than {most} right on average"
-
-_MOST = {
-    "click": _CLICKS,
-    "interaction": _CLICKS,
-    "query": "if a person clicked one of two things for a query, and both are equally likely, no attack says "
-    "rightly which more than {most} times in 100 on average",
-    "client": "if one of two persons took part, and both are equally likely, no attack says rightly which "
-    "more than {most} times in 100 on average",
-}
-"""What a proof leaves to attacks, by its unit."""
-
-NO_LIMIT = "no limit is known to what an attack can find"
-"""What follows where nothing is proven."""
-
-
-def most_of_hundred(eps: float, delta: float) -> int:
-    """How many of 100 yes-or-no secrets that are as likely as not any attack can guess right, rounded up.
-
-    >>> most_of_hundred(1.2, 0.0), most_of_hundred(0.0, 0.0), most_of_hundred(math.inf, 0.0)
-    (77, 50, 100)
-    """
-    if math.isinf(eps):
-        return 100
-    return math.ceil(100 * float(TradeOff.of_epsilon(eps, delta).accuracy()) - 1e-9)
-
-
-def limit_text(unit: str, eps: float, delta: float) -> str:
-    """The most that any attack can reach under a proof, in words.
-
-    >>> limit_text("click", 1.2, 0.0)
-    'of 100 clicks that are as likely as not, no attack guesses more than 77 right on average'
-    """
-    most = most_of_hundred(eps, delta)
-    if most == 100:
-        return "this epsilon is so large that it sets no limit in practice"
-    return _MOST[unit].format(most=most)
 
 
 def observer_text(view: str, sees: str) -> str:
@@ -71,36 +25,23 @@ def observer_text(view: str, sees: str) -> str:
     return VIEWS[view].replace("other clients", f"{count} other clients") if count != sees else VIEWS[view]
 
 
-def where_text(rows: Iterable[ClaimRow]) -> str:
-    """Where some findings hold: `where the server sees the message or the sum`."""
-    seen = dict.fromkeys(with_article(row.sees) for row in rows)
-    return f"where the server sees {join_names(list(seen), 'or')}"
-
-
-def eps_words(eps: float, delta: float) -> str:
-    """An epsilon with its delta.
-
-    >>> eps_words(1.2, 1e-5)
-    'epsilon 1.2, delta 1e-05'
-    """
-    return f"epsilon {eps:.3g}" + (f", {delta_text(delta)}" if delta else "")
-
-
-def is_bounded(row: ClaimRow) -> bool:
-    """Whether a proof limits what this observer can find, even if less is proven than is claimed."""
-    return math.isfinite(row.eps_upper) and row.verdict not in (BROKEN, CONTRADICTION)
+def _any_of(seen: Iterable[str]) -> str:
+    """What several observers see: `the message or the sum`."""
+    return join_names(list(dict.fromkeys(map(with_article, seen))), "or")
 
 
 def false_sentences(card: PrivacyCard) -> Iterator[str]:
     """One sentence for each false claim, and for each that contradicts its proof."""
     for rows, against in _alike(card.false, _against):
         row = rows[0]
-        yield (
-            f"The claim is false {where_text(rows)}: {eps_words(row.eps_claimed, row.delta)} is claimed for "
-            f"{ONE_OF[row.unit]}, but {against}."
-        )
+        claimed = f"{eps_words(row.eps_claimed, row.delta)} is claimed for {ONE_OF[row.unit]}"
+        seen = _any_of(row.sees for row in rows)
+        yield f"The claim is false where the server sees {seen}: {claimed}, but {against}."
     for rows, why in _alike(card.contradicted, lambda row: row.why):
-        yield f"Rely on no number {where_text(rows)}: proof and trials contradict each other ({why})."
+        seen = _any_of(row.sees for row in rows)
+        yield (
+            f"Rely on no number where the server sees {seen}: proof and trials contradict each other ({why})."
+        )
 
 
 def _alike(rows: Iterable[ClaimRow], text: Callable[[ClaimRow], str]) -> Iterator[tuple[list[ClaimRow], str]]:
@@ -124,31 +65,20 @@ def _against(row: ClaimRow) -> str:
 
 def limit_sentences(card: PrivacyCard) -> Iterator[str]:
     """For each observer, the most that any attack can find, or that no limit is known."""
-    if not card.claims:
+    found: dict[str, list[str]] = {}
+    for limit in observer_limits(card):
+        found.setdefault(limit.text, []).append(limit.sees)
+    for text, seen in found.items():
+        yield f"Where the server sees {_any_of(seen)}: {text}."
+    if not found:
         yield f"No claim was checked: {NO_LIMIT}."
-    for rows, limit in _alike(card.claims, _limit):
-        yield _capital(f"{where_text(rows)}: {limit}.")
-
-
-def _limit(row: ClaimRow) -> str:
-    if is_bounded(row):
-        limit = limit_text(row.unit, row.eps_upper, row.delta)
-        return f"{limit}. Proven: {eps_words(row.eps_upper, row.delta)}"
-    if math.isfinite(row.eps_upper):
-        return f"{NO_LIMIT}, because the proof cannot be right"
-    return f"{NO_LIMIT}. Why: {row.upper_how.rstrip('.')}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def model_sentence(card: PrivacyCard) -> str:
     """What holds of somebody who only gets the trained model."""
-    rows = [row for row in card.claims if is_bounded(row) and row.unit in ("click", "interaction")]
-    best = min(rows, key=lambda row: row.eps_upper, default=None)
+    best = least_limit(observer_limits(card))
     start = "Anybody who only gets the trained model learns no more than the server, which computes it"
-    return f"{start}: {NO_LIMIT if best is None else _limit(best)}."
+    return f"{start}: {NO_LIMIT if best is None else best.text}."
 
 
 _SHOWN = {

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.defaults import SCENARIO
+from foltr_audit.core.spec.defaults import SCENARIO, UNIT
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.privacy.observer_views import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.results.attack_rows import AttackMetrics
-from foltr_audit.report.results.card_sentences import ONE_OF, observer_text
+from foltr_audit.report.results.card_limits import ONE_OF, ObserverLimit, observer_limits
+from foltr_audit.report.results.card_sentences import observer_text
 from foltr_audit.report.results.compare_rows import ClaimRow
 from foltr_audit.report.results.privacy_card import CardAttack, PrivacyCard
 from foltr_audit.report.results.wording import counted, join_names, verdict_mark, verdict_text, whole_percent
@@ -102,66 +103,54 @@ def _received(spec: Spec) -> str:
     return "each message by itself: nothing hides it from the server"
 
 
-_Line = tuple[str, ClaimRow | None]
-"""An observer, and what was found of its claim; None where it was not checked."""
-
-
 def observers_table(card: PrivacyCard) -> Table:
     """Who sees what, and what is claimed, proven and measured of each."""
+    limits = observer_limits(card)
+    known = {one.view for one in limits}
+    others = [
+        ObserverLimit(view=view, sees=sees(view), unit=UNIT, claim=None, most=None, proof="")
+        for view in VIEWS
+        if view not in known
+    ]
     several = len({row.scenario for row in card.claims}) > 1
     return make_table(
         "Epsilon: claimed, proven and measured",
         [
-            Column[_Line]("observer", lambda line: line[0], "words"),
-            Column("protected", lambda line: _of(line[1], lambda row: ONE_OF[row.unit]), "words"),
-            Column(
-                "claimed", lambda line: _of(line[1], lambda row: claimed_cell(row.eps_claimed, row.delta))
-            ),
-            Column("one round", lambda line: _of(line[1], _proven), group="proven at most"),
-            Column(
-                "whole run",
-                lambda line: _of(line[1], lambda row: eps_text(row.eps_upper_run)),
-                group="proven at most",
-            ),
-            Column("measured at least", lambda line: _of(line[1], _measured)),
-            Column("verdict", lambda line: _verdict(line[1]), "name"),
+            Column[ObserverLimit]("observer", lambda one: _observer(one, several=several), "words"),
+            Column("protected", lambda one: ONE_OF[one.unit], "words"),
+            _of_claim("claimed", lambda row: claimed_cell(row.eps_claimed, row.delta)),
+            _of_claim("one round", lambda row: eps_text(row.eps_upper), "proven at most"),
+            _of_claim("whole run", lambda row: eps_text(row.eps_upper_run), "proven at most"),
+            _of_claim("measured at least", _measured),
+            Column("any attack, right in 100", lambda one: NONE if one.most is None else str(one.most)),
+            Column("verdict", _verdict, "name"),
         ],
-        list(_lines(card, several=several)),
-        caption="Numbers are epsilons: 0 reveals nothing, and at 1.2 an observation is at most 3.3 times as "
-        "likely with one input as with another; ∞: no limit is proven. Claimed: by the authors of the "
-        "defense. Measured: by trials, each at its own confidence.",
+        [*limits, *others],
+        caption="Epsilon 0 reveals nothing; at 1.2 an observation is at most 3.3 times as likely with one "
+        "input as with another; ∞: no limit is proven. Claimed: by the authors of the defense. Measured: by "
+        "trials, each at its own confidence. Any attack: by proof, the most that is guessed right of 100 "
+        "secrets that are as likely as not; 50 need no message.",
     )
 
 
-def _lines(card: PrivacyCard, *, several: bool) -> Iterator[_Line]:
-    for row in card.claims:
-        scenario = f" (scenario {row.scenario})" if several else ""
-        yield _capital(observer_text(row.view, row.sees)) + scenario, row
-    seen = {row.view for row in card.claims}
-    for view in VIEWS:
-        if view not in seen:
-            yield _capital(observer_text(view, "")), None
+def _observer(one: ObserverLimit, *, several: bool) -> str:
+    text = observer_text(one.view, one.sees)
+    scenario = f" (scenario {one.claim.scenario})" if several and one.claim is not None else ""
+    return f"{text[:1].upper()}{text[1:]}{scenario}"
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _of(row: ClaimRow | None, cell: Callable[[ClaimRow], Cell | str]) -> Cell | str:
-    return NONE if row is None else cell(row)
-
-
-def _proven(row: ClaimRow) -> Cell:
-    return Cell(eps_text(row.eps_upper), mark="good" if row.verdict == "proven" else "")
+def _of_claim(header: str, cell: Callable[[ClaimRow], Cell | str], group: str = "") -> Column[ObserverLimit]:
+    return Column(header, lambda one: NONE if one.claim is None else cell(one.claim), group=group)
 
 
 def _measured(row: ClaimRow) -> Cell:
     return Cell(eps_text(row.eps_lower), f"{whole_percent(row.confidence)} confidence")
 
 
-def _verdict(row: ClaimRow | None) -> Cell:
-    if row is None:
+def _verdict(one: ObserverLimit) -> Cell:
+    if one.claim is None:
         return Cell("not checked", mark="dim")
+    row = one.claim
     return Cell(verdict_text(row.eps_claimed, row.verdict), mark=verdict_mark(row.verdict))
 
 
