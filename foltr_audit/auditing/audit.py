@@ -23,7 +23,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
-from foltr_audit.privacy.accounting import UpperBound, upper_bound
+from foltr_audit.privacy.accounting import RunBound, UpperBound, run_bound, upper_bound
 from foltr_audit.privacy.events import OpaqueChange
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -47,7 +47,7 @@ class AuditResult:
         eps_claimed: what is claimed for all of them together.
         delta: of the claim.
         upper: what is proven for these messages.
-        upper_run: what is proven for all rounds of the training run together.
+        run: what is proven for all rounds of the training run together.
         exact: the privacy loss of this pair, where it is computable.
         lower: the lower bound of the trials.
         estimates: the lower bounds of all estimators for the same trials.
@@ -69,7 +69,7 @@ class AuditResult:
     eps_claimed: float
     delta: float
     upper: UpperBound
-    upper_run: UpperBound
+    run: RunBound
     exact: float | None
     lower: LowerBound
     estimates: tuple[LowerBound, ...]
@@ -212,7 +212,7 @@ class Audit:
         lower, surest = (
             next(bound for bound in several if bound.estimator == chosen) for several in (estimates, strict)
         )
-        upper, upper_run = self._upper(session, canary.unit, view, claim, declared)
+        upper, run = self._upper(session, canary.unit, view, claim, declared)
         # The exact loss is computed from the declared law, which a broken link does not follow.
         exact = None if declared.broken else game.exact
         sure = not lower.assumes or chosen == "gaussian-dp"  # its assumption is checked by `nearly_normal`
@@ -241,7 +241,7 @@ class Audit:
             eps_claimed=claim.epsilon,
             delta=claim.delta,
             upper=upper,
-            upper_run=upper_run,
+            run=run,
             exact=exact,
             lower=lower,
             estimates=estimates,
@@ -260,8 +260,8 @@ class Audit:
 
     def _upper(
         self, session: AuditSession, unit: str, view: str, claim: ChainClaim, declared: DeclarationCheck
-    ) -> tuple[UpperBound, UpperBound]:
-        """What is proven for the played messages, and for the rounds of the whole run with their own B."""
+    ) -> tuple[UpperBound, RunBound]:
+        """What is proven for the played messages, and for all rounds of the run."""
         situation = replace(
             self.setup.privacy.situation(
                 view,
@@ -273,13 +273,11 @@ class Audit:
             arriving=None if session.masked else session.arriving,  # a secure sum may hold fewer
             colluders=self.protocol.colluders,
         )
-        run = replace(
-            situation, interactions=self.setup.learner.interactions, rounds=self.setup.spec.train.rounds
-        )
-        upper, upper_run = (upper_bound(declared.events, each) for each in (situation, run))
+        upper = upper_bound(declared.events, situation)
+        run = run_bound(declared.events, self.setup.privacy.whole_run(situation))
         if declared.broken and not np.isfinite(upper.epsilon):
             upper = replace(upper, how=f"{BROKEN}: {declared.why}")
-        return upper, upper_run
+        return upper, run
 
     def _estimator(self, claim: ChainClaim, *, normal: bool) -> str:
         if self.protocol.estimator == "gaussian-dp" and claim.delta == 0:

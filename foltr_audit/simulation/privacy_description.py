@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from foltr_audit.core.chain_warnings import warnings
@@ -16,6 +16,7 @@ from foltr_audit.core.plugins import (
     RoundContext,
 )
 from foltr_audit.core.plugins.answers import claims_of
+from foltr_audit.core.spec.defaults import CLIENT, DELTA
 from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.privacy.events import NoiseAddition
 from foltr_audit.privacy.randomized_response import compose_epsilon
@@ -73,6 +74,23 @@ class PrivacyDescription:
             largest_weight=self.clients.largest_weight,
             rounds=rounds,
             delta=delta,
+        )
+
+    def whole_run(self, situation: AccountingContext) -> AccountingContext:
+        """The same observer, for all rounds of the run; it knows who takes part in each.
+
+        A click and an interaction are part of one round, so the bound is for the client to whom they belong.
+        A run has a delta: at delta 0 nothing but the sum over all rounds would be proven.
+        """
+        population = self.clients.spec
+        return replace(
+            situation,
+            unit=situation.unit if situation.unit == "query" else CLIENT,
+            interactions=self.clients.interactions,
+            rounds=self.clients.rounds,
+            sampled=population.cohort_size / population.clients,
+            cohorts="known",
+            delta=situation.delta or DELTA,
         )
 
     def noise(self) -> str | None:

@@ -100,6 +100,16 @@ class UpperBoundFacts(_FactTable):
     how: Text
 
 
+class RunBoundFacts(_FactTable):
+    """What is proven for all rounds together, as `accounting.RunBound`."""
+
+    unit: Text
+    rounds: Count
+    sampled: Share
+    upper: UpperBoundFacts
+    always: UpperBoundFacts
+
+
 class LowerBoundFacts(_FactTable):
     """A measured epsilon, as `estimators.LowerBound`."""
 
@@ -126,7 +136,7 @@ class AuditFacts(_FactTable):
     eps_claimed: Number
     delta: Number
     upper: UpperBoundFacts
-    upper_run: UpperBoundFacts
+    run: RunBoundFacts
     exact: Number | None
     lower: LowerBoundFacts
     estimates: list[LowerBoundFacts]

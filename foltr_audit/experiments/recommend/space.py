@@ -15,7 +15,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import PROVEN, DefenseAlternative
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.recommend.limits import ROUNDING, PrivacyLimits
-from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, RunBound, UpperBound, run_bound, upper_bound
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.rows import ResultRow
 
@@ -84,11 +84,13 @@ class CandidateProof:
         point: the candidate.
         defense: texts of its chain.
         upper: the proven bound in the limits' view, for one interaction in one message.
+        run: what is proven in that view for one client over the whole run.
     """
 
     point: CandidatePoint
     defense: tuple[str, ...]
     upper: UpperBound
+    run: RunBound
 
 
 class CandidateAccountant:
@@ -128,13 +130,15 @@ class CandidateAccountant:
             )
         except UsageError as error:
             return CandidateRejection(alternative=point.alternative, eps_proven=math.inf, why=str(error))
-        upper = upper_bound(defended.privacy.events(), self._situation())
+        events, there = defended.privacy.events(), self._situation()
+        upper = upper_bound(events, there)
         if not self.limits.proves(upper.epsilon):
             return CandidateRejection(alternative=point.alternative, eps_proven=upper.epsilon, why=upper.how)
         if point.eps is not None and upper.epsilon > point.eps * ROUNDING:
             why = f"made for epsilon {point.eps:g}, in this view and chain {upper.how}"
             return CandidateRejection(alternative=point.alternative, eps_proven=upper.epsilon, why=why)
-        return CandidateProof(point, chain, upper)
+        run = run_bound(events, self.setup.privacy.whole_run(there))
+        return CandidateProof(point, chain, upper, run)
 
     def chain(self, point: CandidatePoint) -> tuple[str, ...]:
         """Texts of a candidate's chain.

@@ -13,6 +13,7 @@ from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.compare_rows import AuditedView, CompareRow
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
+from foltr_audit.report.results.run_bounds import run_caption
 from foltr_audit.report.results.wording import counted, short_method
 from foltr_audit.report.tables.attack import dataset_line
 from foltr_audit.report.tables.columns import estimate_column, short_column
@@ -90,14 +91,16 @@ def evidence_table(report: RecommendReport, row: CompareRow) -> Table:
             WITHOUT,
             _audited("claimed", report, lambda audit: audit.eps_claimed),
             _audited("proven", report, lambda audit: audit.eps_proven),
+            _audited("run", report, lambda audit: audit.run.eps),
             _audited("measured", report, lambda audit: audit.eps_measured),
             BYTES,
         ],
         [row, *others],
         caption="below each value: its 95 % interval over queries; difference: to no defense; without: "
-        "highest AUC of a guess that reads no message; proven: an upper bound by accounting; measured: what "
+        "highest AUC of a guess that reads no message; proven: an upper bound by accounting; "
+        f"{_of_runs(report, [row, *others])}measured: what "
         f"{effort.trials} trials show at least; bytes: of a client in a round",
-        spare=("bytes", "claimed", "without", "attack", "measured"),
+        spare=("bytes", "claimed", "without", "attack", "measured", "run"),
     )
 
 
@@ -121,6 +124,7 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
         name_column("defense", lambda row: row.name),
         Column("clip", lambda row: "-" if row.norm is None else f"{row.norm:g}"),
         Column("proven", lambda row: NONE if row.eps_proven is None else Cell(eps_text(row.eps_proven))),
+        Column("run", lambda row: NONE if row.run is None else Cell(eps_text(row.run.eps))),
         short_column("nDCG@10", lambda row: row.ndcg),
     ]
     if limited:
@@ -132,11 +136,24 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
         f"{title}, on the validation part, which chose",
         columns,
         rows,
-        caption="a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
-        if limited
-        else "",
-        spare=("attack", "clip"),
+        caption="; ".join(_notes(rows, limited=limited)),
+        spare=("attack", "clip", "run"),
     )
+
+
+def _of_runs(report: RecommendReport, rows: Sequence[CompareRow]) -> str:
+    """What the column `run` of audited rows assumes."""
+    audits = [row.audits.get(report.config.limits.view) for row in rows]
+    runs = [audit.run for audit in audits if audit is not None]
+    return f"{run_caption(runs)}; " if runs else ""
+
+
+def _notes(rows: Sequence[CandidateRow], *, limited: bool) -> list[str]:
+    runs = [row.run for row in rows if row.run is not None]
+    found = [run_caption(runs)] if runs else []
+    if limited:
+        found.append("a candidate keeps to --max-attack-auc if the interval of every attack ends below it")
+    return found
 
 
 def _search_line(search: SearchCounts) -> str:
