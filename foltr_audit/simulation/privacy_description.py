@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,9 @@ from foltr_audit.core.plugins import (
     RoundContext,
 )
 from foltr_audit.core.plugins.answers import claims_of
-from foltr_audit.core.spec.defaults import CLIENT, DELTA
+from foltr_audit.core.spec.defaults import CLIENT, DELTA, UNIT
+from foltr_audit.privacy.accounting.bound import upper_bound
+from foltr_audit.privacy.accounting.run_bound import ProvenView, run_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.privacy.events import NoiseAddition
 from foltr_audit.privacy.randomized_response import compose_epsilon
@@ -92,6 +95,17 @@ class PrivacyDescription:
             cohorts="known",
             delta=situation.delta or DELTA,
         )
+
+    def proven(self, view: str) -> ProvenView:
+        """What is proven in a view for one interaction in a round, and for one client over the run.
+
+        Of a round it is pure where a pure bound exists.
+        """
+        events, there = self.events(), self.situation(view, UNIT)
+        once = upper_bound(events, there)
+        if math.isinf(once.epsilon):
+            once = upper_bound(events, replace(there, delta=DELTA))
+        return ProvenView(view=view, unit=UNIT, once=once, run=run_bound(events, self.whole_run(there)))
 
     def noise(self) -> str | None:
         """The noise law of one message, as text."""

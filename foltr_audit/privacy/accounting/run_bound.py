@@ -29,6 +29,23 @@ class RunBound:
     always: UpperBound
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProvenView:
+    """What is proven for one observer.
+
+    Attributes:
+        view: whose observations, of `observer_views.VIEWS`.
+        unit: what neighbouring inputs of `once` differ in.
+        once: the bound for one round.
+        run: the bound for all rounds together, of a client.
+    """
+
+    view: str
+    unit: str
+    once: UpperBound
+    run: RunBound
+
+
 def run_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> RunBound:
     """What the events of a chain prove for all rounds of a situation, see `upper_bound`."""
     upper = always = upper_bound(events, situation)

@@ -150,8 +150,8 @@ class NoiseCalibrationReport:
             f"where the server sees {with_article(sees(there.view, there.colluders))}",
             _RUN_COLUMNS if there.rounds > 1 else _COLUMNS,
             self.found,
-            caption=f"{self._assumes()}average sd: standard deviation of the noise on one of {there.parameters} coordinates "
-            f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
+            caption=f"{self._assumes()}average sd: standard deviation of the noise on one of "
+            f"{there.parameters} coordinates of the average\nover {there.arriving or there.shares} of {there.shares} clients",
         )
 
     def _assumes(self) -> str:
