@@ -53,6 +53,7 @@ def setup_of(collection: Collection) -> SetupOf:
         rounds: int = 2,
         clients: int = 8,
         cohort: int | None = None,
+        separation: int | None = None,
         learner: str = "fpdgd",
         click_model: str = "informational",
         defense: tuple[str, ...] = ("none",),
@@ -73,7 +74,12 @@ def setup_of(collection: Collection) -> SetupOf:
                 "repetition": repetition,
                 "defense": defense,
                 "data": {"source": "tiny", "normalise": "none"},
-                "population": {"scenario": scenario, "clients": clients, "cohort": cohort},
+                "population": {
+                    "scenario": scenario,
+                    "clients": clients,
+                    "cohort": cohort,
+                    "separation": separation,
+                },
                 "train": {
                     "rounds": rounds,
                     "learner": learner,

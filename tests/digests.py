@@ -44,6 +44,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "population": {"clients": 2, "cohort": 2},
     },
     "skellam, small mean": {"defense": ["skellam:delta=1e-05,sensitivity=3,sigma=1.5,step=1"]},
+    "separation of three rounds": {"population": {"clients": 9, "cohort": 2, "separation": 3}},
     "float64 features": {"data": {"dtype": "float64"}},
 }
 """Runs beside those of each plug-in, by name."""

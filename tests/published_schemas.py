@@ -10,7 +10,7 @@ from importlib import import_module
 import foltr_audit.evidence
 import foltr_audit.report
 import foltr_audit.studies
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import JsonValue
 from tests.fixtures.import_graph import ROOT
 

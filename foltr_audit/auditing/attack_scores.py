@@ -18,7 +18,9 @@ from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.utils.arrays import Floats
 
 
-def attack_scores(games: GameSimulator, canary: Canary, text: str, *, members: int) -> dict[str, Pair]:
+def attack_scores(
+    games: GameSimulator, canary: Canary, text: str, *, members: int, released: bool
+) -> dict[str, Pair]:
     """Scores of an attack on single messages, added up over the messages of a trial.
 
     The messages of both hypotheses are in one view, in random order: an attack that learns from all messages
@@ -40,7 +42,9 @@ def attack_scores(games: GameSimulator, canary: Canary, text: str, *, members: i
     rng = games.clients[0].setup.streams.generator(f"audit/attack/{attack.text}/{canary.name}/{canary.unit}")
     total = np.zeros(2 * games.count)
     mixed = rng.permutation(total.size)
-    for clients, (zero, one) in zip(games.clients, games.play(canary, members=1), strict=True):
+    for clients, (zero, one) in zip(
+        games.clients, games.play(canary, members=1, released=released), strict=True
+    ):
         messages = np.concatenate([zero.seen, one.seen])[mixed]
         total[mixed] += _scored(games, clients, canary, attack, messages, rng)
     return {text: (total[: games.count], total[games.count :])}

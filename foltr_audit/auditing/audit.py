@@ -10,7 +10,7 @@ import numpy as np
 
 from foltr_audit.auditing.claims import ChainClaim, claim_for
 from foltr_audit.auditing.declarations import DeclarationCheck, State, check_declarations
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores, nearly_normal
+from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores, nearly_normal
 from foltr_audit.auditing.link_tests import LinkTestInput
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
@@ -215,7 +215,7 @@ class Audit:
         upper, run = self._upper(session, canary.unit, view, claim, declared)
         # The exact loss is computed from the declared law, which a broken link does not follow.
         exact = None if declared.broken else game.exact
-        sure = not lower.assumes or chosen == "gaussian-dp"  # its assumption is checked by `nearly_normal`
+        sure = not lower.assumes or chosen in FOR_NORMAL  # their assumption is checked by `nearly_normal`
         verdict, why = verdict_on(
             ClaimEvidence(
                 claimed=claim.epsilon,
@@ -274,23 +274,24 @@ class Audit:
             colluders=self.protocol.colluders,
         )
         upper = upper_bound(declared.events, situation)
-        run = run_bound(declared.events, self.setup.privacy.whole_run(situation))
+        run = run_bound(declared.events, self.setup.privacy.lifetime(situation))
         if declared.broken and not np.isfinite(upper.epsilon):
             upper = replace(upper, how=f"{BROKEN}: {declared.why}")
         return upper, run
 
     def _estimator(self, claim: ChainClaim, *, normal: bool) -> str:
-        if self.protocol.estimator == "gaussian-dp" and claim.delta == 0:
+        asked = self.protocol.estimator
+        if asked in FOR_NORMAL and claim.delta == 0:
             raise UsageError(
-                "--estimator gaussian-dp: a Gaussian has no epsilon at delta 0; expected --delta above 0"
+                f"--estimator {asked}: a Gaussian has no epsilon at delta 0; expected --delta above 0"
             )
-        if self.protocol.estimator == "gaussian-dp" and not normal:
+        if asked in FOR_NORMAL and not normal:
             raise UsageError(
-                "--estimator gaussian-dp: expected a chain whose only noise is normal or nearly so, and a "
+                f"--estimator {asked}: expected a chain whose only noise is normal or nearly so, and a "
                 f"score among {', '.join(LINEAR)}"
             )
-        if self.protocol.estimator != "auto":
-            return self.protocol.estimator
+        if asked != "auto":
+            return asked
         return "gaussian-dp" if normal and claim.delta > 0 else "clopper-pearson"
 
 

@@ -12,11 +12,14 @@ from foltr_audit.auditing.click_tests import check_clicks
 from foltr_audit.auditing.law_tests import failure
 from foltr_audit.auditing.link_tests import LinkTestInput, LinkTests
 from foltr_audit.auditing.scripted import GameClients
+from foltr_audit.auditing.sum_tests import check_sum_noise
 from foltr_audit.core.plugins import Defense, PrivacyEvent
 from foltr_audit.core.plugins.answers import events_of
-from foltr_audit.privacy.events import ClickRandomization, NoiseAddition, OpaqueChange
+from foltr_audit.privacy.events import ClickRandomization, CorrelatedNoise, NoiseAddition, OpaqueChange
 
 State = Literal["as declared", "broken", "not looked", "nothing declared"]
+
+_RANDOM = NoiseAddition | ClickRandomization | CorrelatedNoise
 
 Acts = Sequence[tuple[Defense, PrivacyEvent]]
 
@@ -82,11 +85,13 @@ def check_declarations(
             links.tests.setdefault(id(link), []).extend(
                 check_clicks(clients, link, place, events[0].epsilon, interactions)
             )
+        for event in (event for other, event in acts if other is link and isinstance(event, CorrelatedNoise)):
+            links.tests.setdefault(id(link), []).extend(check_sum_noise(link, event, clients, place))
     names = {id(link): link.name for link in clients.setup.chain.defenses}
     among = sum(len(tests) for tests in links.tests.values())
     failures = {names[link]: failure(tests, among) for link, tests in links.tests.items()}
     broken = {name: why for name, why in failures.items() if why is not None} | _find_changing(clients)
-    random = {id(link) for link, event in acts if isinstance(event, NoiseAddition | ClickRandomization)}
+    random = {id(link) for link, event in acts if isinstance(event, _RANDOM)}
     return DeclarationCheck(
         broken=broken,
         not_looked={names[link]: why for link, why in links.not_looked.items()},

@@ -64,14 +64,18 @@ class GameSimulator:
         return len(self.clients)
 
     def play(
-        self, canary: Canary, *, members: int, lists: bool = False
+        self, canary: Canary, *, members: int, lists: bool = False, released: bool = False
     ) -> Iterator[tuple[Observation, Observation]]:
         """Each of the T messages under both hypotheses, in a sum of `members` messages (1: on its own).
 
-        With `lists` the observer also sees the shown lists.
+        With `lists` the observer also sees the shown lists. A sum that is `released` carries the noise that
+        is added to sums.
         """
         for message in range(self.messages):
-            zero, one = (self._observed(canary, which, message, members, lists) for which in (0, 1))
+            noise = self.others.sums(members, message)
+            if released:
+                noise = noise + self.others.sum_noise(members, message)
+            zero, one = (self._observed(canary, which, message, noise, lists) for which in (0, 1))
             yield zero, one
 
     def means(self, canary: Canary, message: int = 0) -> Floats:
@@ -89,16 +93,16 @@ class GameSimulator:
         return clients.quiet_message(local.models, message), local.shown
 
     def _observed(
-        self, canary: Canary, hypothesis: int, message: int, members: int, lists: bool
+        self, canary: Canary, hypothesis: int, message: int, noise: Floats, lists: bool
     ) -> Observation:
-        """The messages of different clients that all hold the same input."""
+        """The messages of different clients that all hold the same input, plus noise of others (N, P)."""
         clients = self.clients[message]
         # Ids name streams: even ones hold input 0 and odd ones input 1, so that no noise of the client itself
         # occurs under both.
         which, ids = np.full(self.count, hypothesis), 2 * np.arange(self.count) + hypothesis
         context = clients.context(message, ids, interactions=self.interactions)
         local = canary.play(clients, which, context, sampled=self.sampled)
-        seen = clients.messages(local.models, context) + self.others.sums(members, message)
+        seen = clients.messages(local.models, context) + noise
         if not lists or local.shown is None or not isinstance(canary, LogCanary):
             return Observation(seen=seen, means=self.means(canary, message))
         if self.sampled:

@@ -14,9 +14,10 @@ from foltr_audit.auditing.scripted import is_random
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.accounting.actions import actions_of, only_noise
-from foltr_audit.privacy.events import ClickRandomization, NoiseAddition, OpaqueChange
+from foltr_audit.privacy.events import ClickRandomization, CorrelatedNoise, NoiseAddition, OpaqueChange
+from foltr_audit.privacy.factorization import hidden_rows
 from foltr_audit.privacy.loss.losses import GaussianLoss
-from foltr_audit.privacy.noise import AdditiveNoise
+from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
 from foltr_audit.utils.arrays import Floats
 
 _MOST_REPORTS = 2**12
@@ -31,29 +32,43 @@ class ObservationNoise:
         rounded: messages are also rounded: the law gives likelihoods, but not which messages are possible.
         certain: nothing random happens to a message.
         reports: only clicks are randomised, with this largest log ratio of a reported bit.
+        bands: the noise of consecutive messages is `C^-1 z` with so many bands of C and z of the law; see
+            `foltr_audit.privacy.factorization`.
     """
 
     law: AdditiveNoise | None = None
     rounded: bool = False
     certain: bool = False
     reports: float | None = None
+    bands: int = 1
 
     @classmethod
     def of(
-        cls, acts: Sequence[tuple[Defense, PrivacyEvent]], members: int, interactions: int
+        cls,
+        acts: Sequence[tuple[Defense, PrivacyEvent]],
+        members: int,
+        interactions: int,
+        *,
+        released: bool = False,
     ) -> ObservationNoise:
         """The noise of a chain's links, for a sum of `members` messages of B interactions each.
 
-        Where a link adds noise and does something else too, its message without noise is not known; nor is
-        the noise of a step stage known after several steps.
+        Noise on the sum counts where the sum is seen as it is `released`. Where a link adds noise and does
+        something else too, its message without noise is not known; nor is the noise of a step stage known
+        after several steps.
         """
+        on_sum = [event for _, event in acts if isinstance(event, CorrelatedNoise)] if released else []
+        acts = [act for act in acts if not isinstance(act[1], CorrelatedNoise)]
         events = [event for _, event in acts]
         kinds = [action.kind for action in actions_of(events)]
         noisy = [link for link, event in acts if isinstance(event, NoiseAddition)]
+        randomised = len(noisy) + kinds.count("randomisation") + len(on_sum)
         clicks = [event.epsilon for event in events if isinstance(event, ClickRandomization)]
         rounded = "rounding" in kinds
-        if "opaque" in kinds or len(noisy) + kinds.count("randomisation") > 1:
+        if "opaque" in kinds or randomised > 1:
             return cls()
+        if on_sum:
+            return cls(law=Gaussian(sigma=on_sum[0].sigma), rounded=rounded, bands=on_sum[0].bands)
         if "randomisation" in kinds:
             return cls(reports=clicks[0]) if clicks and not rounded else cls()
         if not noisy:
@@ -110,7 +125,8 @@ def exact_epsilon(
     if noise.law is None or noise.rounded or (lists and not certain):
         return None
     if noise.law.like_normal and noise.law.grid == 0 and delta > 0:
-        mu = math.sqrt(sum(float(shift @ shift) for shift in shifts)) / math.sqrt(noise.law.variance)
+        hidden = hidden_rows(np.stack(shifts), noise.bands)
+        mu = math.sqrt(float(np.square(hidden).sum())) / math.sqrt(noise.law.variance)
         return GaussianLoss(mu).epsilon(rounds=1, delta=delta, share=1.0)
     if delta > 0:
         return None

@@ -15,7 +15,8 @@ from foltr_audit.core.spec.defaults import CLIP
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
-from foltr_audit.privacy.events import NoiseAddition, PrivacyEvent
+from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, PrivacyEvent
+from foltr_audit.privacy.factorization import noise_length
 from foltr_audit.privacy.loss.conversions import few_digits
 from foltr_audit.rng import Streams
 
@@ -155,6 +156,7 @@ class _NoiseSearch:
             counts=np.full(1, there.interactions),
             parameters=np.zeros(there.parameters),
             source=Streams(0),
+            separation=there.separation,
         )
 
     def _meets(self, number: float) -> bool:
@@ -210,8 +212,14 @@ class _NoiseSearch:
 
     def _average_sd(self, number: float) -> float | None:
         arriving = self.situation.arriving or self.situation.shares
-        variances = [event.law.variance for event in self._events(number) if isinstance(event, NoiseAddition)]
-        return math.sqrt(sum(variances) / arriving) if variances else None
+        variances = []
+        for event in self._events(number):
+            if isinstance(event, NoiseAddition):
+                variances.append(event.law.variance / arriving)
+            if isinstance(event, CorrelatedNoise):
+                deviation = event.sigma * noise_length(event.bands, self.situation.rounds) / arriving
+                variances.append(deviation * deviation)
+        return math.sqrt(sum(variances)) if variances else None
 
     def _describe_failure(self) -> NoiseCalibration:
         proven = [upper for upper in self.tried.values() if upper is not None]

@@ -8,7 +8,11 @@ import numpy as np
 
 from foltr_audit.auditing.scripted import GameClients, is_random
 from foltr_audit.core.defense_chain import DefenseChain
-from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.plugins import Defense, RoundContext, WireMessages
+from foltr_audit.core.plugins.answers import events_of
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.privacy.events import CorrelatedNoise
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 
@@ -59,6 +63,33 @@ class OtherClients:
                 if trial % _TICKS == 0:
                     tick()
         return sums
+
+    def sum_noise(self, members: int, message: int) -> Floats:
+        """For each trial, the noise that is added to the sum of `members` messages in its round, (N, P).
+
+        A trial is a run of its own, in which round t sums the t-th messages.
+        """
+        size = self.clients.parameters.size
+        if not self._sum_links.links("aggregate"):
+            return np.zeros((self.count, size))
+        nothing = WireMessages(messages=np.zeros((1, size)), survivors=np.ones(1, dtype=np.bool_))
+        weights, found = np.full(1, 1.0 / members), np.empty((self.count, size))
+        for trial in range(self.count):
+            context = self.clients.context(message, np.arange(1), f"audit/sum/{trial}/", self.interactions)
+            average = self._sum_links.on_aggregate(np.zeros(size), nothing, weights, context)
+            found[trial] = members * average
+        return found
+
+    @cached_property
+    def _sum_links(self) -> DefenseChain:
+        """The chain with nothing but the links that declare noise on sums, at their places."""
+        blank, idle = self.clients.context(0, np.empty(0, np.int64)), make(Defense, NO_DEFENSE)
+        return DefenseChain(
+            tuple(
+                link if any(isinstance(event, CorrelatedNoise) for event in events_of(link, blank)) else idle
+                for link in self.clients.setup.chain.defenses
+            )
+        )
 
     @cached_property
     def _noisy_steps(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from foltr_audit.auditing.attack_scores import attack_scores
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.claims import interactions_of
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.likelihood import ObservationNoise, exact_epsilon, lists_are_certain
 from foltr_audit.auditing.neighbours import Canary
@@ -116,11 +116,11 @@ class AuditSession:
 
     def noise(self, view: str) -> ObservationNoise:
         """The noise between messages and what the observer of a view sees."""
-        return self.noise_of(self.members(view))
+        return self.noise_of(self.members(view), released=is_released(view))
 
-    def noise_of(self, members: int) -> ObservationNoise:
-        """The same for a sum of `members` messages."""
-        return ObservationNoise.of(self.acts, members, self.interactions)
+    def noise_of(self, members: int, *, released: bool = False) -> ObservationNoise:
+        """The same for a sum of `members` messages, as it is `released` or before any noise on the sum."""
+        return ObservationNoise.of(self.acts, members, self.interactions, released=released)
 
     @property
     def widest_grid(self) -> float:
@@ -153,11 +153,13 @@ class AuditSession:
         members, lists = self.members(view), self.lists(view)
         wanted = SCORES if self.protocol.score == "auto" else (self.protocol.score,)
         if set(wanted) <= set(SCORES):
-            seen = self.games.play(canary, members=members, lists=lists)
+            seen = self.games.play(canary, members=members, lists=lists, released=is_released(view))
             dtype = "" if members > 1 else self.setup.spec.trace.dtype
             scored = trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
         else:
-            scored = attack_scores(self.games, canary, self.protocol.score, members=members)
+            scored = attack_scores(
+                self.games, canary, self.protocol.score, members=members, released=is_released(view)
+            )
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")
         promised = {name: self.promise(pair) for name, pair in scored.items()}
@@ -189,13 +191,18 @@ class AuditSession:
     ) -> Iterator[LowerBound]:
         """The bounds of all estimators for the same trials; `place` names their random streams.
 
-        `gaussian-dp` only with a delta above 0, and where scores are `normal`.
+        Those for normal noise only with a delta above 0, and where scores are `normal`.
         """
         for name, estimator in ESTIMATORS.items():
-            if name == "gaussian-dp" and (delta == 0 or not normal):
+            if name in FOR_NORMAL and (delta == 0 or not normal):
                 continue
             rng = self.setup.streams.generator(f"audit/{name}/{place}")
             yield estimator(trials, delta=delta, confidence=confidence, rng=rng)
+
+
+def is_released(view: str) -> bool:
+    """Whether the observer of a view sees sums as the aggregator releases them, and nothing before."""
+    return without_lists(view) == "aggregate"
 
 
 def split(pair: Pair, choosing: int) -> TrialScores:

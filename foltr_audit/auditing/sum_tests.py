@@ -1,7 +1,8 @@
-"""Tests whether the noise of the other clients adds up to the declared law of their sum."""
+"""Tests whether noise in sums is as declared: the sum of the other clients' noise, and noise on the sum."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -15,9 +16,16 @@ from foltr_audit.auditing.law_tests import (
     check_pair,
     failure,
 )
+from foltr_audit.auditing.round_tests import check_rounds
+from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.session import AuditSession
-from foltr_audit.privacy.events import NoiseAddition
+from foltr_audit.core.plugins import Defense
+from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition
+from foltr_audit.privacy.factorization import hidden_rows
+from foltr_audit.privacy.noise import Gaussian
 
+_ROUNDS = 24  # of each run
+_FEWEST_RUNS, _NUMBERS = 64, 40_000
 _FLOAT32 = 2.0**-24  # relative, of a message in that format
 
 
@@ -58,3 +66,28 @@ def _resolution(session: AuditSession, members: int) -> float:
     laws = [event.law for _, event in session.acts if isinstance(event, NoiseAddition)]
     size = max([1.0, *(float(np.sqrt(law.variance)) for law in laws)])
     return float(_FLOAT32 * size * np.sqrt(members))
+
+
+def check_sum_noise(
+    link: Defense, event: CorrelatedNoise, clients: GameClients, place: int
+) -> Iterator[LawTestResult]:
+    """Test the noise that a link adds to the sums of all rounds, in runs of several seeds.
+
+    What C makes of it must be independent noise of the declared sigma in each round and run, whatever the
+    weights of messages are; see `foltr_audit.privacy.factorization`.
+    """
+    law = Gaussian(sigma=event.sigma)
+    table, size = law_table(law), clients.parameters.size
+    runs = max(_FEWEST_RUNS, _NUMBERS // (_ROUNDS * size))
+    noise = np.empty((_ROUNDS, runs, size))
+    largest = np.array([0.75, 0.25])
+    messages = np.zeros((largest.size, size))
+    for run in range(runs):
+        for round_ in range(_ROUNDS):
+            prefix = f"audit/law/sum/{run}/defense/{place}/"
+            context = clients.context(round_, np.arange(largest.size), prefix)
+            noise[round_, run] = link.on_aggregate(np.zeros(size), messages, largest, context) / largest.max()
+    independent = hidden_rows(noise.reshape(_ROUNDS, -1), event.bands).reshape(noise.shape)
+    if table is not None:
+        where = "the sum, less that of rounds before,"
+        yield from check_rounds(independent, law, table, where, float(_FLOAT32 * np.abs(noise).max()))

@@ -39,7 +39,14 @@ AUDIT = (
 )
 SHARED = (
     *("eps", "sensitivity", "defense", "data.source", "fold", "data.normalise", "data.dtype", "data.intents"),
-    *("data.balance", "population.clients", "population.cohort", "population.scenario", "learner"),
+    *(
+        "data.balance",
+        "population.clients",
+        "population.cohort",
+        "population.separation",
+        "population.scenario",
+        "learner",
+    ),
     *("interactions", "train.rounds", "learning_rate", "pdgd", "clip_without_pairs", "rank_with"),
     *("train.ranker", "train.init", "train.no_relevant", "train.evaluate_every", "trace.message"),
     *("trace.dtype", "runs", "seed", "out", "resume", "overwrite", "trace.every", "no_trace"),

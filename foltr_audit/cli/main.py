@@ -19,6 +19,7 @@ from foltr_audit.cli import (
     audit,
     bundle,
     calibrate,
+    ceiling,
     check,
     compare,
     data,
@@ -52,8 +53,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(attack.attack, audit.audit, bundle.bundle, calibrate.calibrate, check.check, compare.compare),
-    *(recommend.recommend, train.train, significance.significance, diff.diff, merge.merge, report.report),
+    *(attack.attack, audit.audit, bundle.bundle, calibrate.calibrate, ceiling.ceiling, check.check),
+    *(
+        compare.compare,
+        recommend.recommend,
+        train.train,
+        significance.significance,
+        diff.diff,
+        merge.merge,
+        report.report,
+    ),
     bundle.verify,
 ):
     app.command(command.__name__)(command)

@@ -14,7 +14,13 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.core.plugins.answers import events_of, law_of
 from foltr_audit.privacy.accounting.walk import walk
-from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, NormBound
+from foltr_audit.privacy.events import (
+    CorrelatedNoise,
+    GridRounding,
+    MessageAggregation,
+    NoiseAddition,
+    NormBound,
+)
 from foltr_audit.privacy.loss.norms import Norms
 
 _ROUNDING = 1e-9  # relative tolerance of comparisons of claims with bounds
@@ -40,6 +46,8 @@ def warnings(
             before = [act for act in acts[:place] if not _belongs_to_noise(*act, context)]
             found += _of_bounds(defense, event, before, acts[place + 1 :], parameters)
             found += _of_shares(defense, [then for _, then in acts[place + 1 :]], context)
+        elif isinstance(event, CorrelatedNoise):
+            found += _of_sum_noise(defense, [before for _, before in acts[: place + 1]], context, parameters)
     return list(dict.fromkeys(found + _of_the_whole(acts, context)))
 
 
@@ -138,6 +146,21 @@ def _of_shares(defense: Defense, later: Sequence[PrivacyEvent], context: RoundCo
             "use noise whose shares are whole multiples of the grid step"
         )
     return found
+
+
+def _of_sum_noise(
+    defense: Defense, events: Sequence[PrivacyEvent], context: RoundContext, parameters: int
+) -> list[str]:
+    """Warnings about noise on sums of messages that are not bounded, or that is correlated for too long."""
+    noise = walk(events, parameters).sum_noises[-1]
+    if not noise.apart.known:
+        return [f"{defense.name}: {noise.unbounded}: it hides no client"]
+    if noise.event.bands > context.separation:
+        return [
+            f"{defense.name}: the noise of {noise.event.bands} rounds is correlated, but a client may take "
+            f"part again after {context.separation}: the bound of the whole run is larger than it could be"
+        ]
+    return []
 
 
 def _of_the_whole(acts: Acts, context: RoundContext) -> list[str]:

@@ -26,7 +26,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import PluginError
 from foltr_audit.kernels.scaling import ROUNDING
-from foltr_audit.privacy.events import NoiseAddition, NormBound, OpaqueChange
+from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, NormBound, OpaqueChange
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -252,11 +252,14 @@ def _as_it_holds(event: PrivacyEvent, defense: Defense, stage: Stage, *, always:
     """The event as accounting may use it, given the stage.
 
     A step stage that does not always act guarantees neither a bound nor noise for every client. Noise that
-    is added after a client has sent its message does not protect that client.
+    is added after a client has sent its message does not protect that client, and what is done to the sum
+    bounds no message: the stage of the sum may only declare noise on it.
     """
     late = stage in ("wire", "aggregate")
     skipped = stage == "step" and not always
     if isinstance(event, NoiseAddition) and (late or skipped):
+        return OpaqueChange(mechanism=defense.name)
+    if isinstance(event, CorrelatedNoise) != (stage == "aggregate"):
         return OpaqueChange(mechanism=defense.name)
     return replace(event, always=False) if isinstance(event, NormBound) and skipped else event
 

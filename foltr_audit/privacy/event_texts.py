@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from foltr_audit.privacy.events import (
     ClickRandomization,
+    CorrelatedNoise,
     GridRounding,
     KeyShares,
     MessageAggregation,
@@ -62,6 +63,8 @@ def event_text(event: PrivacyEvent) -> str:
             shares = event.key_shares
             opened = "" if shares is None else f",neighbours={shares.neighbours},needed={shares.needed}"
             return f"summed:at-least={event.at_least}{opened}"
+        case CorrelatedNoise():
+            return f"noised-sum:sigma={plain(event.sigma)},bands={event.bands}"
         case OpaqueChange():
             return f"opaque:{event.mechanism}"
 
@@ -110,5 +113,9 @@ _FORMS: tuple[tuple[str, Callable[..., PrivacyEvent | UnknownNoise]], ...] = (
     (f"randomised-metrics:eps={_NUMBER}", lambda eps: MetricRandomization(epsilon=float(eps))),
     # Fifteen digits bound the integers: `int` would read thousands of them, and raise an error beyond.
     ("summed:at-least=([0-9]{1,15})(?:,neighbours=([0-9]{1,15}),needed=([0-9]{1,15}))?", _summed),
+    (
+        f"noised-sum:sigma={_NUMBER},bands=([0-9]{{1,15}})",
+        lambda sigma, bands: CorrelatedNoise(sigma=float(sigma), bands=int(bands)),
+    ),
     ("opaque:(.*)", lambda mechanism: OpaqueChange(mechanism=mechanism)),
 )

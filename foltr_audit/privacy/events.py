@@ -168,6 +168,22 @@ class MessageAggregation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CorrelatedNoise:
+    """Gaussian noise is added to the sum of each round's messages, correlated over the rounds of a run.
+
+    The noise of all rounds is `C^-1 z`, see `foltr_audit.privacy.factorization`. It is scaled by the largest
+    weight of a message in the sum.
+
+    Attributes:
+        sigma: standard deviation of the independent noise z.
+        bands: bands of C; with 1 the noise of each round is independent.
+    """
+
+    sigma: float
+    bands: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class OpaqueChange:
     """A change that is not declared: bounds before it are lost; after noise it costs nothing."""
 
@@ -182,6 +198,7 @@ PrivacyEvent = (
     | ClickRandomization
     | MetricRandomization
     | MessageAggregation
+    | CorrelatedNoise
     | OpaqueChange
 )
 """One thing that happens to what a client sends; a chain declares them in their order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -43,21 +44,42 @@ class Federation:
         self.evaluation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train)
 
     def cohort(self, round_: int) -> Ints:
-        """Ids of the clients that play a round, rising; a uniform sample without replacement.
+        """Ids of the clients that play a round, rising.
 
-        The clients with the smallest tickets play. A client's ticket comes from its own stream, so that more
-        clients do not change the tickets of the others.
+        A uniform sample without replacement: of all clients, or with a `separation` of b rounds of the b-th
+        part of them whose turn it is. The clients with the smallest tickets play. A client's ticket comes
+        from its own stream, so that more clients do not change the tickets of the others.
         """
         population = self.setup.spec.population
-        everybody = np.arange(population.clients)
-        if population.cohort_size == population.clients:
-            return everybody
-        tickets = self.setup.streams.clients("cohort", round_, everybody).uniform(1)[:, 0]
+        able = self._turns[round_ % len(self._turns)]
+        if population.cohort_size == able.size:
+            return able
+        tickets = self.setup.streams.clients("cohort", round_, able).uniform(1)[:, 0]
         # The largest ticket that plays, found without sorting all. Of equal tickets the lower ids play, so
         # that the cohort has its size.
         last = np.partition(tickets, population.cohort_size - 1)[population.cohort_size - 1]
         chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
-        return np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))
+        return np.asarray(
+            able[np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))]
+        )
+
+    @cached_property
+    def _turns(self) -> list[Ints]:
+        """The clients that may play in rounds t, t + b, t + 2 b, ... for each t below b, by rising ids.
+
+        Their order is drawn once, and every b-th client of it belongs to one t. So a round follows from its
+        number alone, and no record of earlier cohorts is needed.
+
+        Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to
+        private training", algorithm 2.
+        """
+        population = self.setup.spec.population
+        everybody, apart = np.arange(population.clients), population.rounds_apart
+        if apart == 1:
+            return [everybody]
+        tickets = self.setup.streams.clients("separation", 0, everybody).uniform(1)[:, 0]
+        order = np.argsort(tickets, kind="stable")
+        return [np.sort(order[turn::apart]) for turn in range(apart)]
 
     def rounds(self, start: Floats | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
         """Play rounds first .. T-1 from a first model (P,), or from the server's state."""

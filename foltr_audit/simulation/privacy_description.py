@@ -80,6 +80,10 @@ class PrivacyDescription:
         )
 
     def whole_run(self, situation: AccountingContext) -> AccountingContext:
+        """The same for all rounds of the run, in as many of which a client takes part as it may."""
+        return replace(situation, rounds=self.clients.rounds, separation=self.clients.spec.rounds_apart)
+
+    def lifetime(self, situation: AccountingContext) -> AccountingContext:
         """The same observer, for all rounds of the run; it knows who takes part in each.
 
         A click and an interaction are part of one round, so the bound is for the client to whom they belong.
@@ -87,11 +91,10 @@ class PrivacyDescription:
         """
         population = self.clients.spec
         return replace(
-            situation,
+            self.whole_run(situation),
             unit=situation.unit if situation.unit == "query" else CLIENT,
             interactions=self.clients.interactions,
-            rounds=self.clients.rounds,
-            sampled=population.cohort_size / population.clients,
+            sampled=population.cohort_size / (population.clients // population.rounds_apart),
             cohorts="known",
             delta=situation.delta or DELTA,
         )
@@ -105,7 +108,7 @@ class PrivacyDescription:
         once = upper_bound(events, there)
         if math.isinf(once.epsilon):
             once = upper_bound(events, replace(there, delta=DELTA))
-        return ProvenView(view=view, unit=UNIT, once=once, run=run_bound(events, self.whole_run(there)))
+        return ProvenView(view=view, unit=UNIT, once=once, run=run_bound(events, self.lifetime(there)))
 
     def noise(self) -> str | None:
         """The noise law of one message, as text."""

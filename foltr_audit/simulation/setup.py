@@ -130,5 +130,6 @@ class Setup:
             counts=np.broadcast_to(np.int64(interactions), clients.shape),
             parameters=parameters,
             source=self.streams,
+            separation=self.spec.population.rounds_apart,
             prefix=prefix,
         )

@@ -22,6 +22,7 @@ from foltr_audit.errors import FoltrAuditError
 from foltr_audit.privacy.events import (
     UNITS,
     ClickRandomization,
+    CorrelatedNoise,
     GridRounding,
     MetricRandomization,
     NoiseAddition,
@@ -291,6 +292,8 @@ def _amount(defense: Defense) -> float:
     for event in events_of(defense, _round()):
         if isinstance(event, NoiseAddition):
             return float(event.law.variance)
+        if isinstance(event, CorrelatedNoise):
+            return event.sigma
         if isinstance(event, ClickRandomization | MetricRandomization):
             return 1.0 / event.epsilon
     expect(False, "an event that states its noise", "none")

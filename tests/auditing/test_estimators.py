@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators import ESTIMATORS, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
 from foltr_audit.auditing.estimators.tails import best_of_direction, worth_in_epsilon
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
@@ -21,7 +21,7 @@ Draw = Callable[[np.random.Generator, int], tuple[NDArray[np.float64], NDArray[n
 
 NAMES = sorted(ESTIMATORS)
 BY_RANKS = [name for name in NAMES if name != "gaussian-dp"]
-PROVEN = [name for name in BY_RANKS if name != "bayesian"]
+PROVEN = [name for name in NAMES if name not in (*FOR_NORMAL, "bayesian")]
 CEILING = {100: 3.3, 1000: 5.6, 10_000: 7.9}  # `docs/maths.md`, Auditing: Clopper-Pearson at 95 %
 
 
@@ -255,9 +255,10 @@ def test_levels_that_are_refused(name: str, level: tuple[float, float]) -> None:
         bound(name, perfect(20), *level)
 
 
-def test_a_gaussian_has_no_pure_eps() -> None:
-    with pytest.raises(UsageError, match="expected delta > 0"):
-        bound("gaussian-dp", perfect(20), 0.0)
+@pytest.mark.parametrize("name", FOR_NORMAL)
+def test_a_gaussian_has_no_pure_eps(name: str) -> None:
+    with pytest.raises(UsageError, match=f"estimator {name}: delta=0; expected delta > 0"):
+        bound(name, perfect(20), 0.0)
 
 
 def test_scores_are_read_only() -> None:
@@ -272,5 +273,5 @@ def test_estimators_go_by_their_names() -> None:
 def test_what_is_taken_for_granted_is_said() -> None:
     assumed = {name: bound(name, perfect(20), 1e-5).assumes for name in NAMES}
     assert {name for name, text in assumed.items() if not text} == set(PROVEN)
-    assert "noise that is normal" in assumed["gaussian-dp"]
+    assert all("noise that is normal" in assumed[name] for name in FOR_NORMAL)
     assert "not a guarantee" in assumed["bayesian"]

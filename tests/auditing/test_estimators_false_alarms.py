@@ -18,6 +18,7 @@ GUARANTEED = [
     *(("betting", each) for each in MECHANISMS),
     ("one-run", gaussian(1.0, 0.01)),
     ("gaussian-dp", gaussian(1.0, 1e-5)),
+    ("one-run-fdp", gaussian(1.0, 1e-5)),
 ]
 
 

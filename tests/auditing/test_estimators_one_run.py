@@ -1,4 +1,4 @@
-"""The one-run bound: its test by brute force, its false alarms by exact sums, its guesses by hand."""
+"""The one-run bound: its test by brute force, its false alarms by exact sums; guesses by hand."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.auditing.estimators import TrialScores, one_run_bound
-from foltr_audit.auditing.estimators.one_run import GuessRule, choose_guessing, guesses, tail_probability
+from foltr_audit.auditing.estimators.guessing import GuessRule, choose_guessing, guesses
+from foltr_audit.auditing.estimators.one_run import most_likely
 from foltr_audit.errors import UsageError
 
 
 def chance(eps: float) -> float:
     return 1 / (1 + math.exp(-eps))
+
+
+def at_most(pmf: NDArray[np.float64], v: int, weight: float) -> float:
+    """The formula of `most_likely`, from the probabilities of every number of right guesses."""
+    above = float(pmf[v:].sum())
+    return min(1.0, above + weight * float(pmf[:v].sum()) * above / (v * float(pmf[v])))
 
 
 # --- the test -------------------------------------------------------------------------------------
@@ -29,14 +37,18 @@ def chance(eps: float) -> float:
     eps=st.floats(0, 8),
     weight=st.floats(0, 20),
 )
-def test_tail_probabilities_against_every_term(
+def test_the_chance_of_right_guesses_against_every_term(
     guessed: int, data: st.DataObject, eps: float, weight: float
 ) -> None:
     v = data.draw(st.integers(1, guessed))
     pmf = stats.binom.pmf(np.arange(guessed + 1), guessed, chance(eps))
-    terms = [pmf[v - i : v].sum() / i for i in range(1, v + 1)]
-    expected = pmf[v:].sum() + weight * max(terms)
-    assert tail_probability(guessed, v, eps, weight) == pytest.approx(expected, rel=1e-9, abs=1e-13)
+    assert most_likely(guessed, v, eps, weight) == pytest.approx(at_most(pmf, v, weight), rel=1e-9, abs=1e-13)
+
+
+def test_far_tails_do_not_underflow() -> None:
+    """At 2,000 of 2,000 right by chance, P[W >= v] is 0 in float64, and its ratio to P[W = v] is 1."""
+    assert most_likely(2000, 2000, 0.0, 0.5) == pytest.approx(0.5 / 2000)
+    assert most_likely(2000, 1, 30.0, 0.5) == 1.0
 
 
 @settings(max_examples=60, deadline=None)
@@ -44,9 +56,8 @@ def test_tail_probabilities_against_every_term(
 def test_what_is_refuted_is_an_interval_from_0(guessed: int, data: st.DataObject, weight: float) -> None:
     """The search takes the first crossing: p grows with eps wherever it is below usual levels."""
     v = data.draw(st.integers(1, guessed))
-    p = np.array([tail_probability(guessed, v, eps, weight) for eps in np.linspace(0, 8, 80)])
-    small = p[:-1] < 0.2
-    assert np.all(np.diff(p)[small] >= -1e-12)
+    p = np.array([most_likely(guessed, v, eps, weight) for eps in np.linspace(0, 8, 80)])
+    assert np.all(np.diff(p) >= -1e-12)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
@@ -54,7 +65,7 @@ def test_what_is_refuted_is_an_interval_from_0(guessed: int, data: st.DataObject
 def test_the_bound_is_where_the_test_no_longer_refutes(guessed: int, right: int, delta: float) -> None:
     found = one_run_bound(300, guessed, right, delta, 0.95)
     pmf = stats.binom.pmf(np.arange(guessed + 1), guessed, chance(found))
-    p = pmf[right:].sum() + 600 * delta * max(pmf[right - i : right].sum() / i for i in range(1, right + 1))
+    p = at_most(pmf, right, 300 * delta)
     assert p == pytest.approx(0.05, rel=1e-6) if found > 0 else p > 0.05
 
 
@@ -155,8 +166,9 @@ def test_where_nothing_is_told_in_the_middle_nothing_is_guessed() -> None:
     """A fifth of each hypothesis is told apart, the rest is blank."""
     rng = np.random.default_rng(2)
     zero, one = (np.where(rng.random(2000) < 0.2, s * 5.0, rng.normal(size=2000) / 9) for s in (-1, 1))
-    for delta in (0.0, 1e-6):
-        rule = choose_guessing(TrialScores(choose_zero=zero, choose_one=one, zero=zero, one=one), delta, 0.95)
+    trials = TrialScores(choose_zero=zero, choose_one=one, zero=zero, one=one)
+    for worth in (None, lambda m, r, v: one_run_bound(m, r, v, 1e-6, 0.95)):
+        rule = choose_guessing(trials, 0.95, worth)
         assert rule.share == pytest.approx(0.2, abs=0.06)
         assert rule.low == pytest.approx(0.1, abs=0.03)
         assert rule.high == pytest.approx(0.1, abs=0.03)

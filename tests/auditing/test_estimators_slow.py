@@ -46,6 +46,11 @@ def test_false_alarms_of_the_bound_for_normal_noise(mechanism: Mechanism) -> Non
     assert 25 <= alarms <= most(REPETITIONS)
 
 
+@pytest.mark.parametrize("mechanism", [*NORMAL, *NOTHING], ids=lambda each: each.name)
+def test_false_alarms_of_guesses_of_coins_for_normal_noise(mechanism: Mechanism) -> None:
+    assert false_alarms("one-run-fdp", mechanism, REPETITIONS, n=TRIALS, seed=11) <= most(REPETITIONS)
+
+
 def test_the_best_of_all_thresholds_is_caught() -> None:
     mechanism = laplace(3.0, clipped=False)
     assert false_alarms("clopper-pearson", mechanism, REPETITIONS, n=3000, seed=12) <= most(REPETITIONS)

@@ -48,6 +48,7 @@ def test_every_mechanism_is_there() -> None:
         "gaussian-shares",
         "discrete-gaussian",
         "skellam",
+        "correlated-gaussian",
         "click-rr",
     }
 

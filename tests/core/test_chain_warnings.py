@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -189,3 +190,15 @@ def test_shares_that_are_rounded_for_a_sum() -> None:
     assert not any(
         "rounded" in line for line in said(f"clip:norm=1.5,ord=1+laplace:eps=1,sensitivity=3+{wire}")
     )
+
+
+def test_noise_on_sums_needs_bounded_messages_and_a_separation() -> None:
+    def said(*texts: str, separation: int = 1) -> list[str]:
+        return warnings(parse_chain(texts), 46, replace(tiny.context([0]), separation=separation))
+
+    (bare,) = said("correlated-gaussian:sigma=1")
+    assert bare == "correlated-gaussian: nothing bounds the messages before the noise: it hides no client"
+    clip, noise = "clip:norm=1,at=message", "correlated-gaussian:bands=4,sigma=1"
+    (too_long,) = said(clip, noise)
+    assert "the noise of 4 rounds is correlated, but a client may take part again after 1" in too_long
+    assert said(clip, noise, separation=4) == [] == said(clip, "correlated-gaussian:sigma=1", separation=9)

@@ -174,9 +174,9 @@ def test_two_specs_are_equal_just_if_their_hashes_are(one: dict[str, Any], two: 
 def test_first_difference_names_one_field_with_both_values() -> None:
     spec = Spec.parse(FULL)
     assert first_difference(spec, spec) is None
-    other = Spec.parse(having("population.cohort", None))
-    assert first_difference(spec, other) == "population.cohort is 20 there and None here"
-    assert first_difference(other, spec) == "population.cohort is None there and 20 here"
+    other = Spec.parse(having("population.separation", None))
+    assert first_difference(spec, other) == "population.separation is 2 there and None here"
+    assert first_difference(other, spec) == "population.separation is None there and 2 here"
     without = Spec.parse({name: value for name, value in FULL.items() if name != "attack"})
     assert str(first_difference(without, spec)).startswith("attack.methods is None there and [")
     assert (
@@ -211,6 +211,12 @@ def test_cohort_sizes() -> None:
     assert PopulationSpec(clients=9).cohort_size == 9
     assert PopulationSpec(clients=9, cohort=4).cohort_size == 4
     assert PopulationSpec(clients=9, cohort=9).cohort_size == 9
+
+
+def test_a_separation_of_one_round_is_none() -> None:
+    assert PopulationSpec(clients=9, separation=1) == PopulationSpec(clients=9)
+    assert PopulationSpec(clients=9).rounds_apart == 1
+    assert PopulationSpec(clients=9, cohort=3, separation=3).rounds_apart == 3
     assert DataSpec().source == "synthetic:mq2007"
 
 
@@ -280,6 +286,12 @@ def test_unknown_fields_get_the_nearest_name(table: dict[str, Any], line: str) -
         ("population.clients", float("nan"), "population.clients=nan: "),
         ("population.cohort", 0, "population.cohort=0: "),
         ("population.cohort", 51, "population: cohort=51: expected at most the number of clients, 50"),
+        (
+            "population.separation",
+            3,
+            "population: separation=3: cohorts of 20 out of 50 clients; expected at "
+            "most 2, the cohorts without a common client",
+        ),
         ("population.scenario", "zipf", "unknown scenario 'zipf'; known: abrupt, click-skew"),
         ("train.rounds", 0, "train.rounds=0: "),
         (

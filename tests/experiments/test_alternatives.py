@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.auditing.noise_for_target import list_mechanisms
+from foltr_audit.auditing.noise_for_target import calibrations, list_mechanisms
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import (
@@ -74,7 +74,7 @@ def test_a_proven_alternative_keeps_its_word(mechanism: str, eps: float) -> None
     found = DefenseAlternative(f"proven-{mechanism}").chain(here, eps, 3.0, 1e-5)
     claim = DefenseAlternative(f"proven-{mechanism}").proven(eps, 1e-5)
     assert claim is not None
-    in_sums = mechanism in ("gamma-laplace", "gaussian-shares", "discrete-gaussian", "skellam")
+    in_sums = calibrations()[mechanism].in_sum
     situation = AccountingContext(
         view="aggregate" if in_sums else "individual",
         unit="interaction",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
 from foltr_audit.privacy.events import (
     ClickRandomization,
+    CorrelatedNoise,
     GridRounding,
     KeyShares,
     MessageAggregation,
@@ -42,6 +43,7 @@ EVENTS: st.SearchStrategy[PrivacyEvent] = st.one_of(
     st.builds(ClickRandomization, epsilon=st.one_of(SIZES, st.just(math.inf))),
     st.builds(MetricRandomization, epsilon=st.one_of(SIZES, st.just(math.inf))),
     st.builds(MessageAggregation, at_least=st.integers(1, 10**9)),
+    st.builds(CorrelatedNoise, sigma=SIZES, bands=st.integers(1, 10**9)),
     st.builds(OpaqueChange, mechanism=st.text()),
 )
 
@@ -70,6 +72,7 @@ def test_an_event_is_read_back_as_it_was(event: PrivacyEvent) -> None:
             MessageAggregation(at_least=10, key_shares=KeyShares(neighbours=8, needed=5)),
             "summed:at-least=10,neighbours=8,needed=5",
         ),
+        (CorrelatedNoise(sigma=0.5, bands=10), "noised-sum:sigma=0.5,bands=10"),
         (OpaqueChange(mechanism="home-made"), "opaque:home-made"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from tests.fixtures.command import SMALL, run
 from tests.published_schemas import SCHEMAS, documents, text_of
 

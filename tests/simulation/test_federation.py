@@ -126,6 +126,37 @@ def test_everybody_plays_where_the_cohort_is_everybody(setup_of: SetupOf) -> Non
         assert federation.cohort(0).tolist() == list(range(8)) == federation.cohort(7).tolist()
 
 
+@pytest.mark.parametrize(("clients", "cohort", "separation"), [(20, 5, 4), (23, 5, 4), (40, 3, 7), (9, 3, 2)])
+def test_nobody_takes_part_again_before_the_separation(
+    clients: int, cohort: int, separation: int, setup_of: SetupOf
+) -> None:
+    federation = Federation(setup_of(clients=clients, cohort=cohort, separation=separation))
+    drawn = [federation.cohort(round_) for round_ in range(6 * separation)]
+    assert all(each.size == cohort and (np.diff(each) > 0).all() for each in drawn)
+    for first in range(len(drawn) - separation + 1):
+        together = np.concatenate(drawn[first : first + separation])
+        assert np.unique(together).size == together.size
+    assert np.unique(np.concatenate(drawn)).size == clients, "everybody has a turn"
+    fresh = Federation(setup_of(clients=clients, cohort=cohort, separation=separation))
+    assert fresh.cohort(5).tolist() == drawn[5].tolist(), "no earlier round is needed"
+    other = Federation(setup_of(clients=clients, cohort=cohort, separation=separation, seed=2))
+    assert [other.cohort(round_).tolist() for round_ in range(4)] != [each.tolist() for each in drawn[:4]]
+
+
+def test_cohorts_of_a_turn_are_drawn_uniformly(setup_of: SetupOf) -> None:
+    """Over 600 seeds each client plays in round 0 about equally often."""
+    from scipy.stats import chi2
+
+    counts = np.zeros(20)
+    for seed in range(600):
+        counts[Federation(setup_of(clients=20, cohort=3, separation=4, seed=seed)).cohort(0)] += 1
+    expected = 600 * 3 / 20
+    statistic = float(np.square(counts - expected).sum() / expected)
+    assert statistic < chi2.isf(1e-6, 20)
+    biased = counts + np.where(np.arange(20) < 4, 30.0, -7.5)
+    assert np.square(biased - expected).sum() / expected > chi2.isf(1e-6, 20), "it can fail"
+
+
 def test_cohorts_are_drawn_uniformly_without_repeats(setup_of: SetupOf) -> None:
     from scipy.stats import chi2
 

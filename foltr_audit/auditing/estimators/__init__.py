@@ -7,18 +7,24 @@ from foltr_audit.auditing.estimators.clopper_pearson import clopper_pearson, clo
 from foltr_audit.auditing.estimators.gaussian import gaussian_dp
 from foltr_audit.auditing.estimators.normality import nearly_normal
 from foltr_audit.auditing.estimators.one_run import one_run, one_run_bound
+from foltr_audit.auditing.estimators.one_run_fdp import one_run_fdp
 
 ESTIMATORS: dict[str, Estimator] = {
     "clopper-pearson": clopper_pearson,
     "gaussian-dp": gaussian_dp,
     "one-run": one_run,
+    "one-run-fdp": one_run_fdp,
     "bayesian": bayesian,
     "betting": betting,
 }
 """Every estimator by its name."""
 
+FOR_NORMAL = ("gaussian-dp", "one-run-fdp")
+"""Estimators for normal noise (`nearly_normal`) and a delta above 0."""
+
 __all__ = [
     "ESTIMATORS",
+    "FOR_NORMAL",
     "Estimator",
     "LowerBound",
     "TrialScores",

@@ -9,8 +9,8 @@ import numpy as np
 
 from foltr_audit.auditing.estimators.base import TrialScores, estimator
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound
+from foltr_audit.auditing.estimators.normality import NORMAL, check_delta
 from foltr_audit.auditing.estimators.rates import upper_rate
-from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.utils.arrays import Floats
 
@@ -20,7 +20,7 @@ _UNITS = 1e9  # the bound is rounded down to 1e-9, since last digits of sums dif
 _NUISANCE = 0.02  # share of alpha that is spent on the correlation
 
 
-@estimator(_NAME, assumes="noise that is normal or nearly so, and a score that is linear in the message")
+@estimator(_NAME, assumes=f"{NORMAL}, and a score that is linear in the message")
 def gaussian_dp(
     trials: TrialScores, delta: float, confidence: float, _rng: np.random.Generator
 ) -> tuple[float, float]:
@@ -52,10 +52,7 @@ def gaussian_dp(
     Raises:
         UsageError: delta outside (0, 1): a Gaussian has no pure eps; or confidence outside (0, 1).
     """
-    if not delta > 0:
-        raise UsageError(
-            f"estimator {_NAME}: delta={delta:g}; expected delta > 0: a Gaussian gives no eps at delta 0"
-        )
+    check_delta(_NAME, delta)
     alpha = 1.0 - confidence
     highest = _mu_without_errors(trials.evaluated, alpha)
     ceiling = gaussian_epsilon(highest, delta)

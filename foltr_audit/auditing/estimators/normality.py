@@ -1,8 +1,12 @@
-"""For which noise the estimator `gaussian-dp` is valid."""
+"""For which noise the estimators for normal noise are valid: `gaussian-dp` and `one-run-fdp`."""
 
 from __future__ import annotations
 
+from foltr_audit.errors import UsageError
 from foltr_audit.privacy.noise import AdditiveNoise
+
+NORMAL = "noise that is normal or nearly so"
+"""What these estimators assume."""
 
 MOST_KURTOSIS = 1e-5
 """Largest excess kurtosis of a coordinate of nearly normal noise."""
@@ -31,3 +35,11 @@ def nearly_normal(law: AdditiveNoise | None, rounded_to: float = 0.0) -> bool:
         return False
     rounded_to = max(rounded_to, law.grid)
     return law.variance * MOST_KURTOSIS >= rounded_to * rounded_to
+
+
+def check_delta(name: str, delta: float) -> None:
+    """Raise `UsageError` for a delta at which an estimator for normal noise has no epsilon."""
+    if not delta > 0:
+        raise UsageError(
+            f"estimator {name}: delta={delta:g}; expected delta > 0: a Gaussian gives no eps at delta 0"
+        )

@@ -47,8 +47,8 @@ class Calibration(NamedTuple):
     Attributes:
         falls: a larger number means less noise (an epsilon); else more noise (a standard deviation).
         order: norm of the ball that models are clipped to first, 1 or 2; 0 if nothing is clipped.
-        in_sum: clients share one noise, of which a single message carries next to nothing: the target is
-            proven for the sum of the messages.
+        in_sum: clients share one noise, of which a single message carries next to nothing, or the aggregator
+            adds it: the target is proven for the sum of the messages.
         needs_delta: nothing is proven at delta 0.
         norms: smallest and largest norm of the ball that `recommend` tries, on a log scale.
     """

@@ -22,6 +22,7 @@ class RoundContext:
         counts: interactions behind each client's message, int64 (C,).
         parameters: the global model at the start of the round, float64 (P,).
         source: the experiment's random streams.
+        separation: rounds from one in which a client takes part to its next one, at least.
         prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
     """
 
@@ -31,6 +32,7 @@ class RoundContext:
     counts: Ints
     parameters: Floats
     source: Streams
+    separation: int = 1
     prefix: str = ""
 
     def __post_init__(self) -> None:
@@ -43,3 +45,7 @@ class RoundContext:
     def streams(self, purpose: str) -> ClientStreams:
         """One random stream per client for a purpose, e.g. `"defense/gamma-laplace"`."""
         return self.source.clients(self.prefix + purpose, self.round, self.clients)
+
+    def server_stream(self, purpose: str, round_: int) -> ClientStreams:
+        """The one random stream of the server for a purpose, in this round or any other."""
+        return self.source.clients(f"{self.prefix}server/{purpose}", round_, np.zeros(1, dtype=np.int64))

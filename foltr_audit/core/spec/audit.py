@@ -77,7 +77,11 @@ class AuditSpec(SpecTable):
             default="gaussian-dp for a delta above 0 and noise that is normal or nearly so, else "
             "clopper-pearson"
         ),
-    ] = Field("auto", min_length=1, description="clopper-pearson, gaussian-dp, one-run, bayesian or betting.")
+    ] = Field(
+        "auto",
+        min_length=1,
+        description="clopper-pearson, gaussian-dp, one-run, one-run-fdp, bayesian or betting.",
+    )
     score: str = Field(
         "auto",
         min_length=1,

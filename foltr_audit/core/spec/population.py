@@ -26,6 +26,11 @@ def parse_scenarios(text: str) -> tuple[Scenario, ...]:
     return scenarios
 
 
+def not_one(value: int | None) -> int | None:
+    """None for 1, the default, so that it is left out of the form of a Spec."""
+    return None if value == 1 else value
+
+
 def canonical_scenarios(text: str) -> str:
     """The canonical text; scenarios keep their order.
 
@@ -52,13 +57,30 @@ class PopulationSpec(SpecTable):
         None, ge=1, description="Number of clients sampled for each round."
     )
 
+    separation: Annotated[int | None, AfterValidator(not_one), Flag(default="1")] = Field(
+        None,
+        ge=1,
+        le=10_000_000,
+        description="Rounds from one in which a client takes part to its next one, at least.",
+    )
+
     @model_validator(mode="after")
     def _cohort_fits(self) -> PopulationSpec:
         if self.cohort is not None and self.cohort > self.clients:
             raise ValueError(f"cohort={self.cohort}: expected at most the number of clients, {self.clients}")
+        if self.rounds_apart * self.cohort_size > self.clients:
+            raise ValueError(
+                f"separation={self.separation}: cohorts of {self.cohort_size} out of {self.clients} clients; "
+                f"expected at most {self.clients // self.cohort_size}, the cohorts without a common client"
+            )
         return self
 
     @property
     def cohort_size(self) -> int:
         """Number of clients in a round."""
         return self.clients if self.cohort is None else self.cohort
+
+    @property
+    def rounds_apart(self) -> int:
+        """Rounds from one in which a client takes part to its next one, at least."""
+        return self.separation or 1

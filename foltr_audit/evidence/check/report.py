@@ -9,8 +9,8 @@ from typing import ClassVar
 from foltr_audit.evidence.check.limit_check import LimitOutcome, Status, outcomes
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckSubject, printable
-from foltr_audit.report.results.base import PlainReport
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.wording import counted
 from foltr_audit.utils.rows import JsonValue
 

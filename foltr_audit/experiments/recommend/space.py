@@ -137,7 +137,7 @@ class CandidateAccountant:
         if point.eps is not None and upper.epsilon > point.eps * ROUNDING:
             why = f"made for epsilon {point.eps:g}, in this view and chain {upper.how}"
             return CandidateRejection(alternative=point.alternative, eps_proven=upper.epsilon, why=why)
-        run = run_bound(events, self.setup.privacy.whole_run(there))
+        run = run_bound(events, self.setup.privacy.lifetime(there))
         return CandidateProof(point, chain, upper, run)
 
     def chain(self, point: CandidatePoint) -> tuple[str, ...]:
@@ -152,7 +152,8 @@ class CandidateAccountant:
         )
 
     def _situation(self) -> AccountingContext:
-        return self.setup.privacy.situation(self.limits.view, "interaction", delta=self.limits.delta)
+        privacy = self.setup.privacy
+        return privacy.whole_run(privacy.situation(self.limits.view, "interaction", delta=self.limits.delta))
 
 
 class SearchedNumbers(NamedTuple):

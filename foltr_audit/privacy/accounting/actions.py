@@ -9,6 +9,7 @@ from typing import Literal
 from foltr_audit.privacy.event_texts import UnknownNoise, event_text
 from foltr_audit.privacy.events import (
     ClickRandomization,
+    CorrelatedNoise,
     GridRounding,
     MessageAggregation,
     MetricRandomization,
@@ -30,10 +31,11 @@ Kind = Literal[
     "unknown",
     "randomisation",
     "sum",
+    "sum noise",
 ]
 """`noise`: with a density; `unknown noise`: of a law that is not known here; `reduction`: clipping, scaling,
 leaving coordinates out; `opaque`: a change that states nothing about itself; `unknown`: one that this version
-cannot read; `randomisation`: of clicks or metrics."""
+cannot read; `randomisation`: of clicks or metrics; `sum noise`: on the sum, not on messages."""
 
 CHANGES_MESSAGES: tuple[Kind, ...] = ("rounding", "reduction", "opaque", "unknown")
 """Kinds other than noise that change a message."""
@@ -48,6 +50,7 @@ _KINDS: dict[type, Kind] = {
     ClickRandomization: "randomisation",
     MetricRandomization: "randomisation",
     MessageAggregation: "sum",
+    CorrelatedNoise: "sum noise",
 }
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from foltr_audit.privacy.accounting.collusion import CohortCounts, exposure, opening
-from foltr_audit.privacy.accounting.situation import IN_SUM, AccountingContext, UpperBound
+from foltr_audit.privacy.accounting.situation import IN_SUM, LISTS_REVEAL, AccountingContext, UpperBound
+from foltr_audit.privacy.accounting.sum_noise import by_sum_noise
 from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, walk
 from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.loss.losses import PrivacyLoss, PureLoss
@@ -51,6 +52,7 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
       or where weights differ. Over several rounds it amplifies units that every round may touch, but not a
       click or an interaction: the client learns from it in the round in which it is sampled, which over T
       rounds happens more often.
+    - Noise on the sums of all rounds that is correlated is a proof for the whole run: see `sum_noise`.
 
     See `docs/maths.md`, "Accounting".
 
@@ -68,7 +70,10 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
             delta=situation.delta,
             how="lists reveal which queries a client asks; use --unit interaction",
         )
-    proofs = [*_by_clicks(walked, situation), *_by_metrics(walked, situation), *_by_noise(walked, situation)]
+    proofs = [
+        *(*_by_clicks(walked, situation), *_by_metrics(walked, situation)),
+        *(*_by_noise(walked, situation), *by_sum_noise(walked, situation)),
+    ]
     bounds = [_bound(proof, situation) for proof in proofs]
     best = min(bounds, key=lambda bound: bound.epsilon, default=None)
     if best is not None and math.isfinite(best.epsilon):
@@ -107,7 +112,7 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
             yield LossProof(None, noise.unbounded)
             continue
         if situation.lists_follow_clicks:
-            yield LossProof(None, _LISTS_REVEAL)
+            yield LossProof(None, LISTS_REVEAL)
             continue
         if _shows_last_bits(walked, situation):
             yield LossProof(None, _LAST_BITS_REVEAL)
@@ -122,11 +127,6 @@ def _by_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[Lo
                 proofs = _in_sum(noise, honest, situation, share)
                 yield from (replace(proof, spent=opened) for proof in proofs)
 
-
-_LISTS_REVEAL = (
-    "lists after the first are ranked by a local model that has learnt from earlier clicks, without noise; "
-    "--rank-with global ranks all lists with the global model"
-)
 
 _LAST_BITS_REVEAL = (
     "the last bits of float64 messages reveal what continuous noise was added to; use float32, or noise on a "
@@ -203,12 +203,12 @@ def _share(situation: AccountingContext) -> float:
 def _bound(proof: LossProof, situation: AccountingContext) -> UpperBound:
     if proof.loss is None:
         return UpperBound(epsilon=math.inf, delta=situation.delta, how=proof.how)
-    rounds, sometimes = situation.touched, False
+    rounds, sometimes = 1 if proof.whole else situation.touched, False
     epsilon, delta = proof.loss.epsilon(rounds, 0.0, proof.share), 0.0
     if situation.delta > 0:
         pure, left = epsilon if proof.spent == 0 else math.inf, situation.delta - proof.spent
         epsilon = proof.loss.epsilon(rounds, left, proof.share)
-        drawn = _sometimes(proof.loss, left, situation)
+        drawn = math.inf if proof.whole else _sometimes(proof.loss, left, situation)
         epsilon, sometimes = min(drawn, epsilon), drawn < epsilon
         delta = 0.0 if pure <= epsilon else situation.delta
     if math.isinf(epsilon):
@@ -218,7 +218,7 @@ def _bound(proof: LossProof, situation: AccountingContext) -> UpperBound:
     how = proof.how
     if rounds > 1:
         how += f"; {rounds} rounds compose"
-    elif situation.rounds > 1:
+    elif situation.rounds > 1 and not proof.whole:
         how += f"; a{'n' * (situation.unit == 'interaction')} {situation.unit} is part of one round"
     if sometimes:
         how += f", each with {100 * situation.sampled:.3g} % of the clients, known to the observer"
@@ -228,7 +228,11 @@ def _bound(proof: LossProof, situation: AccountingContext) -> UpperBound:
 
 
 def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) -> float:
-    """Epsilon of a client that takes part in some rounds, known to the observer; infinite if in any."""
-    if situation.cohorts == "any" or situation.sampled == 1 or not situation.recurs:
+    """Epsilon of a client that takes part in some rounds, known to the observer; infinite if in any.
+
+    With a separation of b rounds a client may take part in every b-th round.
+    """
+    drawn = situation.cohorts != "any" and situation.sampled < 1 and situation.participations is None
+    if not drawn or not situation.recurs:
         return math.inf
     return loss.epsilon_sometimes(situation.touched, delta, situation.sampled)

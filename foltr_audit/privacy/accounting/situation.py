@@ -13,6 +13,17 @@ from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 IN_SUM = "in the sum of"
 """How `UpperBound.how` begins to say that a bound rests on the noise of all messages of a sum."""
 
+ON_SUM = "that the aggregator adds to the sum"
+"""How `UpperBound.how` says that a bound rests on noise that no client adds."""
+
+LISTS_REVEAL = (
+    "lists after the first are ranked by a local model that has learnt from earlier clicks, without noise; "
+    "--rank-with global ranks all lists with the global model"
+)
+"""Why noise on messages hides nothing from who sees lists that follow from clicks."""
+
+_COUNTS = ("parameters", "shares", "interactions", "list_length", "rounds", "participations", "separation")
+
 
 @dataclass(frozen=True, kw_only=True)
 class AccountingContext:
@@ -39,6 +50,7 @@ class AccountingContext:
         largest_weight: largest weight of a client in the sum over the smallest, at least 1.
         rounds: rounds T that are observed; with 1, the bound is that of one round.
         participations: the most of these rounds in which one client takes part; None for all of them.
+        separation: rounds from one in which a client takes part to its next one, at least.
         delta: delta of the bound; 0 for pure differential privacy.
         sampled: share of the clients that take part in a round, a sample of fixed size, above 0.
         cohorts: what a bound for several rounds assumes of them: `any`, also that the client takes part in
@@ -62,6 +74,7 @@ class AccountingContext:
     largest_weight: float = 1.0
     rounds: int = 1
     participations: int | None = None
+    separation: int = 1
     delta: float = 0.0
     sampled: float = 1.0
     cohorts: Literal["any", "known", "secret"] = "any"
@@ -71,7 +84,7 @@ class AccountingContext:
             raise UsageError(f"accounting: unknown view {self.view!r}; {suggest_name(self.view, VIEWS)}")
         if self.unit not in UNITS:
             raise UsageError(f"accounting: unknown unit {self.unit!r}; {suggest_name(self.unit, UNITS)}")
-        for name in ("parameters", "shares", "interactions", "list_length", "rounds", "participations"):
+        for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and not value >= 1:
                 raise UsageError(f"accounting: {name} {value}; expected at least 1")
@@ -107,7 +120,8 @@ class AccountingContext:
         """Rounds whose messages may depend on the unit other than through what was observed before."""
         if not self.recurs:
             return 1
-        return min(self.rounds, self.participations or self.rounds)
+        most = -(-self.rounds // self.separation)
+        return min(most, self.participations or most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,3 +142,8 @@ class UpperBound:
     def of_sum(self) -> bool:
         """Whether it rests on the noise of all messages of a sum together, not on that of one message."""
         return IN_SUM in self.how
+
+    @property
+    def on_sum(self) -> bool:
+        """Whether it rests on noise that the aggregator adds, and no client."""
+        return ON_SUM in self.how

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from foltr_audit.privacy.events import (
     ClickRandomization,
+    CorrelatedNoise,
     GridRounding,
     KeyShares,
     MessageAggregation,
@@ -45,6 +46,21 @@ class ProtectiveNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SumNoise:
+    """Correlated noise that was added to the sums of all rounds, and what it has to hide.
+
+    Attributes:
+        event: the noise.
+        apart: how far apart two messages of one client may be when they are summed.
+        unbounded: why they may be any distance apart, where `apart` says so.
+    """
+
+    event: CorrelatedNoise
+    apart: Norms
+    unbounded: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChainSummary:
     """A summary of a chain's events.
 
@@ -55,6 +71,7 @@ class ChainSummary:
         at_least: fewest messages of a secure sum; None if the server gets each message.
         grid: step of the grid that messages lie on when they are sent, 0 if on none.
         key_shares: which clients can open a message of a secure sum together; None if none can.
+        sum_noises: noise that was added to the sums of all rounds, in order.
     """
 
     noises: tuple[ProtectiveNoise, ...]
@@ -63,6 +80,7 @@ class ChainSummary:
     at_least: int | None
     grid: float
     key_shares: KeyShares | None = None
+    sum_noises: tuple[SumNoise, ...] = ()
 
     @property
     def shows_last_bits(self) -> bool:
@@ -83,6 +101,7 @@ def walk(events: Iterable[PrivacyEvent], parameters: int) -> ChainSummary:
         at_least=walker.at_least,
         grid=walker.grid,
         key_shares=walker.key_shares,
+        sum_noises=tuple(walker.sum_noises),
     )
 
 
@@ -105,6 +124,8 @@ class _SensitivityTracker:
         self.metric_epsilon = math.inf
         self.at_least: int | None = None
         self.key_shares: KeyShares | None = None
+        self.sum_noises: list[SumNoise] = []
+        self.sum_changed: str | None = None
 
     def take(self, event: PrivacyEvent) -> None:
         """Apply one more event."""
@@ -124,14 +145,25 @@ class _SensitivityTracker:
                 self._bounded(event)
             case NormScaling():
                 self._resized(event)
+            case CorrelatedNoise():
+                self._sum_noised(event)
             case OpaqueChange():
                 self._opaque(event.mechanism)
 
-    def _noised(self, law: AdditiveNoise) -> None:
+    def _farthest(self) -> Norms:
+        """How far apart two messages may be now."""
         apart = self.apart
         for kind in KINDS:
             apart = apart.within(self.inside[kind].times(2.0))
-        self.apart = apart.tightened(self.parameters)
+        return apart.tightened(self.parameters)
+
+    def _sum_noised(self, event: CorrelatedNoise) -> None:
+        why = self.sum_changed or self.why
+        apart = Norms() if self.sum_changed else self._farthest()
+        self.sum_noises.append(SumNoise(event=event, apart=apart, unbounded=why))
+
+    def _noised(self, law: AdditiveNoise) -> None:
+        self.apart = self._farthest()
         self.noises.append(ProtectiveNoise(law=law, apart=self.apart, unbounded=self.why, grid=self.grid))
         # Noise can carry a message anywhere, so no ball holds it any more. Two neighbours with the same noise
         # are still no farther apart than before.
@@ -165,7 +197,8 @@ class _SensitivityTracker:
 
     def _opaque(self, mechanism: str) -> None:
         if self.at_least is not None:
-            return  # it acts on the sum
+            self.sum_changed = f"{mechanism} does not declare what it does to the sum before the noise"
+            return
         self._only(None)
         self.why = f"{mechanism} does not declare what it does to messages"
         self._spoil(f"{mechanism} changes each message after its noise")

@@ -47,6 +47,7 @@ class LossProof:
         share: share of the clients in a secret sample that amplifies it; 1 where there is none.
         of_sum: it is about the noise of all clients together.
         spent: how much of delta goes to other ways to fail.
+        whole: it is about all rounds together, so that it does not compose.
     """
 
     loss: PrivacyLoss | None
@@ -55,3 +56,4 @@ class LossProof:
     share: float = 1.0
     of_sum: bool = False
     spent: float = 0.0
+    whole: bool = False

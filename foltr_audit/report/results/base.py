@@ -1,10 +1,9 @@
-"""What every report holds: configuration, data, utility; and its form as table, JSON or data frame."""
+"""What every report of a plan holds: configuration, data, utility."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
@@ -12,13 +11,10 @@ from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.experiments.runner import DataFacts, RunResult
 from foltr_audit.privacy.observer_views import attacked_view, sees
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.formatting import json_text
-from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column, schema_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
+from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,72 +197,6 @@ class UtilityGroupRow(ResultRow):
     online_mean: GroupMetric = column("online_mean", embedded=True)
     online_last: GroupMetric = column("online_last", embedded=True)
     ndcg: GroupMetric = column("ndcg@10", embedded=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlainReport(ResultRow):
-    """A result as typed rows, the fields of a subclass, of which the last one holds its main rows.
-
-    Attributes:
-        SCHEMA: name and version of its JSON.
-    """
-
-    SCHEMA: ClassVar[str]
-
-    def table(self) -> dict[str, JsonValue]:
-        """Everything as one plain table with its schema."""
-        return {"schema": self.SCHEMA, **self.plain()}
-
-    def json(self, more: Mapping[str, object] | None = None) -> str:
-        """Everything as one JSON object, with the fields of `more` after it."""
-        return json_text({**self.table(), **(more or {})})
-
-    def rows(self) -> list[dict[str, JsonValue]]:
-        """The main rows with the columns that they have in JSON."""
-        found = getattr(self, fields(self)[-1].name)
-        return [row.plain() if isinstance(row, ResultRow) else row for row in found]
-
-    def to_frame(self) -> pl.DataFrame:
-        """The main rows as a polars data frame."""
-        import polars as pl
-
-        return pl.DataFrame(self.rows(), infer_schema_length=None)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The main rows as a pandas data frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows())
-
-    @classmethod
-    def schema(cls) -> dict[str, JsonValue]:
-        """The whole document as a JSON Schema (draft 2020-12)."""
-        found = super().schema()
-        columns = cast("dict[str, JsonValue]", found["properties"])
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "title": cls.SCHEMA,
-            "type": "object",
-            "properties": {"schema": {"const": cls.SCHEMA}, **cast("dict[str, JsonValue]", _short(columns))},
-            "required": ["schema", *cast("list[JsonValue]", found["required"])],
-            "$defs": dict(_DEFINITIONS),
-        }
-
-
-_DEFINITIONS: dict[str, JsonValue] = {
-    "number": schema_of(float),
-    "interval": schema_of(tuple[float, float] | None),
-}
-
-
-def _short(schema: JsonValue) -> JsonValue:
-    """A schema with references to the definitions of numbers and intervals."""
-    for name, definition in _DEFINITIONS.items():
-        if schema == definition:
-            return {"$ref": f"#/$defs/{name}"}
-    if isinstance(schema, list):
-        return [_short(each) for each in schema]
-    return {name: _short(each) for name, each in schema.items()} if isinstance(schema, dict) else schema
 
 
 @dataclass(frozen=True, kw_only=True)

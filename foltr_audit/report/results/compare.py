@@ -15,7 +15,7 @@ from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.experiments.runner import DataFacts
-from foltr_audit.report.results.base import DatasetFacts, PlainReport
+from foltr_audit.report.results.base import DatasetFacts
 from foltr_audit.report.results.compare_rows import (
     CellCounts,
     ClaimRow,
@@ -42,6 +42,7 @@ from foltr_audit.report.results.compared_cells import (
     warning_rows,
 )
 from foltr_audit.report.results.pareto import ByQuery, ParetoChoice, beaten_by, front_of
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import JsonValue

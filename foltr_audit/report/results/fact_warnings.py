@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
 
-from foltr_audit.report.results.base import PlainReport, WarningRow
+from foltr_audit.report.results.base import WarningRow
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from foltr_audit.experiments.recommend.candidates import CandidateResult
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import Recommendation, SearchBudget
 from foltr_audit.experiments.recommend.space import CandidateRejection
-from foltr_audit.report.results.base import DatasetFacts, PlainReport
+from foltr_audit.report.results.base import DatasetFacts
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import (
     ClaimRow,
@@ -22,6 +22,7 @@ from foltr_audit.report.results.compare_rows import (
     CompareRow,
     FailedCellRow,
 )
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
 from foltr_audit.report.results.recommend_sentences import broken_on_test, sentence
 from foltr_audit.report.results.run_bounds import RunBoundRow

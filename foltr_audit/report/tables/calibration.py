@@ -14,7 +14,7 @@ from foltr_audit.privacy.accounting import AccountingContext, UpperBound
 from foltr_audit.privacy.loss.conversions import few_digits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.wording import join_names
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.rows import ResultRow
@@ -151,7 +151,8 @@ class NoiseCalibrationReport:
             _RUN_COLUMNS if there.rounds > 1 else _COLUMNS,
             self.found,
             caption=f"{self._assumes()}average sd: standard deviation of the noise on one of "
-            f"{there.parameters} coordinates of the average\nover {there.arriving or there.shares} of {there.shares} clients",
+            f"{there.parameters} coordinates of the average\n"
+            f"over {there.arriving or there.shares} of {there.shares} clients",
         )
 
     def _assumes(self) -> str:
@@ -216,6 +217,8 @@ def _place(one: NoiseCalibration) -> str:
         return _SUM_ONLY
     if one.why_not:
         return "-"
+    if one.upper.on_sum:
+        return "aggregator"
     return "clicks" if one.average_sd is None else "message"
 
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from foltr_audit.experiments.comparison.estimate import CostEstimate, KindCostEstimate
 from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.tables.table import Column, make_table
 from foltr_audit.utils.rows import ResultRow
 

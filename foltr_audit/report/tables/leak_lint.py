@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.tables.columns import percent
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.trace.lint import LintFinding, LintOutcome, LintResult

@@ -12,7 +12,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.presets import Preset
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.rows import JsonValue, ResultRow, column
 

@@ -17,7 +17,7 @@ from foltr_audit.experiments.runs.differences import (
 )
 from foltr_audit.experiments.runs.reader import RunReader
 from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.tables.table import Column, make_table
 from foltr_audit.utils.rows import JsonValue, ResultRow
 

@@ -16,7 +16,7 @@ from foltr_audit.experiments.runs.reader import FINAL, ONLINE_MEAN, ONLINE_SUM
 from foltr_audit.experiments.runs.systems import RankingSystem, match_runs
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
 from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.results.base import PlainReport
+from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.tables.columns import interval_text
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import short

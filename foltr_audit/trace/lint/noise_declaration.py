@@ -66,7 +66,8 @@ class NoiseDeclaration:
     @property
     def in_clear(self) -> bool:
         """Whether the header says that a server reads each message as the client made it."""
-        return self.is_none and all(act.kind == "reduction" for act in self.acts or ())
+        acts = (act for act in self.acts or () if act.kind != "sum noise")
+        return self.is_none and all(act.kind == "reduction" for act in acts)
 
     @cached_property
     def last_noise(self) -> tuple[str, ...]:

@@ -1,0 +1,147 @@
+"""`foltr-audit ceiling`: its table, its JSON, the other direction, chains, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.fixtures.command import run
+from tests.fixtures.import_graph import ROOT
+
+LAPLACE = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
+SMALL_DATA = ("--data", "synthetic:mq2007:20")
+
+
+def test_one_epsilon_by_its_formulas() -> None:
+    found = run("ceiling", "--eps", 1.2, "--prior", 0.137, "--prior", 0.5, "--json").json()
+    assert (found["schema"], found["scope"]) == ("foltr-audit/ceiling/1", None)
+    (row,) = found["results"]
+    odds = math.exp(1.2)
+    assert row["odds"] == pytest.approx(odds)
+    assert [row["auc"], row["accuracy"]] == pytest.approx([odds / (1 + odds)] * 2)
+    powers = [row[name] for name in ("tpr_at_01", "tpr_at_1", "tpr_at_10")]
+    assert powers == pytest.approx([odds * rate for rate in (0.001, 0.01, 0.1)])
+    secrets = {one["prior"]: one["success"] for one in row["secrets"]}
+    assert secrets == pytest.approx({0.137: odds * 0.137, 0.5: 1 - 0.5 / odds})
+
+
+def test_delta_adds_to_what_can_be_found() -> None:
+    (row,) = run("ceiling", "--eps", 0, "--delta", 0.1, "--json").json()["results"]
+    assert row["auc"] == pytest.approx(1 - 0.9**2 / 2)
+    assert row["accuracy"] == pytest.approx(0.55)
+    assert row["tpr_at_1"] == pytest.approx(0.11)
+    done = run("ceiling", "--eps", 0, "--delta", 0.1)
+    assert "epsilon at delta 0.1" in done.out
+    assert "With a probability of delta" in done.out
+
+
+def test_the_other_direction() -> None:
+    asked = ("ceiling", "--auc", 0.6, "--accuracy", 0.75, "--delta", 0.001)
+    by_auc, by_accuracy = run(*asked, "--json").json()["results"]
+    assert by_auc["auc"] == pytest.approx(0.6)
+    assert by_accuracy["accuracy"] == pytest.approx(0.75)
+    assert (by_auc["delta"], by_auc["given"]) == (0.001, "AUC 0.6")
+    shown = run("ceiling", "--auc", 0.6).out
+    assert ".4054" in shown, "ln 1.5 = .40546..., rounded down so that it promises no more"
+
+
+def test_the_default_is_a_table_from_a_tenth_to_ten() -> None:
+    rows = run("ceiling", "--json").json()["results"]
+    eps = [row["eps"] for row in rows]
+    assert (eps[0], eps[-1]) == (0.1, 10)
+    assert eps == sorted(eps)
+    aucs = [row["auc"] for row in rows]
+    assert aucs == sorted(aucs)
+    assert ">.999" in run("ceiling").out, "less than 1 is not shown as 1"
+
+
+def test_gaussian_dp() -> None:
+    (row,) = run("ceiling", "--mu", 1, "--json").json()["results"]
+    assert row["eps"] is None
+    assert row["auc"] == pytest.approx(0.5 * (1 + math.erf(0.5)), abs=1e-4)
+    assert row["accuracy"] == pytest.approx(0.5 * (1 + math.erf(0.5 / math.sqrt(2))), abs=1e-4)
+
+
+def test_a_chain_by_its_proof() -> None:
+    found = run("ceiling", "--defense", LAPLACE, "--defense", "none", *SMALL_DATA, "--json").json()
+    assert (found["scope"]["unit"], found["scope"]["view"]) == ("interaction", "individual")
+    laplace, none = found["results"]
+    pure = math.exp(1.2) / (1 + math.exp(1.2))
+    assert 0.5 < laplace["auc"] < pure, "noise on many coordinates is more private than its pure epsilon"
+    assert (none["auc"], none["tpr_at_01"]) == (1, 1)
+    shown = run("ceiling", "--defense", LAPLACE, *SMALL_DATA, "--view", "individual+lists")
+    assert "the server sees the message and lists" in " ".join(shown.out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "proven"),
+    [
+        (("--interactions", 4), True),
+        (("--view", "individual+lists"), True),
+        (("--view", "individual+lists", "--interactions", 4), False),
+        (("--view", "individual+lists", "--interactions", 4, "--rank-with", "global"), True),
+        (("--unit", "client", "--rounds", 3), True),
+    ],
+)
+def test_a_chain_in_another_scope(options: tuple[object, ...], proven: bool) -> None:
+    (row,) = run("ceiling", "--defense", LAPLACE, *SMALL_DATA, *options, "--json").json()["results"]
+    assert (row["auc"] < 1) == proven
+
+
+def test_more_rounds_promise_less() -> None:
+    asked = ("ceiling", "--defense", LAPLACE, *SMALL_DATA, "--unit", "client", "--json")
+    one, three = (run(*asked, "--rounds", n).json()["results"][0]["auc"] for n in (1, 3))
+    assert one < three < 1
+
+
+def test_an_epsilon_needs_no_heavy_library() -> None:
+    heavy = ("numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "dp_accounting")
+    program = (
+        "import sys\nfrom foltr_audit.cli.main import main\n"
+        "code = main(['ceiling', '--eps', '1.2', '--auc', '.6'])\n"
+        f"loaded = [name for name in {heavy!r} if name in sys.modules]\n"
+        "assert not loaded, loaded\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_odds_of_the_page_are_those_of_epsilon() -> None:
+    """The beliefs that a factor of e^eps on prior odds of 1 to 9 and 1 to 1 leads to."""
+    text = (ROOT / "docs" / "what-does-epsilon-mean.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| ([\d.]+) \| ([\d.]+) to 9 \| (\d+) % \| (\d+) % \|$", text, re.MULTILINE)
+    assert len(lines) == 5
+    for eps, odds, tenth, half in lines:
+        factor = math.exp(float(eps))
+        assert float(odds) == pytest.approx(factor, rel=5e-3)
+        assert int(tenth) == round(100 * factor / (factor + 9))
+        assert int(half) == round(100 * factor / (factor + 1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (("--eps", -1), "--eps: -1; expected at least 0"),
+        (("--eps", math.nan), "--eps: nan"),
+        (("--eps", 1, "--delta", 1), "--delta: 1; expected at least 0, below 1"),
+        (("--prior", 0), "--prior: 0; expected above 0, below 1"),
+        (("--auc", 0.4), "--auc: 0.4"),
+        (("--accuracy", 1), "--accuracy: 1"),
+        (("--auc", 0.52, "--delta", 0.1), "expected at least 0.595"),
+        (("--mu", -1), "mu=-1"),
+        (("--mu", 1, "--delta", 0.1), "--delta: only with"),
+        (("--unit", "click"), "--unit: only with --defense"),
+        (("--rank-with", "global"), "--rank-with: only with --defense"),
+        (("--defense", "lapluce"), "did you mean 'laplace'"),
+        (("--defense", "none", "--view", "server", *SMALL_DATA), "unknown view 'server'"),
+        (("--defense", "none", "--rounds", 0, *SMALL_DATA), "rounds 0"),
+    ],
+)
+def test_refusals(wrong: tuple[object, ...], message: str) -> None:
+    done = run("ceiling", *wrong)
+    assert done.code == 2
+    assert message in done.one_error()
