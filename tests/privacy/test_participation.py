@@ -220,3 +220,19 @@ def test_a_client_takes_part_as_often_as_the_law_says(setup_of: SetupOf) -> None
     assert stats.binomtest(both, 2000, 0.25**2).pvalue > 1e-7
     assert stats.binomtest(int(here.sum()), 4000, 0.3).pvalue < 1e-7, "a wrong share is noticed"
     assert stats.binomtest(both, 2000, 0.1).pvalue < 1e-7, "so are rounds that depend on each other"
+
+
+def test_with_a_separation_a_client_has_its_turns(setup_of: SetupOf) -> None:
+    """No client takes part more often than the law of turns says: one-sided tests at 1e-7."""
+    setup = setup_of(clients=20, cohort=5, separation=3, rounds=1500)
+    there = setup.privacy.lifetime(setup.privacy.situation("individual", "interaction"))
+    assert (there.unit, there.rounds, there.touched, there.separation) == ("client", 1500, 500, 3)
+    assert there.sampled == 5 / 6, "the smallest third of twenty clients has six"
+    assert there.delta == 1e-5
+    federation = Federation(setup)
+    counts = np.zeros(20, dtype=np.int64)
+    for round_ in range(1500):
+        counts[federation.cohort(round_)] += 1
+    for count in counts.tolist():
+        assert stats.binomtest(count, 500, 5 / 6, alternative="greater").pvalue > 1e-7
+    assert stats.binomtest(int(counts.max()), 500, 0.7, alternative="greater").pvalue < 1e-7
