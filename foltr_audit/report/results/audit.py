@@ -14,7 +14,7 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import DatasetFacts, Report, Setting, groups, utility_rows, warning_rows
-from foltr_audit.report.results.run_bounds import RunBoundRow
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.rows import ResultRow, column
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.group_success import GroupSuccess
-from foltr_audit.report.results.run_bounds import RunBoundRow
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column
 
 WorldKey = tuple[str, str, str]

@@ -34,7 +34,7 @@ from foltr_audit.report.results.compare_rows import (
 )
 from foltr_audit.report.results.group_success import scored_groups
 from foltr_audit.report.results.pareto import ByQuery
-from foltr_audit.report.results.run_bounds import RunBoundRow
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.arrays import Floats

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from foltr_audit.privacy.accounting.run_bound import ProvenView
 from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Setting
-from foltr_audit.report.results.run_bounds import RunBoundRow
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.rows import ResultRow, column
 
 

@@ -25,7 +25,7 @@ from foltr_audit.report.results.compare_rows import (
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
 from foltr_audit.report.results.recommend_sentences import broken_on_test, sentence
-from foltr_audit.report.results.run_bounds import RunBoundRow
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue, ResultRow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foltr_audit.report.results.run_bounds import RunBoundRow
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.rows import Estimate, ResultRow, column
 
 

@@ -15,8 +15,8 @@ from foltr_audit.report.results.base import DatasetFacts, UtilityRow
 from foltr_audit.report.results.fact_warnings import print_facts
 from foltr_audit.report.results.meaning import describe_results
 from foltr_audit.report.results.proven_rows import ProvenRow
-from foltr_audit.report.results.run_bounds import run_caption
 from foltr_audit.report.results.settings import differing
+from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.tables import attack_details as details
 from foltr_audit.report.tables.columns import (
     OfSetting,

@@ -12,7 +12,7 @@ from foltr_audit.auditing.verdict import BROKEN
 from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.render.terminal import STYLES, print_table
 from foltr_audit.report.results.audit import AuditReport, FindingRow
-from foltr_audit.report.results.run_bounds import run_caption
+from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import verdict_mark, verdict_text
 from foltr_audit.report.tables.attack import dataset_line, systems_of
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table

@@ -19,7 +19,7 @@ from foltr_audit.report.results.compare_rows import (
     CompareRow,
 )
 from foltr_audit.report.results.compare_worlds import WorldRows, worlds
-from foltr_audit.report.results.run_bounds import run_caption
+from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import (
     CHOSEN,
     FIXED,

@@ -13,7 +13,7 @@ from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.compare_rows import AuditedView, CompareRow
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
-from foltr_audit.report.results.run_bounds import run_caption
+from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import counted, short_method
 from foltr_audit.report.tables.attack import dataset_line
 from foltr_audit.report.tables.columns import estimate_column, short_column
