@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import TraceError
 from foltr_audit.judge.pieces import SUMMED, RowIndex, find_refusals, join_pieces, with_rows
+from foltr_audit.judge.prior_probabilities import ClickPriors
 from foltr_audit.judge.task import Evidence
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -68,6 +69,7 @@ class ClickEvidence(Evidence):
             model and the grades of the documents, float64 (L,); NaN where they are not known.
         exact: labels of the attacks whose patterns were weighed by their true posterior.
         same_message: whether all and none clicked send the same message, as gradients of pairs do.
+        priors: probabilities of clicks before any message.
         group: which of `groups` each list's client belongs to, int64 (L,).
         groups: names of the groups of clients, one where they do not differ.
         steps, clipped: local steps behind all lists, and how many of them were clipped.
@@ -85,6 +87,7 @@ class ClickEvidence(Evidence):
     baselines: frozenset[str] = frozenset()
     probabilities: frozenset[str] = frozenset()
     surprisal: Floats = field(default_factory=lambda: np.empty(0))
+    priors: ClickPriors = field(default_factory=lambda: ClickPriors.unknown((0, 0)))
     exact: frozenset[str] = frozenset()
     same_message: bool = True
     group: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -131,13 +134,15 @@ class ClickEvidence(Evidence):
     def __post_init__(self) -> None:
         if self.surprisal.size != self.query.size:
             object.__setattr__(self, "surprisal", np.full(self.query.size, np.nan))
+        if self.priors.pattern.size != self.query.size:
+            object.__setattr__(self, "priors", ClickPriors.unknown(self.shown.shape))
         if self.group.size != self.query.size:
             object.__setattr__(self, "group", np.zeros(self.query.size, dtype=np.int64))
 
     def at(self, rows: RowIndex) -> ClickEvidence:
         """The evidence on some lists."""
         guessed = {label: guessed.at(rows) for label, guessed in self.guessed.items()}
-        return with_rows(self, (PER_LIST, rows), guessed=guessed)
+        return with_rows(self, (PER_LIST, rows), guessed=guessed, priors=self.priors.at(rows))
 
     @classmethod
     def combined(cls, pieces: Sequence[Self]) -> Self:

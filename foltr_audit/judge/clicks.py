@@ -20,6 +20,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses
 from foltr_audit.judge.identifiability import Identifiability, identifiability, nothing_identifiable
 from foltr_audit.judge.observer import Observer, RoundView
 from foltr_audit.judge.pieces import join_pieces
+from foltr_audit.judge.prior_probabilities import ClickPriors, click_priors
 from foltr_audit.judge.task import AttackTask
 from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
@@ -151,19 +152,21 @@ class ClickTask(AttackTask[ClickEvidence]):
     _answers: RoundAnswers
     _facts: list[Identifiability]
     _before: list[Floats]
+    _priors: list[ClickPriors]
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
         """See `AttackTask`."""
         wanted = super().begin(record, truth)
         self._surprisals = _ClickSurprisals(record, truth, self.observer.header)
         self._answers = RoundAnswers(record, self.session, self._surprisals)
-        self._facts, self._before = [], []
+        self._facts, self._before, self._priors = [], [], []
         return wanted
 
     def see(self, seen: RoundView) -> None:
         """Ask the attacks, and note what the messages can reveal to any attack."""
         self._facts.append(identifiability(seen.full))
         self._before.append(self._surprisals.before(seen.rows, seen.full))
+        self._priors.append(click_priors(seen.full, self.observer.header.intents))
         self._answers.add(seen)
 
     def end(self) -> None:
@@ -193,6 +196,7 @@ class ClickTask(AttackTask[ClickEvidence]):
                 baselines=frozenset(attack.label for attack in self.session.attacks if attack.baseline),
                 probabilities=frozenset(one.label for one in self.session.attacks if one.probabilities),
                 surprisal=np.concatenate(self._before)[at] if self._before else np.empty(0),
+                priors=join_pieces(self._priors).at(at) if self._priors else ClickPriors.unknown((0, 0)),
                 exact=answers.exact,
                 same_message=header.holds_models,
                 group=groups.of_clients(truth.clients)[record.slot],

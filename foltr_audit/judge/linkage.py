@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -18,6 +18,8 @@ from foltr_audit.judge.queries import TruthRanks, chances, choice_sizes, draw_ch
 from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore, answer_of, refuse_values
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
+
+_COUNT = "count"
 
 _NOBODY = (
     "no client sends in two recorded rounds one after the other, together with another client; expected "
@@ -66,6 +68,13 @@ class LinkEvidence(Evidence):
                 for name, values in placed.metrics().items()
             }
             yield TaskScore(method=label, baseline=label in self.baselines, facts=facts, metrics=metrics)
+
+
+def counts_are_alike(scores: Iterable[TaskScore]) -> bool:
+    """Whether the counts in clear tell no two messages apart: the baseline by counts only guesses."""
+    return all(
+        score.metrics["accuracy"].value == score.facts["chance"] for score in scores if score.method == _COUNT
+    )
 
 
 class _RoundMessages(NamedTuple):
@@ -192,7 +201,7 @@ def _baselines(
 ) -> Iterator[tuple[str, Floats]]:
     """Probabilities (L, m) by the nearest count in clear, and by how many queries messages have in common."""
     counts = before.counts[offer.message]
-    yield "count", posteriors(-np.abs(now.counts[offer.choices] - counts[:, np.newaxis]).astype(np.float64))
+    yield _COUNT, posteriors(-np.abs(now.counts[offer.choices] - counts[:, np.newaxis]).astype(np.float64))
     if not knows_queries:
         return
     common = [

@@ -17,6 +17,7 @@ from foltr_audit.judge.intents import IntentTask
 from foltr_audit.judge.linkage import LinkTask
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import find_refusals
+from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.queries import QueryTask
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
@@ -66,11 +67,13 @@ class TaskEvidence:
         found: the evidence of each task that an attack has, by its name.
         not_here: why an attack does not fit the view, by label.
         view: the view, as in `AttackSpec.view`.
+        promises: what is proven for these messages; None where their header declares no events.
     """
 
     found: Mapping[str, Evidence] = field(default_factory=dict)
     not_here: dict[str, str] = field(default_factory=dict)
     view: str = "individual"
+    promises: RecordedPromises | None = None
 
     @property
     def clicks(self) -> ClickEvidence | None:
@@ -95,6 +98,7 @@ class TaskEvidence:
             found={name: type(several[0]).combined(several) for name, several in by_task.items()},
             not_here={label: why for piece in pieces for label, why in piece.not_here.items()},
             view=pieces[0].view,
+            promises=pieces[0].promises,
         )
 
 
@@ -132,12 +136,17 @@ def judge(
         raise UsageError(
             "trace: it holds no truth, so nothing can be scored; write guesses with --guesses FILE"
         )
+    promises = None
     for record, truth in zip(recording.rounds(), recording.truths(), strict=True):
+        promises = promises or RecordedPromises.of(observer.header, record, recording.n_rounds, protocol)
         for each, messages, its_truth in _sights(tasks, record, truth, streams):
             _judge_round(each, messages, its_truth)
         tick()
     return TaskEvidence(
-        found={task.name: task.evidence() for task in tasks}, not_here=not_here, view=protocol.view
+        found={task.name: task.evidence() for task in tasks},
+        not_here=not_here,
+        view=protocol.view,
+        promises=promises,
     )
 
 

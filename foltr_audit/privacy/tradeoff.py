@@ -24,6 +24,7 @@ from foltr_audit.utils.frozen_arrays import freeze
 
 _STEEPEST = 700.0  # e^eps overflows soon after; a larger epsilon bounds no power above 1e-304
 _TANGENTS = 400  # thresholds at which a Gaussian's curve is bounded by its tangent
+_HALVINGS = 60  # of an interval, until float64 has no number between its ends
 _FARTHEST = 9.0  # standard deviations from the middle to the last of them
 
 Line = tuple[float, float]
@@ -34,7 +35,7 @@ Line = tuple[float, float]
 class TradeOff:
     """The largest power at each false positive rate: a concave, piecewise linear curve.
 
-    It bounds every test of every two neighbouring inputs, and it is the same for a test with the two inputs
+    A curve of a proof bounds every test of every two neighbouring inputs, and is the same with the two inputs
     exchanged. Dong, Roth & Su 2022 call one minus it the trade-off function f.
 
     Attributes:
@@ -127,13 +128,28 @@ class TradeOff:
     def success(self, prior: ArrayLike) -> Floats:
         """The largest probability to name a secret right, in the shape of `prior`.
 
-        Args:
-            prior: the probability to name it right without the observation, e.g. that of the most probable
-                value, or 1 of the number of choices.
+        The secret has any number of values, of which every two are neighbouring inputs. A guess names x with
+        probability p_x if x is the secret, and r_x if another value is, so that `p_x <= power(r_x)`. With k
+        the largest prior, and s the probability of a right guess, `sum (1 - prior_x) r_x = 1 - s`, and, since
+        the power is concave, `s <= power(k (1 - s) / (1 - k))`. For pure epsilon and k up to 1/2 that is
+        `e^eps k / (1 + k (e^eps - 1))`: the prior odds grow by e^eps at most. It is never above `power(k)`,
+        which also holds for guesses that need not be exact.
 
-        Source: Hayes, Mahloujifar & Balle 2023, "Bounding training data reconstruction in DP-SGD", theorem 2.
+        Args:
+            prior: the probability of the most probable value without the observation.
+
+        Source: `power(k)` is Hayes, Mahloujifar & Balle 2023, "Bounding training data reconstruction in
+        DP-SGD", theorem 2; the sharper bound follows from the same argument with the mixture of all other
+        values as second input.
         """
-        return self.power(prior)
+        likely = np.asarray(prior, dtype=np.float64)
+        low, high = likely.copy(), np.ones_like(likely)
+        others = np.maximum(1.0 - likely, np.finfo(np.float64).tiny)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            reached = self.power(np.minimum(likely * (1.0 - middle) / others, 1.0)) >= middle
+            low, high = np.where(reached, middle, low), np.where(reached, high, middle)
+        return np.asarray(high)
 
     @property
     def pieces(self) -> tuple[Floats, Floats]:
@@ -145,8 +161,8 @@ class TradeOff:
         return np.diff(self.false_positive, prepend=0.0), np.diff(self.true_positive, prepend=0.0)
 
 
-def pooled_auc(curve: TradeOff, priors: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """The largest AUC over documents that are clicked with different known probabilities, pooled.
+def pooled_curve(curve: TradeOff, priors: ArrayLike) -> TradeOff | None:
+    """The largest power over documents that are clicked with different known probabilities, pooled.
 
     A test sees the document, hence its prior, and an outcome of a mechanism. By Neyman and Pearson the best
     order is that of the posterior odds: prior odds times the likelihood ratio of the outcome. Two documents
@@ -155,15 +171,13 @@ def pooled_auc(curve: TradeOff, priors: ArrayLike, weights: ArrayLike | None = N
     Args:
         curve: what is proven for one click.
         priors: probability of a click on each document before the observation, (n,).
-        weights: how often each document counts, (n,); once by default.
 
     Returns:
-        The AUC; NaN where all or no documents are clicked.
+        The curve of clicked against unclicked documents; None where all or none are clicked.
 
     Source: Neyman & Pearson 1933, "On the problem of the most efficient tests of statistical hypotheses".
     """
-    prior = np.asarray(priors, dtype=np.float64)
-    often = np.ones_like(prior) if weights is None else np.asarray(weights, dtype=np.float64)
+    prior, often = np.unique(np.asarray(priors, dtype=np.float64), return_counts=True)
     zero, one = curve.pieces
     unclicked = (often * (1.0 - prior))[:, np.newaxis] * zero
     clicked = (often * prior)[:, np.newaxis] * one
@@ -172,9 +186,8 @@ def pooled_auc(curve: TradeOff, priors: ArrayLike, weights: ArrayLike | None = N
     order = np.argsort(-share, kind="stable")
     hits, alarms = (np.concatenate([[0.0], np.cumsum(each.ravel()[order])]) for each in (clicked, unclicked))
     if not (hits[-1] > 0 and alarms[-1] > 0):
-        return math.nan
-    area = float(np.diff(alarms) @ (hits[1:] + hits[:-1])) / 2.0
-    return area / float(hits[-1] * alarms[-1])
+        return None
+    return TradeOff(alarms / alarms[-1], hits / hits[-1])
 
 
 def _envelope(lines: list[Line]) -> tuple[Floats, Floats]:

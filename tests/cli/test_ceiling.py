@@ -26,7 +26,10 @@ def test_one_epsilon_by_its_formulas() -> None:
     powers = [row[name] for name in ("tpr_at_01", "tpr_at_1", "tpr_at_10")]
     assert powers == pytest.approx([odds * rate for rate in (0.001, 0.01, 0.1)])
     secrets = {one["prior"]: one["success"] for one in row["secrets"]}
-    assert secrets == pytest.approx({0.137: odds * 0.137, 0.5: 1 - 0.5 / odds})
+    grown = odds * 0.137 / 0.863
+    assert secrets == pytest.approx({0.137: grown / (1 + grown), 0.5: odds / (1 + odds)})
+    near = {one["prior"]: one["near"] for one in row["secrets"]}
+    assert near == pytest.approx({0.137: odds * 0.137, 0.5: 1 - 0.5 / odds})
 
 
 def test_delta_adds_to_what_can_be_found() -> None:

@@ -97,10 +97,10 @@ def test_an_attack_says_what_is_proven_whatever_the_attack() -> None:
     rows = run(*asked, "--json").json()["proven"]
     found = {(row["defense"], row["sees"]): row for row in rows}
     noisy = found[LAPLACE, "message"]
-    assert noisy["eps_upper"] == pytest.approx(1.2)
+    assert noisy["eps_proven"] == pytest.approx(1.2)
     assert noisy["delta"] == 0.0
     assert noisy["run_eps"] == pytest.approx(laplace_sometimes(1.2, 6, 0.1, 1e-5))
-    assert found[LAPLACE, "message and lists"]["eps_upper"] == "inf", "four lists a message"
+    assert found[LAPLACE, "message and lists"]["eps_proven"] == "inf", "four lists a message"
     assert found["none", "message"]["run_eps"] == "inf"
     flat = " ".join(run(*asked).out.split())
     assert "proven epsilon, whatever the attack" in flat

@@ -13,7 +13,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import AccountingContext, trade_off
 from foltr_audit.privacy.events import NoiseAddition, NormBound, PrivacyEvent
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, Gaussian
-from foltr_audit.privacy.tradeoff import TradeOff, pooled_auc
+from foltr_audit.privacy.tradeoff import TradeOff, pooled_curve
 
 ABOVE = 1e-12  # rounding
 EPSILONS = st.just(0.0) | st.floats(1e-3, 6.0)
@@ -92,10 +92,40 @@ def test_accuracy_of_randomised_response_with_a_prior() -> None:
     np.testing.assert_allclose(TradeOff.of_epsilon(1.2).accuracy(priors), expected, rtol=1e-12)
 
 
-def test_success_by_its_formula() -> None:
-    assert float(TradeOff.of_epsilon(1.2).success(0.137)) == pytest.approx(0.455, abs=5e-4)
-    assert float(TradeOff.of_epsilon(0.0).success(0.137)) == pytest.approx(0.137, rel=1e-12)
+@given(EPSILONS, st.floats(0.001, 0.999))
+def test_success_by_the_growth_of_odds(eps: float, prior: float) -> None:
+    odds, curve = math.exp(eps) * prior / (1 - prior), TradeOff.of_epsilon(eps)
+    if prior <= 0.5:
+        assert float(curve.success(prior)) == pytest.approx(odds / (1 + odds), rel=1e-9)
+    assert prior - 1e-9 <= float(curve.success(prior)) <= odds / (1 + odds) + 1e-9
+    assert float(curve.success(max(prior, 1 - prior))) >= float(curve.accuracy(prior)) - 1e-9
+    assert float(curve.success(prior)) <= float(curve.power(prior)) + 1e-9
+
+
+def test_success_in_figures() -> None:
+    assert float(TradeOff.of_epsilon(1.2).power(0.137)) == pytest.approx(0.455, abs=5e-4)
+    assert float(TradeOff.of_epsilon(1.2).success(0.137)) == pytest.approx(0.345, abs=5e-4)
     assert float(TradeOff.of_epsilon(1.2).success(1.0)) == 1.0
+    assert float(TradeOff.of_bounds([]).success(0.1)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("values", [2, 3, 10])
+@pytest.mark.parametrize("eps", [0.3, 1.2, 4.0])
+def test_randomised_response_of_many_values_reaches_the_success(values: int, eps: float) -> None:
+    """The truth with e^eps times the probability of every other value, and the guess that believes it."""
+    right = math.exp(eps) / (math.exp(eps) + values - 1)
+    assert float(TradeOff.of_epsilon(eps).success(1 / values)) == pytest.approx(right, rel=1e-9)
+
+
+@pytest.mark.parametrize("values", [2, 3, 10])
+@pytest.mark.parametrize("mu", [0.3, 1.0, 2.5])
+def test_the_best_guess_of_one_of_several_gaussian_messages(values: int, mu: float) -> None:
+    """Means on the corners of a simplex, mu apart: the guess takes the nearest, by quadrature."""
+    at, weight = np.polynomial.hermite_e.hermegauss(150)
+    right = float(weight @ norm.cdf(at + mu / math.sqrt(2) * math.sqrt(1)) ** (values - 1)) / math.sqrt(
+        2 * math.pi
+    )
+    assert right <= float(TradeOff.of_mu(mu).success(1 / values)) + 1e-9
 
 
 @given(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3), st.floats(0.0, 3.0), st.randoms())
@@ -130,13 +160,19 @@ def test_pooled_auc_by_every_order_of_outcomes(priors: list[float], eps: float) 
     assert pooled_auc(TradeOff.of_epsilon(eps), priors) == pytest.approx(best, abs=1e-9)
 
 
-def test_pooled_auc_without_an_observation_is_that_of_the_priors() -> None:
-    assert pooled_auc(TradeOff.of_epsilon(0.0), [0.3, 0.3]) == pytest.approx(0.5)
-    assert pooled_auc(TradeOff.of_epsilon(0.0), [0.1, 0.9]) == pytest.approx(0.9)
-    assert pooled_auc(TradeOff.of_epsilon(1.2), [0.5]) == pytest.approx(TradeOff.of_epsilon(1.2).auc)
-    weighted = pooled_auc(TradeOff.of_epsilon(1.2), [0.1, 0.9], [3.0, 1.0])
-    assert weighted == pytest.approx(pooled_auc(TradeOff.of_epsilon(1.2), [0.1, 0.1, 0.1, 0.9]))
-    assert math.isnan(pooled_auc(TradeOff.of_epsilon(1.2), [0.0, 0.0]))
+def test_pooled_curve_without_an_observation_is_that_of_the_priors() -> None:
+    nothing, proven = TradeOff.of_epsilon(0.0), TradeOff.of_epsilon(1.2)
+    assert pooled_auc(nothing, [0.3, 0.3]) == pytest.approx(0.5)
+    assert pooled_auc(nothing, [0.1, 0.9]) == pytest.approx(0.9)
+    assert pooled_auc(proven, [0.5]) == pytest.approx(proven.auc)
+    assert pooled_curve(proven, [0.0, 0.0]) is None
+    assert pooled_curve(proven, [1.0]) is None
+
+
+def pooled_auc(curve: TradeOff, priors: list[float]) -> float:
+    pooled = pooled_curve(curve, priors)
+    assert pooled is not None
+    return pooled.auc
 
 
 def test_several_bounds_are_their_smallest() -> None:

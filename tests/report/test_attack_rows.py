@@ -68,7 +68,7 @@ OF_CLICKS = set(KINDS) - {"facts", "counts", "intent_inference", "linkage", "que
 def test_every_row_of_every_kind_names_its_setting() -> None:
     judged = replace(four_lists(), group=np.array([0, 1, 1, 0]), groups=("even", "odd"))
     rows = rows_of(judged, ("a", "none such"))
-    assert {kind for kind in KINDS if rows[kind]} >= OF_CLICKS - {"places"}
+    assert {kind for kind in KINDS if rows[kind]} >= OF_CLICKS - {"places", "promises"}
     for kind in OF_CLICKS:
         for row in rows[kind]:
             assert {name: row[name] for name in WHERE} == WHERE
@@ -199,7 +199,7 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
 
     told = json.loads(report.json(), parse_constant=refuse)
     fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS}
-    nothing = {"groups", "places", "facts", "tasks"}
+    nothing = {"groups", "places", "facts", "promises", "tasks"}
     assert set(told) == fields - nothing, "clients do not differ, one list a message"
     assert told["schema"] == "foltr-audit/attack/1"
     assert len(told["queries"]) == len(report.queries) > 2

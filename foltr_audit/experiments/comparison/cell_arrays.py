@@ -110,7 +110,7 @@ def evidence_in(arrays: Mapping[str, NDArray[Any]], described: EvidenceFacts) ->
         if np.isnan(one.scores[lists["shown"] >= 0]).any():
             raise ValueError(f"scores of {label}: NaN for a document")
     return ClickEvidence(
-        **lists,
+        **lists,  # type: ignore[arg-type]
         guessed=guessed,
         baselines=frozenset(described.baselines),
         probabilities=frozenset(described.probabilities),

@@ -9,8 +9,12 @@ from typing import ClassVar
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.ceilings import click_ceilings
 from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.linkage import counts_are_alike
+from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.protocol import TASKS, TaskEvidence
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.results import attack_rows as rows_of_clicks
 from foltr_audit.report.results.attack_rows import (
     AnyClickRow,
@@ -19,6 +23,7 @@ from foltr_audit.report.results.attack_rows import (
     CalibrationRow,
     IdentifiabilityRow,
     InformationRow,
+    PromiseRow,
     QueryListRow,
     RefusedRow,
 )
@@ -65,6 +70,8 @@ class AttackRows(ResultRow):
         linkage: one row per attack that links a client's messages, simple ones first.
         places: one row per guesser and place of a list in its message, followed by other lists or the last
             one; left out where a message has one list.
+        promises: what is proven for the attacked messages, one row per setting and unit; left out where
+            messages do not say what defenses do.
         proven: one row per setting and observer: what is proven of a round, and of the whole run.
         queries: one row per attack and attacked list of the named queries.
         query_identification: one row per attack that identifies queries.
@@ -83,6 +90,7 @@ class AttackRows(ResultRow):
     intent_inference: tuple[IntentRow, ...] = ()
     linkage: tuple[LinkRow, ...] = ()
     places: tuple[GroupRow, ...] = column(optional=True, default=())
+    promises: tuple[PromiseRow, ...] = column(optional=True, default=())
     proven: tuple[ProvenRow, ...] = ()
     queries: tuple[QueryListRow, ...] = ()
     query_identification: tuple[QueryIdRow, ...] = ()
@@ -151,16 +159,25 @@ def rows_of(
     if found.clicks is None:
         return asked
     where = AttackPlace(click_model=click_model, setting=setting)
-    return joined([click_rows(found.clicks, where, streams, queries), asked])
+    promise = None if found.promises is None else found.promises.interaction
+    return joined([click_rows(found.clicks, where, streams, queries, promise), asked])
 
 
 def click_rows(
-    evidence: ClickEvidence, where: AttackPlace, streams: Streams, queries: Sequence[str] = ()
+    evidence: ClickEvidence,
+    where: AttackPlace,
+    streams: Streams,
+    queries: Sequence[str] = (),
+    promise: ProvenPromise | None = None,
 ) -> AttackRows:
-    """Rows for the individual view of judged lists; arguments as for `rows_of`."""
+    """Rows for the individual view of judged lists.
+
+    Arguments are as for `rows_of`; `promise` is what is proven for one interaction.
+    """
+    ceiling = click_ceilings(evidence, promise)
     resamples = QueryBootstrap(evidence.query, streams)
     return AttackRows(
-        any_click=tuple(rows_of_clicks.any_click_rows(evidence, where, resamples)),
+        any_click=tuple(rows_of_clicks.any_click_rows(evidence, where, resamples, promise)),
         calibration=tuple(rows_of_clicks.calibration_rows(evidence, where, resamples)),
         groups=tuple(group_rows(evidence, where, streams)),
         identifiability=(rows_of_clicks.identifiability_row(evidence, where),),
@@ -168,7 +185,7 @@ def click_rows(
         places=tuple(group_rows(evidence.by_followers(), where, streams)),
         queries=tuple(rows_of_clicks.query_rows(evidence, where, queries)),
         results=tuple(
-            AttackRow(method=method, baseline=baseline, where=where, found=found)
+            AttackRow(method=method, baseline=baseline, where=where, found=found, ceiling=ceiling)
             for method, baseline, found in rows_of_clicks.scored(evidence, streams)
         ),
     )
@@ -181,16 +198,33 @@ def inquiry_rows(found: TaskEvidence, click_model: str, setting: Setting, stream
     """
     where = AttackPlace(click_model=click_model, setting=setting, view=found.view)
     scores = {task: list(evidence.scores(streams)) for task, evidence in found.found.items()}
+    message, client = (
+        (None, None) if found.promises is None else (found.promises.message, found.promises.client)
+    )
+    linked, queries, intents = (scores.get(task, ()) for task in ("client", "query", "intent"))
+    linkable = client if counts_are_alike(linked) else None
     return AttackRows(
         counts=tuple(score_row(CountRow, score, where) for score in scores.get("counts", ())),
-        intent_inference=tuple(score_row(IntentRow, score, where) for score in scores.get("intent", ())),
-        linkage=tuple(score_row(LinkRow, score, where) for score in scores.get("client", ())),
-        query_identification=tuple(score_row(QueryIdRow, score, where) for score in scores.get("query", ())),
+        intent_inference=tuple(
+            score_row(IntentRow, score, where, client, "most_frequent") for score in intents
+        ),
+        linkage=tuple(score_row(LinkRow, score, where, linkable, "chance") for score in linked),
+        promises=_promises(found.promises, where),
+        query_identification=tuple(
+            score_row(QueryIdRow, score, where, message, "chance") for score in queries
+        ),
         refused=_refused(found.refused, where),
         tasks=tuple(
             TaskRow.of(task, score, where) for task in scores if task not in TASKS for score in scores[task]
         ),
     )
+
+
+def _promises(found: RecordedPromises | None, where: AttackPlace) -> tuple[PromiseRow, ...]:
+    if found is None:
+        return ()
+    several = (found.client,) if found.client is not found.message else ()
+    return tuple(PromiseRow.of(each, where) for each in (found.interaction, found.message, *several))
 
 
 def _refused(why: Mapping[str, str], where: AttackPlace) -> tuple[RefusedRow, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,9 +11,11 @@ import numpy as np
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import ProbabilityCalibration, calibration
+from foltr_audit.judge.ceilings import NO_CEILINGS, ClickCeilings, any_click_ceiling
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.mutual_information import information
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, any_click_scores
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.results.base import Setting
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools
@@ -93,12 +96,50 @@ class AttackMetrics(ResultRow):
 
 @dataclass(frozen=True, kw_only=True)
 class AttackRow(ResultRow, OfAttack):
-    """The results of one guesser."""
+    """The results of one guesser, and the most that any attack can reach on the same lists."""
 
     method: str
     baseline: bool
     where: AttackPlace = column(embedded=True)
     found: AttackMetrics = column(embedded=True)
+    ceiling: ClickCeilings = column("ceiling_", embedded=True, default=NO_CEILINGS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromiseRow(ResultRow, OfAttack):
+    """What is proven for the attacked messages.
+
+    Attributes:
+        where: what was attacked.
+        unit: what two neighbouring inputs differ in.
+        rounds: rounds of messages that the proof covers.
+        eps_proven: the proven epsilon at `delta`; infinite where nothing is proven.
+        delta: 0 where a pure bound is the best one.
+        how: how it was proven, or why nothing is.
+        auc: the most that any attack can reach when it tells two neighbouring inputs apart.
+    """
+
+    where: AttackPlace = column(embedded=True)
+    unit: str
+    rounds: int
+    eps_proven: float
+    delta: float
+    how: str
+    auc: float = column("ceiling_auc")
+
+    @classmethod
+    def of(cls, promise: ProvenPromise, where: AttackPlace) -> PromiseRow:
+        """The row of a promise."""
+        upper, situation = promise.upper, promise.situation
+        return cls(
+            where=where,
+            unit=situation.unit,
+            rounds=situation.rounds,
+            eps_proven=upper.epsilon,
+            delta=upper.delta,
+            how=upper.how,
+            auc=promise.curve.auc,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +148,7 @@ class AnyClickRow(ResultRow, OfAttack):
 
     Attributes:
         base_rate: the accuracy of always saying yes.
+        ceiling_auc: the largest AUC of any attack.
     """
 
     method: str
@@ -118,6 +160,7 @@ class AnyClickRow(ResultRow, OfAttack):
     auc: Estimate
     accuracy: Estimate
     base_rate: Estimate
+    ceiling_auc: float = math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,9 +272,10 @@ def _metrics(evidence: ClickEvidence, scorer: AttackScorer, scores: AttackScores
 
 
 def any_click_rows(
-    evidence: ClickEvidence, where: AttackPlace, resamples: QueryBootstrap
+    evidence: ClickEvidence, where: AttackPlace, resamples: QueryBootstrap, promise: ProvenPromise | None
 ) -> Iterator[AnyClickRow]:
     """One row per attack; `resamples` of the lists' queries."""
+    ceiling = any_click_ceiling(evidence, promise)
     rate = resamples.share(evidence.has_click.astype(np.float64))
     for found in any_click_scores(evidence, resamples):
         yield AnyClickRow(
@@ -244,6 +288,7 @@ def any_click_rows(
             auc=found.auc,
             accuracy=found.accuracy,
             base_rate=rate,
+            ceiling_auc=ceiling,
         )
 
 

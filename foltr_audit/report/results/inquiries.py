@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from foltr_audit.judge.task import TaskScore
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.results.attack_rows import AttackPlace, OfAttack
 from foltr_audit.utils.rows import Estimate, ResultRow, column
 
@@ -21,6 +23,7 @@ class QueryIdRow(ResultRow, OfAttack):
     reciprocal rank of it, `probability` what it is given on average; `chance` and `chance_mrr` are those
     of guessing. `choices` are the queries to choose from, fewer than the `choices_asked` where a round has
     no more. With `_with_pairs`: over messages from whose clicks anything was learnt.
+    `ceiling_accuracy` is the most that any attack can reach with the message, by what is proven for a client.
     """
 
     method: str
@@ -40,6 +43,7 @@ class QueryIdRow(ResultRow, OfAttack):
     rank_with_pairs: Estimate
     probability: Estimate
     probability_with_pairs: Estimate
+    ceiling: float = column("ceiling_accuracy", default=math.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +98,7 @@ class IntentRow(ResultRow, OfAttack):
     balanced_accuracy: Estimate
     probability: Estimate
     bits: Estimate
+    ceiling: float = column("ceiling_accuracy", default=math.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +109,8 @@ class LinkRow(ResultRow, OfAttack):
     mean reciprocal rank of it, `probability` what it is given on average; `chance` and `chance_mrr` are
     those of guessing. `choices` are the messages to choose from, fewer than the `choices_asked` where a round
     has no more. `count` names by the nearest count in clear, `same-queries` by most queries in common.
+    `ceiling_accuracy` is the most that any attack can reach, by what is proven for a client over all its
+    messages; not known where counts in clear tell clients apart.
     """
 
     method: str
@@ -119,6 +126,7 @@ class LinkRow(ResultRow, OfAttack):
     mrr: Estimate
     rank: Estimate
     probability: Estimate
+    ceiling: float = column("ceiling_accuracy", default=math.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,9 +160,21 @@ class TaskRow(ResultRow, OfAttack):
         )
 
 
-def score_row(kind: type[R], score: TaskScore, where: AttackPlace) -> R:
-    """The row of a score; its class names the columns of the task."""
+def score_row(
+    kind: type[R], score: TaskScore, where: AttackPlace, promise: ProvenPromise | None = None, prior: str = ""
+) -> R:
+    """The row of a score; its class names the columns of the task.
+
+    Args:
+        kind: class of the row.
+        score: the score.
+        where: what was attacked.
+        promise: what is proven for the secret that is named.
+        prior: the fact that says how often the secret is named right without a message.
+    """
     given: dict[str, object] = {"method": score.method, "where": where, **score.facts, **score.metrics}
+    if promise is not None and promise.known:
+        given["ceiling"] = float(promise.curve.success(score.facts[prior]))
     if score.baseline is not None:
         given["baseline"] = score.baseline
     return kind(**given)

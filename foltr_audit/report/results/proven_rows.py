@@ -20,17 +20,17 @@ class ProvenRow(ResultRow):
         setting: what was run; its `sees` says what this observer sees.
         view: the same by name.
         unit: what neighbouring inputs of the bound for a round differ in.
-        eps_upper, delta: the bound for one round; an infinite epsilon where nothing is proven.
-        upper_how: how it was computed, or why there is none.
+        eps_proven, delta: the bound for one round; an infinite epsilon where nothing is proven.
+        how: how it was computed, or why there is none.
         run: what is proven for all rounds together; columns begin with `run_`.
     """
 
     setting: Setting = column(embedded=True)
     view: str
     unit: str
-    eps_upper: float
+    eps_proven: float
     delta: float
-    upper_how: str
+    how: str
     run: RunBoundRow = column("run_", embedded=True)
 
 
@@ -41,8 +41,8 @@ def proven_rows(proven: Iterable[ProvenView], setting: Setting) -> Iterator[Prov
             setting=replace(setting, sees=sees(one.view)),
             view=one.view,
             unit=one.unit,
-            eps_upper=one.once.epsilon,
+            eps_proven=one.once.epsilon,
             delta=one.once.delta,
-            upper_how=one.once.how,
+            how=one.once.how,
             run=RunBoundRow.of(one.run),
         )

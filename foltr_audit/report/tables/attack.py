@@ -35,6 +35,7 @@ from foltr_audit.report.tables.columns import (
 from foltr_audit.report.tables.compare_columns import eps_text
 from foltr_audit.report.tables.group_tables import groups_table, utility_groups_table
 from foltr_audit.report.tables.inquiries import print_inquiries
+from foltr_audit.report.tables.promises import ANY_ATTACK, EXPLAINED, promise_lines, with_ceilings
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon
 from foltr_audit.utils.rows import JsonValue
@@ -68,7 +69,7 @@ def print_attack(report: AttackReport, console: Console) -> None:
         _print(_utility_table(report.utility, no_relevant(report.config)), console)
     if report.utility_groups:
         _print(utility_groups_table(report.utility_groups), console)
-    if any(math.isfinite(row.eps_upper) for row in report.proven):
+    if any(math.isfinite(row.eps_proven) for row in report.proven):
         _print(_proven_table(report.proven), console)
     for found in details.query_tables(report.queries):
         _print(found, console)
@@ -93,8 +94,8 @@ def _print(table: Table, console: Console) -> None:
 
 def _print_world(report: AttackReport, name: str, rows: Sequence[AttackRow], console: Console) -> None:
     """The tables and lines of one click model and view."""
-    _print(_results_table(rows), console)
-    _print(details.scores_table(rows), console)
+    _print(_results_table(with_ceilings(rows)), console)
+    _print(details.scores_table(with_ceilings(rows)), console)
     any_click = group_by_world(report.any_click).get(name, [])
     if any(row.auc.known for row in any_click):
         _print(details.any_click_table(any_click), console)
@@ -104,6 +105,7 @@ def _print_world(report: AttackReport, name: str, rows: Sequence[AttackRow], con
     if learned := group_by_world(report.information).get(name, []):
         _print(details.information_table(learned), console)
     for line in (
+        *promise_lines(group_by_world(report.promises).get(name, [])),
         *details.identifiability_lines(group_by_world(report.identifiability).get(name, [])),
         *details.calibration_lines(group_by_world(report.calibration).get(name, [])),
         *details.refused_lines(group_by_world(report.refused).get(name, [])),
@@ -176,7 +178,8 @@ def _lists(rows: Sequence[AttackRow]) -> str:
         for row in {row.setting.defense: row for row in rows}.values()
     ]
     seen = "below each value: its 95 % interval over queries"
-    return "\n".join([seen, *lines])
+    known = [EXPLAINED] if any(row.method == ANY_ATTACK for row in rows) else []
+    return "\n".join([seen, *known, *lines])
 
 
 def _proven_table(rows: Sequence[ProvenRow]) -> Table:
@@ -186,7 +189,7 @@ def _proven_table(rows: Sequence[ProvenRow]) -> Table:
         Column("server sees", lambda row: row.setting.sees or "", "name"),
         *setting_columns(rows, apart),
         epsilon_column(),
-        Column("round", lambda row: eps_text(row.eps_upper)),
+        Column("round", lambda row: eps_text(row.eps_proven)),
         Column("run", lambda row: eps_text(row.run.eps)),
     ]
     return make_table(

@@ -26,10 +26,15 @@ RATES = (0.001, 0.01, 0.1)
 
 @dataclass(frozen=True, kw_only=True)
 class SecretRow(ResultRow):
-    """How often a secret is named right: `prior` without the message, at most `success` with it."""
+    """How often a secret is named right: `prior` without the message, at most `success` with it.
+
+    `near` is the most for guesses that need only be near the secret, with `prior` as their share of right ones
+    without the message (Hayes, Mahloujifar & Balle 2023, theorem 2).
+    """
 
     prior: float
     success: float
+    near: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +93,9 @@ class CeilingRow(ResultRow):
             tpr_at_01=low,
             tpr_at_1=middle,
             tpr_at_10=high,
-            secrets=tuple(SecretRow(prior=k, success=float(curve.success(k))) for k in priors),
+            secrets=tuple(
+                SecretRow(prior=k, success=float(curve.success(k)), near=float(curve.power(k))) for k in priors
+            ),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.markup import escape
 
@@ -22,6 +22,7 @@ from foltr_audit.report.tables.columns import (
     method_columns,
     metric_columns,
 )
+from foltr_audit.report.tables.promises import ceiling_line
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon, short
 from foltr_audit.utils.rows import UNKNOWN, Estimate
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.report.results.attack import AttackReport
+
+R = TypeVar("R", bound=OfAttack)
 
 _COUNTS: list[Column[CountRow]] = [
     *method_columns(),
@@ -88,6 +91,7 @@ def query_table(name: str, rows: Sequence[QueryIdRow]) -> Table:
         MetricLine.of(each, each.accuracy, each.mrr, each.accuracy_with_pairs, each.mrr_with_pairs)
         for each in in_method_order(rows)
     ]
+    lines += [one for each in _first(rows) for one in ceiling_line(each.ceiling, each.eps_claimed, 4)]
     return _metrics_table(f"which query? {name}", caption, ("accuracy", "MRR", "with pairs", "MRR"), lines)
 
 
@@ -127,6 +131,7 @@ def intent_table(name: str, rows: Sequence[IntentRow]) -> Table:
             replace(shown, method=f"relevant shown{of}"),
             MetricLine.of(row, row.accuracy, row.balanced_accuracy, row.bits),
         ]
+    lines += [one for each in _first(rows) for one in ceiling_line(each.ceiling, each.eps_claimed, 3)]
     return _metrics_table(f"which intent? {name}", caption, ("accuracy", "balanced", "bits"), lines)
 
 
@@ -143,6 +148,7 @@ def link_table(name: str, rows: Sequence[LinkRow]) -> Table:
     lines += [
         MetricLine.of(each, each.accuracy, each.mrr, baseline=each.baseline) for each in in_method_order(rows)
     ]
+    lines += [one for each in _first(rows) for one in ceiling_line(each.ceiling, each.eps_claimed, 2)]
     return _metrics_table(f"same client? {name}", caption, ("accuracy", "MRR"), lines)
 
 
@@ -162,6 +168,11 @@ def task_table(name: str, rows: Sequence[TaskRow]) -> Table:
 def _metrics_table(title: str, caption: str, headers: Sequence[str], lines: Sequence[MetricLine]) -> Table:
     columns: list[Column[MetricLine]] = [*method_columns(), *metric_columns(headers)]
     return make_table(title, columns, lines, caption=caption, dim=lambda line: line.baseline)
+
+
+def _first(rows: Sequence[R]) -> list[R]:
+    """The first row of each setting."""
+    return list({row.setting.defense + str(row.setting.fields): row for row in reversed(rows)}.values())[::-1]
 
 
 def _fewer_choices(row: QueryIdRow | LinkRow) -> str:

@@ -1,0 +1,93 @@
+"""What is proven for recorded messages, from the privacy events that their header declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.defaults import DELTA
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.privacy.accounting.situation import AccountingContext
+from foltr_audit.privacy.event_texts import UnknownNoise, parse_event
+from foltr_audit.privacy.events import MessageAggregation, OpaqueChange, PrivacyEvent
+from foltr_audit.privacy.observer_views import attacked_view
+from foltr_audit.trace import TraceHeader
+
+_MOST_INTERACTIONS = 1_000_000  # of a message with an unknown number: more than any
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecordedPromises:
+    """What a chain promises about recorded messages, for the observer that attacks them.
+
+    Attributes:
+        interaction: that all clicks of one interaction are replaced.
+        message: that one client's message of one round is that of another client.
+        client: that all recorded messages of one client are those of another client.
+    """
+
+    interaction: ProvenPromise
+    message: ProvenPromise
+    client: ProvenPromise
+
+    @classmethod
+    def of(cls, header: TraceHeader, first: RoundRecord, rounds: int, protocol: AttackSpec) -> Self | None:
+        """The promises of a header; None where it declares no events.
+
+        Args:
+            header: of the recorded rounds.
+            first: one of the rounds.
+            rounds: how many there are.
+            protocol: what the observer sees.
+        """
+        events = declared_events(header)
+        if events is None:
+            return None
+        view = attacked_view(protocol.view, protocol.hide)
+        interactions = header.knowledge.get("interactions")
+        ranked_with: Literal["local", "global"] = "local"
+        if header.knowledge.get("rank_with") == "global":
+            ranked_with = "global"
+
+        def promise(unit: str, times: int) -> ProvenPromise:
+            situation = AccountingContext(
+                view=view,
+                unit=unit,
+                parameters=header.parameters,
+                shares=max(1, first.shares),
+                interactions=interactions if isinstance(interactions, int) else _MOST_INTERACTIONS,
+                ranked_with=ranked_with,
+                list_length=header.k,
+                number_format="float64" if header.number_format == "float64" else "float32",
+                rounds=times,
+            )
+            return ProvenPromise.of(events, situation, DELTA)
+
+        message = promise("client", 1)
+        return cls(
+            interaction=promise("interaction", 1),
+            message=message,
+            client=message if rounds == 1 else promise("client", rounds),
+        )
+
+
+def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
+    """The events of a header; None where it has none.
+
+    What is not known here counts as a change that states nothing about itself. Clients with different numbers
+    of interactions weigh differently in a sum, by how much no header states: sums then prove nothing.
+    """
+    texts = header.knowledge.get("events")
+    if not isinstance(texts, list):
+        return None
+    found: list[PrivacyEvent] = []
+    for text in texts:
+        event = parse_event(text)
+        if event is None or isinstance(event, UnknownNoise):
+            event = OpaqueChange(mechanism=text)
+        found.append(event)
+    if "interactions" not in header.knowledge:
+        return tuple(event for event in found if not isinstance(event, MessageAggregation))
+    return tuple(found)

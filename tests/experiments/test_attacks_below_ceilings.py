@@ -1,0 +1,122 @@
+"""No attack exceeds what is proven: chains, units, views, learners and attacks, each on a small system."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from foltr_audit.api import attack
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.utils.rows import Estimate
+
+CHAINS = (
+    "clip:norm=1.5,ord=1+laplace:eps=0.3,sensitivity=3",
+    "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3",
+    "clip:norm=1.5,ord=1+laplace:eps=8,sensitivity=3",
+    "clip:norm=0.5+gaussian:eps=1,delta=1e-5,sensitivity=1",
+    "clip:norm=0.5+gaussian:eps=30,delta=1e-5,sensitivity=1",
+    "click-rr:eps=0.1",
+    "click-rr:eps=0.4",
+    "click-rr:eps=3",
+)
+LEARNERS = ("fpdgd", "fpdgd:pairs=all,normaliser=shown,learning_rate=1")
+VIEWS: tuple[tuple[str, ...], ...] = ((), ("noise",), ("order", "relevance"))
+WITHOUT_LISTS = ("shown",)
+SURE = 5.0  # standard errors: a false alarm in about 3 of ten million comparisons
+MOST = 1e-9
+
+
+def excesses(report: AttackReport) -> Iterator[tuple[str, float, float]]:
+    """What was measured, how far above its ceiling, and its standard error."""
+    for row in report.results:
+        if row.ceiling.known:
+            for name in ("accuracy", "exact", "auc", "tpr_at_1"):
+                yield from excess(
+                    f"{row.method} {name}", getattr(row.found, name), getattr(row.ceiling, name)
+                )
+    for query in report.query_identification:
+        yield from excess(f"{query.method} names queries", query.accuracy, query.ceiling)
+    for link in report.linkage:
+        yield from excess(f"{link.method} links", link.accuracy, link.ceiling)
+    for any_click in report.any_click:
+        yield from excess(f"{any_click.method} any click", any_click.auc, any_click.ceiling_auc)
+
+
+def excess(name: str, found: Estimate, ceiling: float) -> Iterator[tuple[str, float, float]]:
+    if found.known and ceiling == ceiling and found.ci95 is not None:
+        yield name, found.value - ceiling, (found.ci95[1] - found.ci95[0]) / 3.92
+
+
+def check(chain: str, learner: str, hide: tuple[str, ...], more: dict[str, Any], seed: int) -> int:
+    """How many measured numbers were compared with their ceilings."""
+    report = attack(
+        Spec.parse(
+            {
+                "seed": seed,
+                "data": {"source": "synthetic:mq2007:60"},
+                "population": {"clients": 20},
+                "defense": chain.split("+"),
+                "train": {"rounds": 2, "learner": learner},
+                "attack": {"hide": hide, "repeats": 6, **more},
+            },
+            "test",
+        )
+    )
+    found = list(excesses(report))
+    above = [one for one in found if one[1] > SURE * one[2] + MOST]
+    assert not above, (chain, learner, hide, more, above)
+    return len(found)
+
+
+SETTINGS = list(itertools.product(CHAINS, LEARNERS, VIEWS))
+CLICKS: dict[str, Any] = {"methods": ("olsr", "lad", "map", "tukey", "box-lad")}
+OTHERS: dict[str, Any] = {"methods": ("query-id", "linkage", "lad"), "click_models": ("informational",)}
+SEVERAL: dict[str, Any] = {"methods": ("lad", "map"), "interactions": 2, "click_models": ("perfect",)}
+
+
+@pytest.mark.parametrize(("number", "chain"), list(enumerate(CHAINS)))
+def test_no_attack_exceeds_its_ceiling(number: int, chain: str) -> None:
+    learner, hide = LEARNERS[number % 2], VIEWS[number % 3]
+    assert check(chain, learner, hide, CLICKS, seed=number) > 0
+
+
+@pytest.mark.slow
+def test_no_attack_exceeds_its_ceiling_in_any_setting() -> None:
+    """144 runs, of which 48 have three click models: 240 settings."""
+    compared = 0
+    for seed, (chain, learner, hide) in enumerate(SETTINGS):
+        compared += check(chain, learner, hide, CLICKS, seed)
+        compared += check(chain, learner, hide, SEVERAL, seed)
+        compared += check(chain, learner, WITHOUT_LISTS, OTHERS, seed)
+    assert compared > 2000
+
+
+def test_an_attack_on_less_noise_than_declared_exceeds_the_ceiling() -> None:
+    """The comparison can fail: the ceilings of a strong chain, the attacks of a weak one."""
+    strong, weak = (
+        attack(
+            Spec.parse(
+                {
+                    "data": {"source": "synthetic:mq2007:200"},
+                    "population": {"clients": 20},
+                    "defense": ["clip:norm=1.5,ord=1", f"laplace:eps={eps},sensitivity=3"],
+                    "train": {"rounds": 2},
+                    "attack": {"methods": ["map"], "click_models": ["informational"], "repeats": 20},
+                },
+                "test",
+            )
+        )
+        for eps in (0.3, 300)
+    )
+    most = {row.method: row.ceiling for row in strong.results}
+    above = [
+        name
+        for row in weak.results
+        for name, over, error in excess(row.method, row.found.auc, most[row.method].auc)
+        if over > SURE * error
+    ]
+    assert "map" in above

@@ -1,0 +1,198 @@
+"""Ceilings on attacks: the best attack on a coin of randomised response reaches them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.experiments.stages import attack_fresh
+from foltr_audit.judge.ceilings import NO_CEILINGS, any_click_ceiling, click_ceilings
+from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.judge.prior_probabilities import ClickPriors
+from foltr_audit.judge.promises import RecordedPromises
+from foltr_audit.judge.scoring import AttackScorer
+from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.privacy.events import ClickRandomization
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.setup import Setup
+from tests.fixtures.evidence import evidence
+
+SetupOf = Callable[..., Setup]
+Floats = NDArray[np.float64]
+
+SITUATION = AccountingContext(view="individual", unit="click", parameters=1, shares=1)
+LISTS = 40_000
+
+
+def promise(eps: float) -> ProvenPromise:
+    return ProvenPromise.of([ClickRandomization(epsilon=eps)], SITUATION, 1e-5)
+
+
+def coin_evidence(eps: float, priors: Sequence[float], lists: int = LISTS) -> ClickEvidence:
+    """Lists of one document each, which is clicked with a known probability and reported by a coin.
+
+    The attack knows the probabilities, and orders by the posterior.
+    """
+    rng = np.random.default_rng(5)
+    prior = rng.choice(np.array(priors), size=(lists, 1))
+    clicks = rng.random((lists, 1)) < prior
+    honest = rng.random((lists, 1)) < 1 / (1 + math.exp(-eps))
+    said = clicks == honest
+    odds = np.log(prior / (1 - prior)) + np.where(said, eps, -eps)
+    found = evidence([f"q{i}" for i in range(lists)], clicks, odds > 0, scores=odds)
+    sure = np.ones(lists)
+    return replace(found, priors=ClickPriors(clicked=prior, pattern=sure, any_click=prior[:, 0]))
+
+
+@pytest.mark.parametrize("eps", [0.4, 1.2, 3.0])
+def test_the_best_attack_on_a_coin_reaches_the_ceiling_of_any_click(eps: float) -> None:
+    """With one document a list, whether it has a click is the click itself, pooled over different priors."""
+    found = coin_evidence(eps, (0.1, 0.4, 0.8))
+    scores, clicked = found.guessed["attack"].scores[:, 0], found.has_click
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    hits = int(clicked.sum())
+    auc = (ranks[clicked].sum() - hits * (hits + 1) / 2) / (hits * (LISTS - hits))
+    ceiling = any_click_ceiling(found, promise(eps))
+    assert abs(auc - ceiling) < 5 / math.sqrt(LISTS)
+    # An attack on a coin that tells more than is promised exceeds the ceiling.
+    assert auc - any_click_ceiling(found, promise(eps / 8)) > 2 / math.sqrt(LISTS)
+
+
+def pair_evidence(eps: float, lists: int = LISTS) -> ClickEvidence:
+    """Lists of two documents, one of which is clicked; a coin says which, and the attack believes it."""
+    rng = np.random.default_rng(6)
+    first = rng.random(lists) < 0.5
+    honest = rng.random(lists) < 1 / (1 + math.exp(-eps))
+    clicks = np.stack([first, ~first], axis=1)
+    said = np.stack([first == honest, first != honest], axis=1)
+    found = evidence([f"q{i}" for i in range(lists)], clicks, said)
+    half = np.full((lists, 2), 0.5)
+    return replace(found, priors=ClickPriors(clicked=half, pattern=half[:, 0], any_click=np.ones(lists)))
+
+
+def test_the_best_attack_on_a_coin_reaches_accuracy_exact_and_auc() -> None:
+    found, ceiling = pair_evidence(1.2), click_ceilings(pair_evidence(1.2), promise(1.2))
+    coin = 1 / (1 + math.exp(-1.2))
+    assert ceiling.accuracy == pytest.approx(coin)
+    assert ceiling.exact == pytest.approx(coin)
+    assert ceiling.auc == pytest.approx(coin, abs=1e-3)
+    metrics = {one.method: one.metrics for one in AttackScorer(found, Streams(1), 20).scores()}["attack"]
+    for name in ("accuracy", "exact", "auc"):
+        assert abs(metrics[name].value - getattr(ceiling, name)) < 5 / math.sqrt(LISTS)
+        assert metrics[name].value - getattr(click_ceilings(found, promise(0.8)), name) > 0.05
+
+
+def test_pairs_inside_a_message_count_in_full() -> None:
+    """Documents of one message are seen through one observation, which promises nothing of such pairs."""
+    found = pair_evidence(0.0, lists=1)
+    assert click_ceilings(found, promise(1e-6)).auc == 1.0
+    assert click_ceilings(pair_evidence(0.0, lists=1000), promise(1e-6)).auc == pytest.approx(0.5, abs=2e-3)
+
+
+def test_nothing_is_known_without_a_proof_or_without_priors() -> None:
+    found = pair_evidence(1.2, lists=5)
+    unknown = replace(found, priors=ClickPriors.unknown(found.shown.shape))
+    nothing = ProvenPromise.of([], SITUATION, 1e-5)
+    for judged, proof in ((found, None), (found, nothing), (unknown, promise(1.2))):
+        assert click_ceilings(judged, proof) == NO_CEILINGS or not click_ceilings(judged, proof).known
+        assert math.isnan(any_click_ceiling(judged, proof))
+
+
+# --- probabilities of clicks ----------------------------------------------------------------------
+
+
+def law_of_clicks(click: Floats, stop: Floats) -> dict[tuple[bool, ...], float]:
+    """The probability of every pattern of clicks, from the first document on."""
+    if not click.size:
+        return {(): 1.0}
+    found = {(True, *[False] * (click.size - 1)): float(click[0] * stop[0])}
+    for rest, chance in law_of_clicks(click[1:], stop[1:]).items():
+        goes_on = {(True, *rest): click[0] * (1 - stop[0]), (False, *rest): 1 - click[0]}
+        for pattern, share in goes_on.items():
+            found[pattern] = found.get(pattern, 0.0) + chance * float(share)
+    return found
+
+
+def fresh(setup: Setup, repeats: int, click_model: str = "informational") -> ClickEvidence:
+    protocol = AttackSpec(methods=("first-position",), click_models=(click_model,), repeats=repeats)
+    clients = FreshClients(setup, protocol)
+    found = attack_fresh(setup, clients, np.zeros(setup.ranker.n_parameters))[click_model].clicks
+    assert found is not None
+    return found
+
+
+def test_priors_by_walking_down_the_list(setup_of: SetupOf) -> None:
+    setup = setup_of()
+    found = fresh(setup, 1, "navigational")
+    click, stop = (0.05, 0.5, 0.95), (0.2, 0.5, 0.9)
+    data = setup.collection
+    for name, shown, priors, pattern, anything in zip(
+        found.query,
+        found.shown,
+        found.priors.clicked,
+        found.priors.pattern,
+        found.priors.any_click,
+        strict=True,
+    ):
+        part, query = next(
+            (part, query)
+            for part in ("vali", "test")
+            for query in range(data.part(part).n_queries)
+            if data.query_name(part, query) == name
+        )
+        documents = shown[shown >= 0]
+        labels = data.part(part).shown_labels(np.array([query]), documents[np.newaxis])[0]
+        law = law_of_clicks(np.array(click)[labels], np.array(stop)[labels])
+        likely = {clicks: chance for clicks, chance in law.items() if any(clicks)}
+        total = sum(likely.values())
+        assert anything == pytest.approx(total)
+        assert pattern == pytest.approx(max(likely.values()) / total)
+        for j in range(documents.size):
+            clicked = sum(chance for clicks, chance in likely.items() if clicks[j])
+            assert priors[j] == pytest.approx(clicked / total)
+
+
+def test_priors_are_those_of_the_clicks_that_were_drawn(setup_of: SetupOf) -> None:
+    found = fresh(setup_of(), 400)
+    judged = found.at(found.has_click)
+    here = judged.is_document
+    excess = (judged.clicks - judged.priors.clicked)[here]
+    assert abs(excess.sum()) < 5 * math.sqrt(
+        (judged.priors.clicked * (1 - judged.priors.clicked))[here].sum() * 3
+    )
+    assert abs((found.has_click - found.priors.any_click).mean()) < 5 / math.sqrt(found.query.size)
+
+
+# --- what a header promises -----------------------------------------------------------------------
+
+
+def test_promises_of_a_header(setup_of: SetupOf) -> None:
+    from tests.judge.test_clicks import recording_of
+
+    setup = setup_of(defense=("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3"), dtype="float32")
+    recording = recording_of(setup, rounds=2)
+    first = next(iter(recording.rounds()))
+    hidden = AttackSpec(target="training", hide=("shown",))
+    found = RecordedPromises.of(recording.header, first, 2, hidden)
+    assert found is not None
+    assert found.interaction.upper.epsilon == pytest.approx(1.2)
+    assert found.message.upper.epsilon == pytest.approx(1.2)
+    assert 1.2 < found.client.upper.epsilon <= 2.4
+    seen = RecordedPromises.of(recording.header, first, 2, AttackSpec(target="training"))
+    assert seen is not None
+    assert not seen.message.known
+    knowledge = {name: fact for name, fact in recording.header.knowledge.items() if name != "events"}
+    assert RecordedPromises.of(replace(recording.header, knowledge=knowledge), first, 2, hidden) is None
+    strange = {**recording.header.knowledge, "events": ["of another program"]}
+    unknown = RecordedPromises.of(replace(recording.header, knowledge=strange), first, 2, hidden)
+    assert unknown is not None
+    assert not unknown.interaction.known
