@@ -16,8 +16,8 @@ import numpy as np
 
 from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores, nearly_normal
 from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound
+from foltr_audit.auditing.evaluation import split
 from foltr_audit.auditing.likelihood import log_ratio
-from foltr_audit.auditing.session import split
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
 from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.rng import Streams

@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 loaded, which is later; a value that is already set stays."""
 
 if TYPE_CHECKING:
-    from foltr_audit.api import attack, attack_trace, audit, compare, load_data, simulate
+    from foltr_audit.api import attack, attack_trace, audit, audit_mechanism, compare, load_data, simulate
     from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.spec.experiment import Spec
@@ -37,6 +37,7 @@ _WHERE = {
     "attack": "api",
     "attack_trace": "api",
     "audit": "api",
+    "audit_mechanism": "api",
     "compare": "api",
     "load_data": "api",
     "simulate": "api",
@@ -69,6 +70,7 @@ __all__ = [
     "attack",
     "attack_trace",
     "audit",
+    "audit_mechanism",
     "compare",
     "load_data",
     "published_chain",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from foltr_audit.auditing.function_audit import audit_function
+from foltr_audit.auditing.function_outputs import Mechanism, T
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.function_audit import FUNCTION_TRIALS, FunctionAuditSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.compare import compare as run_grid
@@ -20,6 +23,7 @@ from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_pla
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.function_audit import FunctionAuditReport
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.results.train import TrainReport
 
@@ -111,6 +115,39 @@ def audit(
     if any(spec.audit is None for spec in plan.specs):
         raise UsageError("audit: a Spec has no audit protocol; expected Spec(..., audit={...})")
     return AuditReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
+
+
+def audit_mechanism(
+    mechanism: Mechanism[T],
+    inputs: tuple[T, T],
+    *,
+    eps: float | None = None,
+    delta: float = 0.0,
+    trials: int = FUNCTION_TRIALS,
+    confidence: float = 0.95,
+    estimator: str = "clopper-pearson",
+    seed: int = 1,
+) -> FunctionAuditReport:
+    """Measure a lower bound on the epsilon of any function by trials, and check a claim.
+
+    Args:
+        mechanism: called as `mechanism(input, rng)` with a copy of an input and a `numpy.random.Generator` of
+            its own for each trial; returns a number, an array of one shape, text or bytes.
+        inputs: two neighbouring inputs.
+        eps: what is claimed; None for no claim.
+        delta: of the claim.
+        trials: evaluated trials with each input; three quarters of that number come before them.
+        confidence: of the lower bound.
+        estimator: as option `--estimator` of `audit-function`.
+        seed: of the generators.
+
+    Raises:
+        UsageError: an invalid value, or the function raises or returns something else.
+    """
+    given = {"eps": eps, "delta": delta, "trials": trials, "confidence": confidence}
+    spec = FunctionAuditSpec.parse({**given, "estimator": estimator, "seed": seed}, "audit_mechanism")
+    name = getattr(mechanism, "__name__", type(mechanism).__name__)
+    return FunctionAuditReport.of(audit_function(mechanism, inputs, spec), name, spec)
 
 
 def compare(

@@ -11,10 +11,11 @@ import numpy as np
 from foltr_audit.auditing.claims import ChainClaim, claim_for
 from foltr_audit.auditing.declarations import DeclarationCheck, State, check_declarations
 from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores, nearly_normal
+from foltr_audit.auditing.evaluation import about_best
 from foltr_audit.auditing.link_tests import LinkTestInput
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.session import AS_GOOD, BY_CHANCE, AuditSession
+from foltr_audit.auditing.session import AuditSession
 from foltr_audit.auditing.sum_tests import failure_of_sums
 from foltr_audit.auditing.trial_scores import LINEAR, SCORES
 from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, verdict_on
@@ -192,11 +193,9 @@ class Audit:
             games.append(_CanaryGame(model, session, canary, exact, score, trials))
         if len(games) == 1:
             return games[0]
-        # A promised bound varies by chance. Among games that promise about as much the exact loss decides,
-        # which does not vary.
+        # Among games that promise about as much the exact loss decides, which does not vary by chance.
         promised = [game.session.promised(_chosen_on(game.trials)) for game in games]
-        enough = AS_GOOD * max(promised) - BY_CHANCE
-        likely = [game for game, promise in zip(games, promised, strict=True) if promise >= enough]
+        likely = [games[place] for place in about_best(promised)]
         return max(likely, key=lambda game: (game.exact or 0.0, game.canary.shift))
 
     def _finding(self, game: _CanaryGame, view: str, declared: DeclarationCheck) -> AuditResult:

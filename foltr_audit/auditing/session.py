@@ -10,7 +10,8 @@ import numpy as np
 from foltr_audit.auditing.attack_scores import attack_scores
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.claims import interactions_of
-from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
+from foltr_audit.auditing.estimators import LowerBound, TrialScores
+from foltr_audit.auditing.evaluation import about_best, every_bound, promised_bound, split
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.likelihood import ObservationNoise, exact_epsilon, lists_are_certain
 from foltr_audit.auditing.neighbours import Canary
@@ -28,8 +29,6 @@ from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import Progress
 
 _FEWEST = 60  # trials that choose score and threshold
-AS_GOOD, BY_CHANCE = 0.8, 0.25
-"""Scores and games whose promised bound is above 0.8 times the best, less 0.25 for chance, count as equal."""
 
 
 class AuditSession:
@@ -162,9 +161,8 @@ class AuditSession:
             )
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")
-        promised = {name: self.promise(pair) for name, pair in scored.items()}
-        enough = AS_GOOD * max(promised.values()) - BY_CHANCE
-        best = next(name for name in scored if promised[name] >= enough)
+        promised = [self.promise(pair) for pair in scored.values()]
+        best = list(scored)[about_best(promised)[0]]
         fitted = self.learning if best == "discriminant" else 0
         zero, one = scored[best]
         return best, split((zero[fitted:], one[fitted:]), self.choosing - fitted)
@@ -182,9 +180,7 @@ class AuditSession:
 
     def promised(self, trials: TrialScores) -> float:
         """The Clopper-Pearson bound of some trials at delta 0."""
-        rng = np.random.Generator(np.random.Philox(0))  # which this estimator does not draw from
-        estimate = ESTIMATORS["clopper-pearson"]
-        return estimate(trials, delta=0.0, confidence=self.protocol.confidence, rng=rng).epsilon
+        return promised_bound(trials, confidence=self.protocol.confidence)
 
     def estimates(
         self, trials: TrialScores, delta: float, place: str, *, normal: bool, confidence: float
@@ -193,21 +189,16 @@ class AuditSession:
 
         Those for normal noise only with a delta above 0, and where scores are `normal`.
         """
-        for name, estimator in ESTIMATORS.items():
-            if name in FOR_NORMAL and (delta == 0 or not normal):
-                continue
-            rng = self.setup.streams.generator(f"audit/{name}/{place}")
-            yield estimator(trials, delta=delta, confidence=confidence, rng=rng)
+        streams = self.setup.streams
+        return every_bound(
+            trials,
+            lambda name: streams.generator(f"audit/{name}/{place}"),
+            delta=delta,
+            confidence=confidence,
+            normal=normal,
+        )
 
 
 def is_released(view: str) -> bool:
     """Whether the observer of a view sees sums as the aggregator releases them, and nothing before."""
     return without_lists(view) == "aggregate"
-
-
-def split(pair: Pair, choosing: int) -> TrialScores:
-    """Scores with the first `choosing` of each hypothesis set apart."""
-    zero, one = pair
-    return TrialScores(
-        choose_zero=zero[:choosing], choose_one=one[:choosing], zero=zero[choosing:], one=one[choosing:]
-    )

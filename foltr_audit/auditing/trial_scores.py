@@ -60,7 +60,7 @@ def trial_scores(
         here = [seen.seen - seen.means[0] for seen in both]
         total = [a + b for a, b in zip(total, here, strict=True)] if total else here
     if "discriminant" in wanted:
-        found["discriminant"] = _discriminant(total[0], total[1], learning)
+        found["discriminant"] = discriminant(total[0], total[1], learning)
     return {name: found[name] for name in wanted if name in found}
 
 
@@ -98,8 +98,13 @@ def _last_bits(seen: Observation, law: AdditiveNoise | None) -> Floats | None:
     return None if zero is None or one is None else np.asarray(zero.sum(axis=1) - one.sum(axis=1))
 
 
-def _discriminant(zero: Floats, one: Floats, learning: int) -> Pair:
-    """Fisher's linear discriminant, with means and covariance of the first `learning` trials.
+def discriminant(zero: Floats, one: Floats, learning: int) -> Pair:
+    """Scores (N,) by Fisher's linear discriminant, with means and covariance of the first `learning` trials.
+
+    Args:
+        zero: what was seen in the trials under hypothesis 0, float64 (N, P).
+        one: the same under hypothesis 1.
+        learning: how many first trials of each are learned from.
 
     Source: Fisher 1936, "The use of multiple measurements in taxonomic problems".
     """

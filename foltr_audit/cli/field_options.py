@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typer.models import OptionInfo
 
 _TABLES = {
+    "function": "foltr_audit.core.spec.function_audit:FunctionAuditSpec",
     "grid": "foltr_audit.experiments.comparison.grid:ComparisonGrid",
     "merge": "foltr_audit.studies.model_merging.spec:MergeSpec",
 }

@@ -17,6 +17,7 @@ from typer.main import get_command
 from foltr_audit.cli import (
     attack,
     audit,
+    audit_function,
     bundle,
     calibrate,
     ceiling,
@@ -53,19 +54,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(attack.attack, audit.audit, bundle.bundle, calibrate.calibrate, ceiling.ceiling, check.check),
-    *(
-        compare.compare,
-        recommend.recommend,
-        train.train,
-        significance.significance,
-        diff.diff,
-        merge.merge,
-        report.report,
-    ),
+    *(attack.attack, audit.audit, audit_function.audit_function, bundle.bundle, calibrate.calibrate),
+    *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),
+    *(significance.significance, diff.diff, merge.merge, report.report),
     bundle.verify,
 ):
-    app.command(command.__name__)(command)
+    app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(data.app, name="data")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(trace.app, name="trace")

@@ -79,8 +79,8 @@ class PrivacyDescription:
             delta=delta,
         )
 
-    def whole_run(self, situation: AccountingContext) -> AccountingContext:
-        """The same for all rounds of the run, in as many of which a client takes part as it may."""
+    def in_all_rounds(self, situation: AccountingContext) -> AccountingContext:
+        """The same unit, for all rounds of the run; a client takes part in as many of them as it may."""
         return replace(situation, rounds=self.clients.rounds, separation=self.clients.spec.rounds_apart)
 
     def lifetime(self, situation: AccountingContext) -> AccountingContext:
@@ -91,7 +91,7 @@ class PrivacyDescription:
         """
         population = self.clients.spec
         return replace(
-            self.whole_run(situation),
+            self.in_all_rounds(situation),
             unit=situation.unit if situation.unit == "query" else CLIENT,
             interactions=self.clients.interactions,
             sampled=population.cohort_size / (population.clients // population.rounds_apart),

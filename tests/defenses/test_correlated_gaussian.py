@@ -18,6 +18,7 @@ from foltr_audit.privacy.events import (
     CorrelatedNoise,
     GridRounding,
     MessageAggregation,
+    NoiseAddition,
     NormBound,
     OpaqueChange,
 )
@@ -28,6 +29,7 @@ from foltr_audit.privacy.factorization import (
     square_root_coefficients,
 )
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
+from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
@@ -182,8 +184,25 @@ def test_lost_messages_and_weights_change_nothing() -> None:
     plain = bound(CLIP, event, rounds=9, separation=3).epsilon
     assert bound(CLIP, event, rounds=9, separation=3, arriving=1).epsilon == plain
     assert bound(CLIP, event, rounds=9, separation=3, largest_weight=5.0).epsilon == plain
-    sampled = {"sampled": 0.01, "secret_sample": True}
-    assert bound(CLIP, event, rounds=9, separation=3, **sampled).epsilon == plain
+
+
+@pytest.mark.parametrize("separation", [1, 4, 10])
+def test_a_secret_sample_amplifies_each_turn(separation: int) -> None:
+    """Noise that is independent from turn to turn proves what as much noise on messages would."""
+    length = participation_sensitivity(separation, 40, 1, 40)
+    sampled = {"sampled": 0.1, "cohorts": "secret"}
+    event = CorrelatedNoise(sigma=6.0 * length, bands=separation)
+    law = NoiseAddition(law=Gaussian(sigma=6.0 / math.sqrt(100)))
+    turns = 40 // separation
+    found = bound(CLIP, event, rounds=40, separation=separation, **sampled)
+    assert found.epsilon == pytest.approx(bound(CLIP, law, rounds=turns, **sampled).epsilon, rel=1e-9)
+    assert "amplified" in found.how
+    assert found.epsilon < 0.8 * bound(CLIP, event, rounds=40, separation=separation).epsilon
+    few = {"rounds": 40, "separation": separation, "participations": 2}
+    assert bound(CLIP, event, **few, **sampled).epsilon == bound(CLIP, event, **few).epsilon
+    wider = CorrelatedNoise(sigma=6.0 * length, bands=separation + 1)
+    values = {"rounds": 40, "separation": separation}
+    assert bound(CLIP, wider, **values, **sampled).epsilon == bound(CLIP, wider, **values).epsilon
 
 
 class BoundOnTheSum(Defense):

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from foltr_audit.cli.main import main
@@ -24,7 +25,7 @@ from foltr_audit.experiments.plan import Plan, read_tables
 from foltr_audit.experiments.presets import read_preset
 from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
-from tests.fuzz.mutations import ODD_TEXTS, Random, changed_text, changed_toml
+from tests.fuzz.mutations import ODD_TEXTS, Random, changed_bytes, changed_text, changed_toml
 from tests.fuzz.watch import Feed
 
 SPEC = Spec.parse(
@@ -71,6 +72,29 @@ spec_toml = _of_file(SPEC, _read_spec)
 plan_toml = _of_file(PLAN, _read_plan)
 grid_toml = _of_file(GRID, _read_grid)
 limits_toml = _of_file(LIMITS, lambda text, where: SystemLimits.from_toml(text, where).table())
+
+
+def neighbours(folder: Path) -> Feed:
+    """Inputs of an audited function, from a file of each kind and from options."""
+    from foltr_audit.cli.input_pair import input_pair
+
+    array = io.BytesIO()
+    np.savez(array, zero=np.zeros(3), one=np.ones((2, 2)))
+    made = {
+        "given.npz": lambda rng: changed_bytes(rng, array.getvalue()),
+        "given.json": lambda rng: changed_text(rng, '{"zero": [0, 1.5], "one": [[1, 2], [3, 4]]}'),
+        "given.toml": lambda rng: changed_toml(rng, "zero = [0, 1]\none = [1.5, 2]\n"),
+    }
+
+    def feed(rng: Random) -> None:
+        if rng.random() < 0.7:
+            name = rng.choice(list(made))
+            (folder / name).write_bytes(made[name](rng))
+            input_pair(str(folder / name), None, None, "")
+        text = changed_text(rng, rng.choice(("0,1,2.5", "[[1, 2], [3, 4]]"))).decode("utf-8", "replace")
+        input_pair(None, text, text, "")
+
+    return feed
 
 
 def presets(folder: Path) -> Feed:

@@ -31,6 +31,7 @@ KINDS: dict[str, Kind] = {
     "limits": Kind(documents.limits_toml, 10_000, 200),
     "presets": Kind(documents.presets, 2_000, 20),
     "plug-ins": Kind(documents.plugin_texts, 12_000, 300),
+    "inputs": Kind(documents.neighbours, 4_000, 150),
     "command lines": Kind(documents.command_lines, 4_000, 25),
     "models": Kind(folders.models, 14_000, 300),
     "traces": Kind(folders.traces, 8_000, 25),

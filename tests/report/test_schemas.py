@@ -15,10 +15,12 @@ from tests.published_schemas import SCHEMAS, documents, text_of
 
 DOCUMENTS = documents()
 ONE = ("--eps", 1.2, "--click-model", "perfect")
+RELEASE = "tests.fixtures.audits:laplace_release"
 COMMANDS: dict[str, tuple[object, ...]] = {
     "train-1.json": ("train", *SMALL, "--eps", 1.2, "--eps", "inf"),
     "attack-1.json": ("attack", *SMALL, *ONE, "--queries", "1", "--scenario", "quantity-skew"),
     "audit-1.json": ("audit", *SMALL, "--eps", 1.2, "--trials", 100),
+    "audit-function-1.json": ("audit-function", RELEASE, "--zero", 0, "--one", 1, "--trials", 100),
     "calibrate-1.json": ("calibrate", "--target-eps", 1.2),
     "estimate-2.json": ("compare", *SMALL, "--dry-run", "--eps", 1.2),
     "scenario-1.json": ("scenario", "show", "pham-2022"),

@@ -48,6 +48,8 @@ def install_plugins(page: Path, folder: Path, install: Installer) -> None:
     """Save the programs of a page, and register what its pyproject.toml says."""
     here = blocks(page)
     modules = {block.module: block.text for block in here if block.is_program and block.module}
+    for module, text in modules.items():
+        (folder / f"{module}.py").write_text(text, encoding="utf-8")
     for project in [tomllib.loads(block.text)["project"] for block in here if block.kind == "toml"]:
         install(folder, project["name"], project["entry-points"], modules)
 

@@ -191,8 +191,8 @@ def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:
     """
     rule = calibrations()[mechanism]
     view = "aggregate" if rule.in_sum else "individual"
-    delta = delta if rule.needs_delta else 0.0
-    return setup.privacy.whole_run(setup.privacy.situation(view, "interaction", interactions=1, delta=delta))
+    privacy, delta = setup.privacy, delta if rule.needs_delta else 0.0
+    return privacy.in_all_rounds(privacy.situation(view, "interaction", interactions=1, delta=delta))
 
 
 def fill_places(part: str, eps: float, sensitivity: float) -> str:

@@ -153,7 +153,8 @@ class CandidateAccountant:
 
     def _situation(self) -> AccountingContext:
         privacy = self.setup.privacy
-        return privacy.whole_run(privacy.situation(self.limits.view, "interaction", delta=self.limits.delta))
+        once = privacy.situation(self.limits.view, "interaction", delta=self.limits.delta)
+        return privacy.in_all_rounds(once)
 
 
 class SearchedNumbers(NamedTuple):

@@ -51,7 +51,8 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
       that between two clients). It does not amplify where colluding clients or lists reveal who took part,
       or where weights differ. Over several rounds it amplifies units that every round may touch, but not a
       click or an interaction: the client learns from it in the round in which it is sampled, which over T
-      rounds happens more often.
+      rounds happens more often. Nor does it amplify if the client takes part in few rounds at most: it may
+      be certain then that it does in some.
     - Noise on the sums of all rounds that is correlated is a proof for the whole run: see `sum_noise`.
 
     See `docs/maths.md`, "Accounting".
@@ -72,7 +73,7 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
         )
     proofs = [
         *(*_by_clicks(walked, situation), *_by_metrics(walked, situation)),
-        *(*_by_noise(walked, situation), *by_sum_noise(walked, situation)),
+        *(*_by_noise(walked, situation), *by_sum_noise(walked, situation, _share(situation))),
     ]
     bounds = [_bound(proof, situation) for proof in proofs]
     best = min(bounds, key=lambda bound: bound.epsilon, default=None)
@@ -195,7 +196,7 @@ def _arriving(walked: ChainSummary, situation: AccountingContext) -> int:
 def _share(situation: AccountingContext) -> float:
     """The share of clients in a sample that amplifies; 1 where none does."""
     revealed = situation.seen == "colluding" or sees_lists(situation.view)
-    once = situation.rounds == 1 or situation.touched > 1
+    once = situation.touched == situation.turns
     hidden = situation.cohorts == "secret" and not revealed and situation.largest_weight == 1
     return situation.sampled if hidden and once else 1.0
 
@@ -232,7 +233,7 @@ def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) ->
 
     With a separation of b rounds a client may take part in every b-th round.
     """
-    drawn = situation.cohorts != "any" and situation.sampled < 1 and situation.participations is None
+    drawn = situation.cohorts != "any" and situation.sampled < 1 and situation.touched == situation.turns
     if not drawn or not situation.recurs:
         return math.inf
     return loss.epsilon_sometimes(situation.touched, delta, situation.sampled)

@@ -50,9 +50,10 @@ class AccountingContext:
         largest_weight: largest weight of a client in the sum over the smallest, at least 1.
         rounds: rounds T that are observed; with 1, the bound is that of one round.
         participations: the most of these rounds in which one client takes part; None for all of them.
-        separation: rounds from one in which a client takes part to its next one, at least.
+        separation: rounds b from one in which a client takes part to its next one, at least. A client may
+            take part in every b-th round only, and the observer knows in which ones.
         delta: delta of the bound; 0 for pure differential privacy.
-        sampled: share of the clients that take part in a round, a sample of fixed size, above 0.
+        sampled: share of the clients that may take part in a round and do, a sample of fixed size, above 0.
         cohorts: what a bound for several rounds assumes of them: `any`, also that the client takes part in
             every round in which it may; `known`: drawn at random, and the observer knows who takes part;
             `secret`: drawn at random, and it does not.
@@ -120,8 +121,12 @@ class AccountingContext:
         """Rounds whose messages may depend on the unit other than through what was observed before."""
         if not self.recurs:
             return 1
-        most = -(-self.rounds // self.separation)
-        return min(most, self.participations or most)
+        return min(self.turns, self.participations or self.turns)
+
+    @property
+    def turns(self) -> int:
+        """Rounds in which one client may take part by its separation."""
+        return -(-self.rounds // self.separation)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from foltr_audit.privacy.loss.losses import GaussianLoss
 from foltr_audit.privacy.loss.proof import LossProof
 
 
-def by_sum_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator[LossProof]:
+def by_sum_noise(walked: ChainSummary, situation: AccountingContext, share: float) -> Iterator[LossProof]:
     """The losses of all observed rounds together, one for each noise; neighbours replace one unit.
 
     Whoever sees the noisy sums of rounds 0 to T - 1 knows `C x + z`, see `privacy/factorization.py`. The
@@ -28,7 +28,10 @@ def by_sum_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator
     - It protects from whoever sees what the aggregator releases. A server that sees single messages, or
       sums without the noise, as in secure aggregation that it runs itself, is not covered; nor is one that
       colludes with clients.
-    - A secret sample does not amplify it: the rounds are not independent.
+    - With no more bands than the separation, noise of its own hides each round in which a client may take
+      part: they are mechanisms with the length of one column of C, and compose. Then a secret sample, `share`
+      of those who may take part in a round, amplifies each (Choquette-Choo et al. 2023, "(Amplified) banded
+      matrix factorization: a unified approach to private training", section 4).
     """
     for noise in walked.sum_noises:
         if situation.lists_follow_clicks:
@@ -38,7 +41,9 @@ def by_sum_noise(walked: ChainSummary, situation: AccountingContext) -> Iterator
         elif not noise.apart.known:
             yield LossProof(None, noise.unbounded)
         else:
-            yield _proof(noise, situation)
+            yield _of_run(noise, situation)
+            if noise.event.bands <= situation.separation:
+                yield _of_turn(noise, situation, share)
 
 
 _BEFORE = (
@@ -46,15 +51,30 @@ _BEFORE = (
 )
 
 
-def _proof(noise: SumNoise, situation: AccountingContext) -> LossProof:
-    sigma, bands, rounds = noise.event.sigma, noise.event.bands, situation.rounds
-    times = situation.touched
+def _of_run(noise: SumNoise, situation: AccountingContext) -> LossProof:
+    """The loss of all rounds together."""
+    bands, rounds, times = noise.event.bands, situation.rounds, situation.touched
     length = participation_sensitivity(bands, rounds, times, situation.separation)
-    distance = noise.apart.l2
-    how = f"Gaussian noise of sigma {sigma:.4g} {ON_SUM}, L2 distance {distance:.4g}"
+    how = _described(noise)
     if rounds > 1:
         correlated = f", correlated over {bands} rounds" if bands > 1 else ""
         apart = f", {situation.separation} rounds apart" if times > 1 and situation.separation > 1 else ""
         how += f"{correlated}; {times} of {rounds} rounds{apart}: sensitivity {length:.4g} times that"
-    mu = distance * length / sigma if sigma > 0 else math.inf
-    return LossProof(GaussianLoss(mu), how, "Gaussian", whole=True)
+    return LossProof(_loss(noise, length), how, "Gaussian", whole=True)
+
+
+def _of_turn(noise: SumNoise, situation: AccountingContext, share: float) -> LossProof:
+    """The loss of one round in which a client may take part, with the rounds up to its next one."""
+    length = participation_sensitivity(noise.event.bands, situation.rounds, 1, situation.separation)
+    how = _described(noise)
+    if length > 1:
+        how += f", correlated over {noise.event.bands} rounds: sensitivity {length:.4g} times that"
+    return LossProof(_loss(noise, length), how, "Gaussian", share=share)
+
+
+def _loss(noise: SumNoise, length: float) -> GaussianLoss:
+    return GaussianLoss(noise.apart.l2 * length / noise.event.sigma if noise.event.sigma > 0 else math.inf)
+
+
+def _described(noise: SumNoise) -> str:
+    return f"Gaussian noise of sigma {noise.event.sigma:.4g} {ON_SUM}, L2 distance {noise.apart.l2:.4g}"

@@ -28,8 +28,8 @@ RATES = (0.001, 0.01, 0.1)
 class SecretRow(ResultRow):
     """How often a secret is named right: `prior` without the message, at most `success` with it.
 
-    `near` is the most for guesses that need only be near the secret, with `prior` as their share of right ones
-    without the message (Hayes, Mahloujifar & Balle 2023, theorem 2).
+    `near` is the most for guesses that need only be near the secret, with `prior` as their share of right
+    ones without the message (Hayes, Mahloujifar & Balle 2023, theorem 2).
     """
 
     prior: float
@@ -94,7 +94,8 @@ class CeilingRow(ResultRow):
             tpr_at_1=middle,
             tpr_at_10=high,
             secrets=tuple(
-                SecretRow(prior=k, success=float(curve.success(k)), near=float(curve.power(k))) for k in priors
+                SecretRow(prior=k, success=float(curve.success(k)), near=float(curve.power(k)))
+                for k in priors
             ),
         )
 

@@ -1,0 +1,211 @@
+"""What a function returns when it is called again and again with two neighbouring inputs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from foltr_audit.errors import UsageError, shorten_value
+from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.progress import Progress
+
+T = TypeVar("T")
+
+Mechanism = Callable[[T, np.random.Generator], object]
+"""A function of an input and a random generator, which returns a number, an array, text or bytes."""
+
+Kind = Literal["numbers", "text", "bytes"]
+
+MOST_NUMBERS = 1 << 28
+"""Numbers that the outputs of all trials may hold together: 2 GiB."""
+
+RELOADED = 256
+"""Trials that a second copy of a function plays."""
+
+_REPLAYS = 8  # trials with each input that are played again with the same generator
+_PIECES = 100  # steps of the progress bar
+
+
+@dataclass(frozen=True, eq=False)
+class OutputTable:
+    """The outputs of the trials with one input.
+
+    Attributes:
+        numbers: each output as one row, float64 (N, d); of text and bytes the length alone.
+        codes: a number for each output, int64 (N,): equal numbers, of both inputs, are equal outputs, bit for
+            bit.
+    """
+
+    numbers: Floats
+    codes: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionOutputs:
+    """The outputs of all trials of a function.
+
+    Attributes:
+        zero: those with input 0.
+        one: those with input 1.
+        kind: what each output is.
+        shape: of each output, if it is an array; () for one number, text and bytes.
+        repeatable: whether the same generator gave the same output again; else the function draws random
+            numbers of its own.
+        reloaded_alike: whether a second copy of such a function gave the same outputs in the first `RELOADED`
+            trials, with other generators.
+    """
+
+    zero: OutputTable
+    one: OutputTable
+    kind: Kind
+    shape: tuple[int, ...]
+    repeatable: bool
+    reloaded_alike: bool = False
+
+
+class _Output(NamedTuple):
+    """One output: its kind, its shape, its bits, and its numbers (d,)."""
+
+    kind: Kind
+    shape: tuple[int, ...]
+    bits: bytes
+    numbers: Floats
+
+
+def call_function(
+    mechanism: Mechanism[T],
+    inputs: tuple[T, T],
+    calls: int,
+    streams: Streams,
+    progress: Progress,
+    reload: Callable[[], Mechanism[T]] | None = None,
+) -> FunctionOutputs:
+    """Call a function in `calls` trials with each of two inputs, in random order.
+
+    Each trial has a random generator of its own, and a copy of the input, which the function may change.
+
+    Args:
+        mechanism: the function.
+        inputs: two neighbouring inputs.
+        calls: trials with each input.
+        streams: of the generators.
+        progress: shows how many calls are done.
+        reload: makes a second copy of the function, as a new process would have it.
+
+    Raises:
+        UsageError: the function raises, or returns something else than numbers, text or bytes, outputs of
+            different shapes, or more numbers than fit into memory.
+    """
+    outputs = _OutputCollector(calls)
+    order = [divmod(turn, calls) for turn in _order(streams, calls)]
+    step = max(1, len(order) // _PIECES)
+    with progress.task("call the function", len(order) // step) as tick:
+        for done, (which, trial) in enumerate(order, start=1):
+            outputs.add(which, trial, _call(mechanism, inputs, which, trial, streams))
+            if done % step == 0:
+                tick()
+    replayed = [(which, trial) for which in (0, 1) for trial in range(_REPLAYS)]
+    repeatable = all(outputs.equals(*turn, _call(mechanism, inputs, *turn, streams)) for turn in replayed)
+    alike = False
+    if reload is not None and not repeatable:
+        second = reload()
+        alike = all(
+            outputs.equals(which, trial, _call(second, inputs, which, trial + calls, streams))
+            for which, trial in order[:RELOADED]
+        )
+    return outputs.result(repeatable=repeatable, reloaded_alike=alike)
+
+
+def _order(streams: Streams, calls: int) -> list[int]:
+    order: list[int] = streams.generator("audit-function/order").permutation(2 * calls).tolist()
+    return order
+
+
+def _call(mechanism: Mechanism[T], inputs: tuple[T, T], which: int, trial: int, streams: Streams) -> _Output:
+    """The output of one trial."""
+    rng = streams.generator(f"audit-function/{which}/{trial}")
+    try:
+        given = copy.deepcopy(inputs[which])
+        found = mechanism(given, rng)
+    except (Exception, SystemExit) as error:  # whatever the function raises is for its author
+        raise UsageError(
+            f"the function raised {type(error).__name__} with input {which}: "
+            f"{shorten_value(error, 300) or 'no message'}"
+        ) from error
+    return _read_output(found)
+
+
+def _read_output(found: object) -> _Output:
+    if isinstance(found, str):
+        return _Output("text", (), found.encode("utf-8", "surrogatepass"), np.array([float(len(found))]))
+    if isinstance(found, bytes | bytearray | memoryview):
+        return _Output("bytes", (), bytes(found), np.array([float(len(bytes(found)))]))
+    expected = "expected a number, an array of numbers, text or bytes"
+    try:
+        array = np.asarray(found)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"the function returned a {type(found).__name__}: {error}; {expected}") from error
+    if array.dtype.kind not in "biuf" or not array.size:
+        what = "an empty array" if not array.size else f"a {type(found).__name__}: {shorten_value(found)}"
+        raise UsageError(f"the function returned {what}; {expected}")
+    bits = array.dtype.str.encode() + array.tobytes()
+    return _Output("numbers", array.shape, bits, array.astype(np.float64).ravel())
+
+
+class _OutputCollector:
+    """Collects the outputs of trials, which must be alike in kind and shape."""
+
+    def __init__(self, calls: int) -> None:
+        self._calls = calls
+        self._known: dict[bytes, int] = {}
+        self._codes = np.zeros((2, calls), dtype=np.int64)
+        self._numbers: Floats | None = None
+        self._first: _Output | None = None
+
+    def add(self, which: int, trial: int, output: _Output) -> None:
+        """Keep the output of a trial.
+
+        Raises:
+            UsageError: it differs from others in kind or shape, or all do not fit into memory.
+        """
+        if self._first is None or self._numbers is None:
+            self._first = output
+            if 2 * self._calls * output.numbers.size > MOST_NUMBERS:
+                raise UsageError(
+                    f"the function returns {output.numbers.size} numbers in each of {2 * self._calls} "
+                    f"trials; expected {MOST_NUMBERS} in all at most: fewer trials, or a part of the output"
+                )
+            self._numbers = np.zeros((2, self._calls, output.numbers.size))
+        if (output.kind, output.shape) != (self._first.kind, self._first.shape):
+            raise UsageError(
+                f"the function returned {_described(self._first)}, and {_described(output)} in another "
+                "trial; expected outputs of one kind and shape"
+            )
+        self._numbers[which, trial] = output.numbers
+        self._codes[which, trial] = self._known.setdefault(output.bits, len(self._known))
+
+    def equals(self, which: int, trial: int, output: _Output) -> bool:
+        """Whether an output is that of a trial, bit for bit."""
+        return self._known.get(output.bits) == int(self._codes[which, trial])
+
+    def result(self, *, repeatable: bool, reloaded_alike: bool) -> FunctionOutputs:
+        """The outputs of all trials.
+
+        Raises:
+            UsageError: there are none.
+        """
+        if self._first is None or self._numbers is None:
+            raise UsageError("no trials; expected at least one")
+        zero, one = (OutputTable(self._numbers[which], self._codes[which]) for which in (0, 1))
+        return FunctionOutputs(zero, one, self._first.kind, self._first.shape, repeatable, reloaded_alike)
+
+
+def _described(output: _Output) -> str:
+    if output.kind != "numbers":
+        return output.kind
+    return f"an array of shape {output.shape}" if output.shape else "a number"

@@ -1,0 +1,93 @@
+"""What an audit of a function found: one row for its pair of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from foltr_audit.auditing.function_audit import FunctionFinding
+from foltr_audit.auditing.verdict import FALSE, Verdict
+from foltr_audit.core.spec.function_audit import FunctionAuditSpec
+from foltr_audit.report.results.audit import EstimateRow
+from foltr_audit.report.results.plain_report import PlainReport
+from foltr_audit.utils.rows import JsonValue, ResultRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionAuditRow(ResultRow):
+    """What trials show of a function on one pair of inputs; see `FunctionFinding` and `LowerBound`.
+
+    Attributes:
+        function: its name.
+        eps_claimed: infinite without a claim.
+        trials: evaluated trials with each input.
+        repeats: why its noise repeats, in words; None where nothing says so.
+    """
+
+    function: str
+    eps_claimed: float
+    delta: float
+    eps_lower: float
+    eps_ceiling: float
+    confidence: float
+    trials: int
+    verdict: Verdict
+    why: str
+    repeats: str | None
+    estimator: str
+    assumes: str
+    score: str
+    estimates: tuple[EstimateRow, ...]
+
+    @classmethod
+    def of(cls, finding: FunctionFinding, function: str) -> FunctionAuditRow:
+        """The columns of a finding."""
+        lower = finding.lower
+        return cls(
+            function=function,
+            eps_claimed=finding.eps_claimed,
+            delta=lower.delta,
+            eps_lower=lower.epsilon,
+            eps_ceiling=lower.ceiling,
+            confidence=lower.confidence,
+            trials=lower.trials,
+            verdict=finding.verdict,
+            why=finding.why,
+            repeats=finding.repeats or None,
+            estimator=lower.estimator,
+            assumes=lower.assumes,
+            score=finding.score,
+            estimates=tuple(map(EstimateRow.of, finding.estimates)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionAuditReport(PlainReport):
+    """The result of `audit-function`.
+
+    Attributes:
+        config: the settings.
+        warnings: what a reader should know apart from the verdict.
+        results: one row.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/audit-function/1"
+
+    config: Mapping[str, JsonValue]
+    warnings: tuple[str, ...]
+    results: tuple[FunctionAuditRow, ...]
+
+    @classmethod
+    def of(cls, finding: FunctionFinding, function: str, spec: FunctionAuditSpec) -> FunctionAuditReport:
+        """The report on a finding."""
+        return cls(
+            config=spec.model_dump(mode="json", exclude_none=True),
+            warnings=finding.notes,
+            results=(FunctionAuditRow.of(finding, function),),
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found: no claim is refuted, and no noise repeats."""
+        return all(row.verdict not in FALSE and row.repeats is None for row in self.results)

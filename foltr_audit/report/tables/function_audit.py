@@ -1,0 +1,57 @@
+"""The report of `audit-function` as a table on a terminal, with the reason for its verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from foltr_audit.report.render.terminal import STYLES, print_table
+from foltr_audit.report.results.function_audit import FunctionAuditReport, FunctionAuditRow
+from foltr_audit.report.results.wording import delta_text, verdict_mark, verdict_text
+from foltr_audit.report.tables.table import Cell, Column, make_table
+from foltr_audit.utils.formatting import epsilon
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_function_audit(report: FunctionAuditReport, console: Console) -> None:
+    """The bound next to the claim, then the verdict and its reason."""
+    (row,) = report.results
+    delta = f", {delta_text(row.delta)}" if row.delta else ""
+    print_table(
+        make_table(
+            f"{row.function}\nepsilon of one output{delta}",
+            _COLUMNS,
+            report.results,
+            caption=f"measured: shown by {row.trials} trials with each input, at {100 * row.confidence:g} % "
+            "confidence; ceiling: the most that so many can show",
+            space=2,
+            narrow_space=1,
+            spare=("ceiling", "claimed"),
+        ),
+        console,
+    )
+    console.print()
+    if row.repeats is not None:
+        console.print(f"[{STYLES['bad']}]noise repeats[/]: {escape(row.repeats)}", highlight=False)
+    text = _verdict(row)
+    style = STYLES[text.mark] or "bold"
+    console.print(f"[{style}]{text.text}[/]: {escape(row.why)}", highlight=False)
+    assumed = f", which assumes {row.assumes}" if row.assumes else ""
+    console.print(
+        escape(f"measured {row.eps_lower:.2f}: score {row.score}, {row.estimator}{assumed}"), highlight=False
+    )
+
+
+def _verdict(row: FunctionAuditRow) -> Cell:
+    return Cell(verdict_text(row.eps_claimed, row.verdict), mark=verdict_mark(row.verdict))
+
+
+_COLUMNS: list[Column[FunctionAuditRow]] = [
+    Column("claimed", lambda row: epsilon(row.eps_claimed)),
+    Column("measured", lambda row: f"{row.eps_lower:.2f}"),
+    Column("ceiling", lambda row: f"{row.eps_ceiling:.2f}"),
+    Column("verdict", _verdict, "name"),
+]
