@@ -25,7 +25,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 loaded, which is later; a value that is already set stays."""
 
 if TYPE_CHECKING:
-    from foltr_audit.api import attack, attack_trace, audit, audit_mechanism, compare, load_data, simulate
+    from foltr_audit.api import (
+        attack,
+        attack_trace,
+        audit,
+        audit_mechanism,
+        compare,
+        lint,
+        load_data,
+        simulate,
+    )
     from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.spec.experiment import Spec
@@ -39,6 +48,7 @@ _WHERE = {
     "audit": "api",
     "audit_mechanism": "api",
     "compare": "api",
+    "lint": "api",
     "load_data": "api",
     "simulate": "api",
     "published_chain": "core.published_chain",
@@ -72,6 +82,7 @@ __all__ = [
     "audit",
     "audit_mechanism",
     "compare",
+    "lint",
     "load_data",
     "published_chain",
     "simulate",

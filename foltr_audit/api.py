@@ -17,6 +17,7 @@ from foltr_audit.experiments.comparison.compare import compare as run_grid
 from foltr_audit.experiments.comparison.folder import comparison_folder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.lint_subjects import subject_described, subjects_at, subjects_of
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_plan
@@ -25,6 +26,7 @@ from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.function_audit import FunctionAuditReport
 from foltr_audit.report.results.recorded_attack import recorded_report
+from foltr_audit.report.results.system_lint import SystemLintReport
 from foltr_audit.report.results.train import TrainReport
 
 
@@ -193,6 +195,27 @@ def attack_trace(
     chosen = (methods,) if isinstance(methods, str) else methods
     recorded = TraceAttack.open(Path(path), target=target, data=data, changes={"methods": chosen})
     return recorded_report(recorded)
+
+
+def lint(
+    subject: Spec | Sequence[Spec] | str | Path | Mapping[str, object], *, data: Collection | None = None
+) -> SystemLintReport:
+    """Compare what systems declare about their privacy with what follows from it, without running them.
+
+    Args:
+        subject: one or several Specs; the path of a Spec, a plan, a described system, a Run or a trace; or
+            the tables of a described system, see `foltr_audit.core.declared.system_file`.
+        data: a collection to use instead of loading the Specs' own.
+
+    Raises:
+        UsageError: an unknown field, or a bad value.
+        TraceError: a damaged trace or Run.
+    """
+    if isinstance(subject, Mapping):
+        return SystemLintReport.of([subject_described(subject)])
+    if isinstance(subject, str | Path):
+        return SystemLintReport.of(subjects_at(Path(subject)))
+    return SystemLintReport.of(subjects_of(_several(subject, data), collection=data))
 
 
 def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spec, ...]:

@@ -64,6 +64,11 @@ def shorten_value(value: object, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
+def message_of(error: BaseException) -> str:
+    """The message of a foreign exception on one line, cut to 300 characters; `no message` without one."""
+    return shorten_value(" ".join(str(error).split()), 300) or "no message"
+
+
 _CLOSE = 0.9  # above this a name is misspelt; below it, a name that the text begins with is likelier meant
 
 

@@ -1,4 +1,4 @@
-"""Writes the JSON Schemas of all reports into docs/schemas: `python -m tests.published_schemas`."""
+"""Writes the JSON Schemas of reports and user files to docs/schemas: `python -m tests.published_schemas`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from importlib import import_module
 import foltr_audit.evidence
 import foltr_audit.report
 import foltr_audit.studies
+from foltr_audit.core.declared.system_file import SystemFile
+from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import JsonValue
 from tests.fixtures.import_graph import ROOT
@@ -53,7 +55,18 @@ def text_of(report: type[PlainReport]) -> str:
     return json.dumps(open_to_more(report.schema()), indent=1) + "\n"
 
 
+FILES: dict[str, type[SpecTable]] = {"system-1.json": SystemFile}
+"""The tables of files that users write, by the name of the file of their schema."""
+
+
+def text_of_file(table: type[SpecTable]) -> str:
+    """The published schema of a file that users write."""
+    return json.dumps(table.model_json_schema(), indent=1) + "\n"
+
+
 if __name__ == "__main__":
     SCHEMAS.mkdir(exist_ok=True)
     for name, report in documents().items():
         (SCHEMAS / name).write_text(text_of(report), encoding="utf-8")
+    for name, table in FILES.items():
+        (SCHEMAS / name).write_text(text_of_file(table), encoding="utf-8")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from foltr_audit.core.group_privacy import group_size, of_group
 from foltr_audit.core.plugins.answers import claims_of
-from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.defaults import DELTA
 from foltr_audit.privacy.events import PrivacyClaim
@@ -30,19 +30,8 @@ class ChainClaim(NamedTuple):
     delta: float
 
     def of_group(self, size: float) -> ChainClaim:
-        """The claim for several units together: group privacy.
-
-        Source: Vadhan 2017, "The complexity of differential privacy", lemma 2.2.
-        """
-        if math.isinf(size):
-            return NOTHING
-        if size == 1 or self.delta == 0:
-            return ChainClaim(self.epsilon * size, self.delta)
-        # `expm1` keeps the digits of a small epsilon; the quotient of a large one may overflow to infinity,
-        # and delta is then 1.
-        with np.errstate(over="ignore"):
-            grown = float(np.expm1(size * self.epsilon) / np.expm1(self.epsilon))
-        return ChainClaim(self.epsilon * size, min(1.0, grown * self.delta))
+        """The claim for several units together: group privacy."""
+        return NOTHING if math.isinf(size) else ChainClaim(*of_group(self.epsilon, self.delta, size))
 
     def of_messages(self, count: int) -> ChainClaim:
         """The claim for several messages of one client together, by composition."""
@@ -96,20 +85,3 @@ def _claimed(claim: PrivacyClaim, unit: str, interactions: int, messages: int) -
     if claim.relation == "add-remove":  # to replace a unit is to remove one and to add another
         size *= 2
     return ChainClaim(claim.epsilon, claim.delta).of_group(size).of_messages(messages)
-
-
-def group_size(claimed: str, audited: str, interactions: int) -> float:
-    """How many units of the claimed kind change if one audited unit does; infinite if none cover it.
-
-    A claim for clicks or for one query does not cover a whole client, whose queries differ too. A published
-    claim for an interaction, though, is one for a whole data instance: a client learns from B of them.
-
-    >>> group_size("click", "interaction", 4), group_size("client", "click", 4)
-    (10.0, 1.0)
-    """
-    sizes: dict[str, dict[str, float]] = {
-        "click": {"interaction": LIST_LENGTH, "query": LIST_LENGTH * interactions, "client": math.inf},
-        "interaction": {"query": interactions, "client": interactions},
-        "query": {"client": math.inf},
-    }
-    return float(sizes.get(claimed, {}).get(audited, 1))

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from foltr_audit.errors import UsageError, shorten_value
+from foltr_audit.errors import UsageError, message_of, shorten_value
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import Progress
@@ -21,8 +21,8 @@ Mechanism = Callable[[T, np.random.Generator], object]
 
 Kind = Literal["numbers", "text", "bytes"]
 
-MOST_NUMBERS = 1 << 28
-"""Numbers that the outputs of all trials may hold together: 2 GiB."""
+MOST_NUMBERS = 1 << 26
+"""Numbers that the outputs of all trials may hold together: half a GiB, and four times that to score them."""
 
 RELOADED = 256
 """Trials that a second copy of a function plays."""
@@ -134,8 +134,7 @@ def _call(mechanism: Mechanism[T], inputs: tuple[T, T], which: int, trial: int, 
         found = mechanism(given, rng)
     except (Exception, SystemExit) as error:  # whatever the function raises is for its author
         raise UsageError(
-            f"the function raised {type(error).__name__} with input {which}: "
-            f"{shorten_value(error, 300) or 'no message'}"
+            f"the function raised {type(error).__name__} with input {which}: {message_of(error)}"
         ) from error
     return _read_output(found)
 
@@ -149,7 +148,9 @@ def _read_output(found: object) -> _Output:
     try:
         array = np.asarray(found)
     except (ValueError, TypeError) as error:
-        raise UsageError(f"the function returned a {type(found).__name__}: {error}; {expected}") from error
+        raise UsageError(
+            f"the function returned a {type(found).__name__}: {message_of(error)}; {expected}"
+        ) from error
     if array.dtype.kind not in "biuf" or not array.size:
         what = "an empty array" if not array.size else f"a {type(found).__name__}: {shorten_value(found)}"
         raise UsageError(f"the function returned {what}; {expected}")

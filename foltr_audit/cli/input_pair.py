@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.cli.user_code import named_function
-from foltr_audit.errors import UsageError, shorten_value
+from foltr_audit.errors import UsageError, message_of, shorten_value
 from foltr_audit.utils.reading import file_text, json_table, json_value, toml_table
 
 _SUFFIXES = (".npz", ".json", ".toml")
@@ -90,9 +90,7 @@ def _pair_of_function(name: str, function: str) -> tuple[object, object]:
     try:
         found = maker()
     except (Exception, SystemExit) as error:  # whatever the function raises is for its author
-        raise UsageError(
-            f"--inputs: {text} raised {type(error).__name__}: {shorten_value(error, 300) or 'no message'}"
-        ) from error
+        raise UsageError(f"--inputs: {text} raised {type(error).__name__}: {message_of(error)}") from error
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise UsageError(f"--inputs: {text} returned a {type(found).__name__}; expected a pair of inputs")
     return found[0], found[1]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from foltr_audit.errors import UsageError, shorten_value, suggest_name
+from foltr_audit.errors import UsageError, message_of, suggest_name
 
 Function = Callable[..., object]
 
@@ -65,8 +65,7 @@ def _module(place: str, option: str, *, anew: bool) -> ModuleType:
                 "expected MODULE:FUNCTION or FILE.py:FUNCTION"
             ) from error
         raise UsageError(
-            f"{option}: importing {place} raised {type(error).__name__}: "
-            f"{shorten_value(error, 300) or 'no message'}"
+            f"{option}: importing {place} raised {type(error).__name__}: {message_of(error)}"
         ) from error
 
 

@@ -12,7 +12,7 @@ from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.privacy.event_texts import UnknownNoise, parse_event
 from foltr_audit.privacy.events import MessageAggregation, OpaqueChange, PrivacyEvent
-from foltr_audit.privacy.observer_views import attacked_view
+from foltr_audit.privacy.observer_views import WITH_LISTS, attacked_view, without_lists
 from foltr_audit.trace import TraceHeader
 
 _MOST_INTERACTIONS = 1_000_000  # of a message with an unknown number: more than any
@@ -23,13 +23,15 @@ class RecordedPromises:
     """What a chain promises about recorded messages, for the observer that attacks them.
 
     Attributes:
-        interaction: that all clicks of one interaction are replaced.
-        message: that one client's message of one round is that of another client.
-        client: that all recorded messages of one client are those of another client.
+        interaction: all clicks of one interaction are replaced.
+        message: one client's message of one round is that of another client; lists and queries are not seen.
+        clicks: all clicks of one client are replaced, in all recorded rounds; its queries and lists stay.
+        client: all recorded messages of one client are those of another client.
     """
 
     interaction: ProvenPromise
     message: ProvenPromise
+    clicks: ProvenPromise
     client: ProvenPromise
 
     @classmethod
@@ -46,14 +48,17 @@ class RecordedPromises:
         if events is None:
             return None
         view = attacked_view(protocol.view, protocol.hide)
+        alone = without_lists(view)
+        # Lists tell which queries a client asks, and so does whoever knows the queries.
+        seen = alone if "query" in protocol.hide else alone + WITH_LISTS
         interactions = header.knowledge.get("interactions")
         ranked_with: Literal["local", "global"] = "local"
         if header.knowledge.get("rank_with") == "global":
             ranked_with = "global"
 
-        def promise(unit: str, times: int) -> ProvenPromise:
+        def promise(unit: str, sees: str, times: int) -> ProvenPromise:
             situation = AccountingContext(
-                view=view,
+                view=sees,
                 unit=unit,
                 parameters=header.parameters,
                 shares=max(1, first.shares),
@@ -65,11 +70,12 @@ class RecordedPromises:
             )
             return ProvenPromise.of(events, situation, DELTA)
 
-        message = promise("client", 1)
         return cls(
-            interaction=promise("interaction", 1),
-            message=message,
-            client=message if rounds == 1 else promise("client", rounds),
+            interaction=promise("interaction", view, 1),
+            message=promise("client", alone, 1),
+            # The unit `query` allows for every interaction of every round, and so for all clicks.
+            clicks=promise("query", view, rounds),
+            client=promise("client", seen, rounds),
         )
 
 

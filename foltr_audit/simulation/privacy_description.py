@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
-from foltr_audit.core.chain_warnings import warnings
+from foltr_audit.core.declared.all_checks import warnings
+from foltr_audit.core.declared.chain_steps import chain_claims, chain_steps
+from foltr_audit.core.declared.declared_system import DeclaredSystem
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import (
     Defense,
@@ -16,13 +16,10 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
 )
-from foltr_audit.core.plugins.answers import claims_of
 from foltr_audit.core.spec.defaults import CLIENT, DELTA, UNIT
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.run_bound import ProvenView, run_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext
-from foltr_audit.privacy.events import NoiseAddition
-from foltr_audit.privacy.randomized_response import compose_epsilon
 from foltr_audit.simulation.client_population import ClientPopulation
 
 
@@ -116,56 +113,29 @@ class PrivacyDescription:
         values = learner.values.size if isinstance(learner, MetricLearner) else 0
         return self.chain.noise(self.context, values)
 
+    def declared(self) -> DeclaredSystem:
+        """The system that these clients and defenses are, with what it declares about its privacy."""
+        clients = self.clients
+        cohort = clients.spec.cohort_size
+        return DeclaredSystem(
+            steps=chain_steps(self.chain, self.context, acts_without_pairs=self._acts_without_pairs),
+            claims=chain_claims(self.chain, self.context),
+            parameters=self.context.parameters.size,
+            clients=clients.spec.clients,
+            cohort=self.context.shares,
+            interactions=clients.interactions,
+            rounds=clients.rounds,
+            sampled=cohort / clients.spec.clients,
+            number_format="float64" if self.dtype == "float64" else "float32",
+            lists_follow_clicks=clients.lists_follow_clicks,
+            alike_in_number=clients.alike_in_number or clients.learner.sends != "models",
+            largest_weight=clients.largest_weight,
+            separation=clients.spec.rounds_apart,
+        )
+
     def warnings(self) -> tuple[str, ...]:
         """Sentences about incompatible defenses, and about claims that do not hold for a whole message."""
-        chain, parameters = self.chain.defenses, self.context.parameters.size
-        found = warnings(chain, parameters, self.context, acts_without_pairs=self._acts_without_pairs)
-        return (*found, *self._composed(), *self._unequal(), *self._leaks_by_lists(), *self._leaks_by_bits())
-
-    def _composed(self) -> Iterator[str]:
-        """What the randomized metrics of one message compose to."""
-        behind = self.clients.interactions
-        for defense in self.chain.links("metric"):
-            for claim in claims_of(defense, self.context) if behind > 1 else ():
-                whole = compose_epsilon(claim.epsilon, behind)
-                yield (
-                    f"{defense.name}: epsilon {claim.epsilon:.4g} is of one {claim.unit}; "
-                    f"a message of {behind} composes {whole:.4g}"
-                )
-
-    def _unequal(self) -> Iterator[str]:
-        """What clients of different weights do to a claim on sums."""
-        if self._noisy and not self.clients.alike_in_number and self.clients.learner.sends == "models":
-            yield (
-                "clients are weighted by their number of interactions: neither the noise nor the sensitivity "
-                "of a sum is that of equal clients"
-            )
-
-    def _leaks_by_lists(self) -> Iterator[str]:
-        """What lists that follow from clicks do to noise on what is sent."""
-        if self._noisy and self.clients.lists_follow_clicks:
-            yield (
-                f"{self._noisy[0]}: a server that sees the shown lists reads the clicks on each from the "
-                "next, whatever the noise on the message: take --rank-with global, or one interaction a "
-                "message"
-            )
-
-    def _leaks_by_bits(self) -> Iterator[str]:
-        """What the number format of messages does to continuous noise."""
-        if self.dtype != "float64":
-            return
-        from foltr_audit.privacy.accounting.walk import walk
-
-        if walk(self.events(), self.context.parameters.size).shows_last_bits:
-            yield (
-                "the last bits of float64 messages reveal what continuous noise was added to: send float32, "
-                "or add noise on a grid"
-            )
-
-    @cached_property
-    def _noisy(self) -> list[str]:
-        """Names of the defenses that add noise, in order."""
-        return [link.name for link, event in self.acts() if isinstance(event, NoiseAddition)]
+        return warnings(self.declared())
 
     @property
     def _acts_without_pairs(self) -> bool:

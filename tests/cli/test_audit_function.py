@@ -51,6 +51,12 @@ class Server:
     def answer(x, rng):
         return x + rng.laplace(size=np.shape(x))
 '''
+SOURCES = {
+    "noisy_counts": SOURCE,
+    "cannot_load": "1 / 0\n",
+    "leaves": "raise SystemExit(0)\n",
+    "needs_more": "import no_such_package_anywhere\n",
+}
 FEW = ("--trials", 1000)
 PAIR = ("--zero", "0,0,1", "--one", "0,1,1")
 
@@ -58,15 +64,13 @@ PAIR = ("--zero", "0,0,1", "--one", "0,1,1")
 @pytest.fixture(autouse=True)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A folder with the user's module, as the current one."""
-    (tmp_path / "noisy_counts.py").write_text(SOURCE)
-    (tmp_path / "cannot_load.py").write_text("1 / 0\n")
-    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
-    (tmp_path / "needs_more.py").write_text("import no_such_package_anywhere\n")
+    for name, source in SOURCES.items():
+        (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    before, path = set(sys.modules), list(sys.path)
+    path = list(sys.path)
     yield
     sys.path[:] = path
-    for name in set(sys.modules) - before:
+    for name in [name for name in sys.modules if name in SOURCES or name.endswith(".py")]:
         del sys.modules[name]
 
 

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.chain_warnings import warnings
-from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.declared.all_checks import CHAIN_CHECKS, findings
+from foltr_audit.core.declared.chain_steps import chain_steps
+from foltr_audit.core.declared.declared_system import DeclaredSystem
+from foltr_audit.core.declared.findings import digits
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import (
     Defense,
     PrivacyEvent,
@@ -19,6 +22,7 @@ from foltr_audit.core.plugins import (
     Stage,
 )
 from foltr_audit.privacy.events import MessageAggregation, NormBound
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
 from foltr_audit.privacy.noise import GammaShare
 from tests.fixtures import tiny
 
@@ -67,7 +71,21 @@ class ForeignNoise(Defense):
 
 
 def said(text: str, *more: Defense, shares: int = 1000) -> list[str]:
-    return warnings((*parse_chain([text]), *more), P, tiny.context([0], P=P, shares=shares))
+    return warnings((*parse_chain([text]), *more), shares=shares)
+
+
+def warnings(
+    defenses: tuple[Defense, ...], parameters: int = P, shares: int = 1000, separation: int = 1
+) -> list[str]:
+    """What the checks of a chain find."""
+    context = replace(tiny.context([0], P=parameters, shares=shares), separation=separation)
+    system = DeclaredSystem(
+        steps=chain_steps(DefenseChain(defenses), context),
+        parameters=parameters,
+        cohort=shares,
+        separation=separation,
+    )
+    return [finding.line for finding in findings(system, CHAIN_CHECKS)]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +114,9 @@ def test_right_pairings_pass_in_silence(text: str) -> None:
 
 def test_the_published_chain() -> None:
     clip, share = said("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3")
-    assert "L2 clip with per-coordinate Laplace noise" in clip
-    assert clip.endswith("for a client the claim holds for sqrt(46) = 6.8 times this eps")
+    # 2 R = 3 in L2 is sqrt(46) 3 = 20.35 in L1; over the scale 3 / 1.2 that is 8.14.
+    assert "which over 46 coordinates is up to 20.3 in L1: for a client epsilon 8.14, not 1.2" in clip
+    assert "clip at 0.22116 in L2, or clip at 1.5 in L1" in clip
     assert "each message carries only 1/1000 of the noise" in share
     (only,) = said("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", Sum())
     assert only == clip
@@ -114,16 +133,17 @@ def test_what_is_said_is_how_much_is_missing(norm: float, sensitivity: float, or
     worst = max(2 * norm * np.abs(pole / np.linalg.norm(pole, order)).sum() for pole in poles) / sensitivity
     found = said(text)
     assert bool(found) == bool(worst > 1 + 1e-9)
-    if found and "sqrt(46) =" not in found[0]:
-        assert found[0].endswith(f"for a client the claim holds for {worst:.3g} times this eps")
+    if found:
+        assert f"for a client epsilon {digits(worst)}, not 1" in found[0]
 
 
 def test_too_wide_a_clip() -> None:
     (wide,) = said("clip:norm=3,ord=1+laplace:eps=1.2,sensitivity=3")
-    assert "differ by up to 2 R = 6 in L1; the noise is scaled to 3" in wide
-    assert wide.endswith("holds for 2 times this eps")
+    assert "a sensitivity of 3, but two messages differ by up to 2 R = 6 in L1: for a client" in wide
+    assert "epsilon 2.4, not 1.2; compute the noise from 6, or clip at 1.5 in L1" in wide
     (normal,) = said("clip:norm=3+gaussian:eps=1,delta=1e-5,sensitivity=3")
-    assert normal.endswith("for a client the noise is 2 times too small for the claim")
+    twice = gaussian_epsilon(2.0 * gaussian_mu(1.0, 1e-5), 1e-5)
+    assert f"for a client epsilon {twice:.3g} at delta 1e-05, not 1" in normal
 
 
 @pytest.mark.parametrize(
@@ -148,11 +168,12 @@ def test_noise_without_a_bound(text: str, part: str) -> None:
 
 def test_top_k_before_noise_and_several_noises() -> None:
     found = said("clip:norm=1,ord=1,of=update,at=message+top-k:k=3+laplace:eps=1,sensitivity=2")
-    assert found == ["top-k: later noise fills the coordinates it sets to zero: put it after the noise"]
+    assert found == ["top-k: later noise fills the coordinates it sets to zero; put it after the noise"]
     assert not said("clip:norm=1,ord=1,of=update,at=message+laplace:eps=1,sensitivity=2+top-k:k=3")
     found = said("clip:norm=1,ord=1+laplace:eps=1,sensitivity=2+gaussian:eps=1,delta=1e-5,sensitivity=2")
     assert found == [
-        "several defenses add noise (laplace, gaussian): each claim accounts only for its own noise"
+        "noise: several defenses add it (laplace, gaussian): each claim accounts only for its own noise; "
+        "add one noise, computed for the claim"
     ]
 
 
@@ -173,20 +194,24 @@ def test_rounding_that_noise_allows_for_is_no_fault() -> None:
 
 
 def test_plug_ins_of_others_are_judged_by_their_events() -> None:
-    here = tiny.context([0], P=P, shares=1000)
-    (found,) = warnings((Foreign(), ForeignNoise()), P, here)
-    assert found.startswith("their-noise: L2 clip with per-coordinate Laplace noise")
-    (found,) = warnings((Foreign(), tiny.ToyStep(), ForeignNoise()), P, here)
+    (found,) = warnings((Foreign(), ForeignNoise()))
+    assert found.startswith("their-noise: the noise is computed for a sensitivity of 3, but two")
+    assert "up to 20.3 in L1: for a client the noise is 6.78 times too small" in found
+    (found,) = warnings((Foreign(), tiny.ToyStep(), ForeignNoise()))
     assert "toy-step removes the bound of their-clip" in found
-    assert warnings((Foreign(), ForeignNoise()), 1, here) == []
-    assert warnings((), P, here) == []
+    assert warnings((Foreign(), ForeignNoise()), 1) == []
+    assert warnings(()) == []
 
 
 def test_shares_that_are_rounded_for_a_sum() -> None:
     wire = "secure-aggregation:threshold=1000"
     rounded = said(f"clip:norm=1.5,ord=1+gamma-laplace:eps=1.2,sensitivity=3+{wire}")
     assert any("each share is rounded before the sum" in line for line in rounded)
-    assert not any("rounded" in line for line in said(f"clip:norm=1.5+skellam:sigma=9,step=0.001+{wire}"))
+    assert not any(
+        "rounded" in line for line in said(f"clip:norm=1.5+skellam:sigma=9,step=0.0009765625+{wire}")
+    )
+    off_grid = said(f"clip:norm=1.5+skellam:sigma=9,step=0.001+{wire}")  # the sum has steps of 2^-24
+    assert any("each share is rounded before the sum" in line for line in off_grid)
     assert not any(
         "rounded" in line for line in said(f"clip:norm=1.5,ord=1+laplace:eps=1,sensitivity=3+{wire}")
     )
@@ -194,10 +219,10 @@ def test_shares_that_are_rounded_for_a_sum() -> None:
 
 def test_noise_on_sums_needs_bounded_messages_and_a_separation() -> None:
     def said(*texts: str, separation: int = 1) -> list[str]:
-        return warnings(parse_chain(texts), 46, replace(tiny.context([0]), separation=separation))
+        return warnings(parse_chain(texts), separation=separation)
 
     (bare,) = said("correlated-gaussian:sigma=1")
-    assert bare == "correlated-gaussian: nothing bounds the messages before the noise: it hides no client"
+    assert "nothing bounds the messages before the noise: it hides no client; clip each" in bare
     clip, noise = "clip:norm=1,at=message", "correlated-gaussian:bands=4,sigma=1"
     (too_long,) = said(clip, noise)
     assert "the noise of 4 rounds is correlated, but a client may take part again after 1" in too_long

@@ -181,15 +181,18 @@ def test_promises_of_a_header(setup_of: SetupOf) -> None:
     setup = setup_of(defense=("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3"), dtype="float32")
     recording = recording_of(setup, rounds=2)
     first = next(iter(recording.rounds()))
-    hidden = AttackSpec(target="training", hide=("shown",))
+    hidden = AttackSpec(target="training", hide=("query",))
     found = RecordedPromises.of(recording.header, first, 2, hidden)
     assert found is not None
     assert found.interaction.upper.epsilon == pytest.approx(1.2)
     assert found.message.upper.epsilon == pytest.approx(1.2)
     assert 1.2 < found.client.upper.epsilon <= 2.4
-    seen = RecordedPromises.of(recording.header, first, 2, AttackSpec(target="training"))
-    assert seen is not None
-    assert not seen.message.known
+    assert found.clicks.upper.epsilon == found.client.upper.epsilon
+    for hide in ((), ("shown",)):
+        seen = RecordedPromises.of(recording.header, first, 2, AttackSpec(target="training", hide=hide))
+        assert seen is not None
+        assert seen.message.known
+        assert not seen.client.known, "who knows the queries of a client links its messages by them"
     knowledge = {name: fact for name, fact in recording.header.knowledge.items() if name != "events"}
     assert RecordedPromises.of(replace(recording.header, knowledge=knowledge), first, 2, hidden) is None
     strange = {**recording.header.knowledge, "events": ["of another program"]}

@@ -88,7 +88,9 @@ def test_the_chain_of_an_experiment(setup_of: SetupOf, metric: str, defense: str
 
 def test_what_a_message_composes_is_said(setup_of: SetupOf) -> None:
     told = setup_of(learner="foltr-es", defense=("metric-rr:eps=1.2",)).privacy.warnings()
-    assert told == ("metric-rr: epsilon 1.2 is of one interaction; a message of 4 composes 4.8",)
+    assert told == (
+        "metric-rr: epsilon 1.2 is of one interaction; a message of 4 composes 4.8; claim 4.8 for a message",
+    )
     for quiet in ("foltr-es:interactions=1,antithetic=false", "foltr-es"):
         defense = "metric-rr:eps=1.2" if "interactions" in quiet else "metric-rr:p=1"
         assert setup_of(learner=quiet, defense=(defense,)).privacy.warnings() == ()

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from foltr_audit.report.results.plain_report import PlainReport
 from tests.fixtures.command import SMALL, run
-from tests.published_schemas import SCHEMAS, documents, text_of
+from tests.published_schemas import FILES, SCHEMAS, documents, text_of, text_of_file
 
 DOCUMENTS = documents()
 ONE = ("--eps", 1.2, "--click-model", "perfect")
@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "audit-function-1.json": ("audit-function", RELEASE, "--zero", 0, "--one", 1, "--trials", 100),
     "calibrate-1.json": ("calibrate", "--target-eps", 1.2),
     "estimate-2.json": ("compare", *SMALL, "--dry-run", "--eps", 1.2),
+    "lint-1.json": ("lint", "--eps", 1.2, "--data", "synthetic:mq2007:60"),
     "scenario-1.json": ("scenario", "show", "pham-2022"),
 }
 """Commands that print each document."""
@@ -36,7 +37,14 @@ def test_the_published_schema_is_that_of_the_report(name: str) -> None:
 
 
 def test_no_other_schema_is_published() -> None:
-    assert {path.name for path in SCHEMAS.iterdir()} == set(DOCUMENTS)
+    assert {path.name for path in SCHEMAS.iterdir()} == {*DOCUMENTS, *FILES}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_published_schema_is_that_of_the_file(name: str) -> None:
+    published = (SCHEMAS / name).read_text(encoding="utf-8")
+    assert published == text_of_file(FILES[name]), "python -m tests.published_schemas"
+    Draft202012Validator.check_schema(json.loads(published))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -45,12 +45,16 @@ def stem(page: Path) -> str:
 
 
 def install_plugins(page: Path, folder: Path, install: Installer) -> None:
-    """Save the programs of a page, and register what its pyproject.toml says."""
+    """Save the programs and files of a page, and register what its pyproject.toml says."""
     here = blocks(page)
+    files = {block.file: block.text for block in here if block.file}
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
     modules = {block.module: block.text for block in here if block.is_program and block.module}
     for module, text in modules.items():
         (folder / f"{module}.py").write_text(text, encoding="utf-8")
-    for project in [tomllib.loads(block.text)["project"] for block in here if block.kind == "toml"]:
+    tables = [tomllib.loads(block.text) for block in here if block.kind == "toml" and not block.file]
+    for project in [table["project"] for table in tables]:
         install(folder, project["name"], project["entry-points"], modules)
 
 

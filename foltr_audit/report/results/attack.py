@@ -198,15 +198,14 @@ def inquiry_rows(found: TaskEvidence, click_model: str, setting: Setting, stream
     """
     where = AttackPlace(click_model=click_model, setting=setting, view=found.view)
     scores = {task: list(evidence.scores(streams)) for task, evidence in found.found.items()}
-    message, client = (
-        (None, None) if found.promises is None else (found.promises.message, found.promises.client)
-    )
+    promised = found.promises
     linked, queries, intents = (scores.get(task, ()) for task in ("client", "query", "intent"))
-    linkable = client if counts_are_alike(linked) else None
+    linkable = promised.client if promised is not None and counts_are_alike(linked) else None
+    clicks, message = (None, None) if promised is None else (promised.clicks, promised.message)
     return AttackRows(
         counts=tuple(score_row(CountRow, score, where) for score in scores.get("counts", ())),
         intent_inference=tuple(
-            score_row(IntentRow, score, where, client, "most_frequent") for score in intents
+            score_row(IntentRow, score, where, clicks, "most_frequent") for score in intents
         ),
         linkage=tuple(score_row(LinkRow, score, where, linkable, "chance") for score in linked),
         promises=_promises(found.promises, where),
@@ -223,8 +222,15 @@ def inquiry_rows(found: TaskEvidence, click_model: str, setting: Setting, stream
 def _promises(found: RecordedPromises | None, where: AttackPlace) -> tuple[PromiseRow, ...]:
     if found is None:
         return ()
-    several = (found.client,) if found.client is not found.message else ()
-    return tuple(PromiseRow.of(each, where) for each in (found.interaction, found.message, *several))
+    return tuple(
+        PromiseRow.of(promise, where, about)
+        for about, promise in (
+            ("one interaction", found.interaction),
+            ("one message", found.message),
+            ("all clicks of a client", found.clicks),
+            ("a client", found.client),
+        )
+    )
 
 
 def _refused(why: Mapping[str, str], where: AttackPlace) -> tuple[RefusedRow, ...]:

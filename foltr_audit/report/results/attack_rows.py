@@ -16,6 +16,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.mutual_information import information
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, any_click_scores
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Setting
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools
@@ -111,7 +112,9 @@ class PromiseRow(ResultRow, OfAttack):
 
     Attributes:
         where: what was attacked.
+        about: what the proof protects, in words.
         unit: what two neighbouring inputs differ in.
+        proof_sees: what the observer of the proof sees.
         rounds: rounds of messages that the proof covers.
         eps_proven: the proven epsilon at `delta`; infinite where nothing is proven.
         delta: 0 where a pure bound is the best one.
@@ -120,7 +123,9 @@ class PromiseRow(ResultRow, OfAttack):
     """
 
     where: AttackPlace = column(embedded=True)
+    about: str
     unit: str
+    proof_sees: str
     rounds: int
     eps_proven: float
     delta: float
@@ -128,12 +133,14 @@ class PromiseRow(ResultRow, OfAttack):
     auc: float = column("ceiling_auc")
 
     @classmethod
-    def of(cls, promise: ProvenPromise, where: AttackPlace) -> PromiseRow:
+    def of(cls, promise: ProvenPromise, where: AttackPlace, about: str) -> PromiseRow:
         """The row of a promise."""
         upper, situation = promise.upper, promise.situation
         return cls(
             where=where,
+            about=about,
             unit=situation.unit,
+            proof_sees=sees(situation.view),
             rounds=situation.rounds,
             eps_proven=upper.epsilon,
             delta=upper.delta,

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.results.attack_rows import AttackMetrics, AttackRow, PromiseRow
-from foltr_audit.report.results.wording import counted, delta_text
+from foltr_audit.report.results.wording import delta_text
 from foltr_audit.report.tables.columns import MetricLine
 from foltr_audit.utils.formatting import epsilon, short
 from foltr_audit.utils.rows import UNKNOWN, Estimate
@@ -48,27 +48,19 @@ def ceiling_line(ceiling: float, eps_claimed: float, columns: int) -> list[Metri
 
 
 def promise_lines(rows: Sequence[PromiseRow]) -> Iterator[str]:
-    """One sentence for each different promise of a world: what is proven, and what it means."""
-    for row in {(row.setting.defense, row.unit, row.rounds): row for row in rows}.values():
-        if row.unit == "client" and math.isinf(row.eps_proven):
-            continue  # that nothing is proven for one interaction says it already, or lists reveal queries
-        several = len({each.setting.defense for each in rows}) > 1
-        yield f"{row.setting.defense}: {_sentence(row)}" if several else _capital(_sentence(row))
+    """A sentence on what is proven for one interaction, for each chain of a world."""
+    found = {row.setting.defense: row for row in rows if row.unit == "interaction"}
+    for defense, row in found.items():
+        sentence = _sentence(row)
+        yield f"{defense}: {sentence}" if len(found) > 1 else sentence[0].upper() + sentence[1:]
 
 
 def _sentence(row: PromiseRow) -> str:
-    unit = f"one {row.unit}"
-    if row.unit == "client":
-        unit += f", over {counted(row.rounds, 'message')}"
     if math.isinf(row.eps_proven):
         sees = with_article(row.sees)
-        return f"nothing is proven for {unit}, where the server sees {sees}: {row.how}; no limit to attacks"
+        return f"nothing is proven for {row.about}, where the server sees {sees}: {row.how}"
     delta = f" ({delta_text(row.delta)})" if row.delta else ""
     return (
-        f"proven for {unit}: epsilon {epsilon(row.eps_proven)}{delta}, so no attack tells two possibilities "
-        f"apart with an AUC above {short(row.auc)} ({row.how})"
+        f"proven for {row.about}: epsilon {epsilon(row.eps_proven)}{delta}, so no attack tells two "
+        f"possibilities apart with an AUC above {short(row.auc)} ({row.how})"
     )
-
-
-def _capital(sentence: str) -> str:
-    return sentence[0].upper() + sentence[1:]

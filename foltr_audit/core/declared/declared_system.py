@@ -1,0 +1,172 @@
+"""A system as it is declared: what happens to a message, what was assumed, and what is claimed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from foltr_audit.privacy.events import NoiseAddition, PrivacyEvent
+from foltr_audit.privacy.noise import AdditiveNoise
+
+Relation = Literal["replace-one", "add-remove"]
+Covers = Literal["round", "run"]
+NumberFormat = Literal["float32", "float64"]
+
+PUBLISHED = "published"
+"""The view of whoever sees the global model only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredStep:
+    """One thing that happens to a message, with what is declared about it.
+
+    Attributes:
+        name: who does it: a defense, or a table of a description.
+        event: what it does.
+        sensitivity: of noise, the distance that it was computed for; None where that is not declared.
+        shares: of noise, the number n of clients whose parts are the whole noise; 1 if each adds all of it.
+        epsilon, delta: of noise, what it is claimed to give in one round; None where that is not declared.
+        allowed_for: of rounding, whether the noise of the same defense allows for it.
+        leaves_out: whether it leaves coordinates out, which later noise would fill.
+    """
+
+    name: str
+    event: PrivacyEvent
+    sensitivity: float | None = None
+    shares: int = 1
+    epsilon: float | None = None
+    delta: float | None = None
+    allowed_for: bool = False
+    leaves_out: bool = False
+
+    @property
+    def whole(self) -> AdditiveNoise | None:
+        """Of noise, the law of all shares together."""
+        if not isinstance(self.event, NoiseAddition):
+            return None
+        return self.event.law if self.shares == 1 else self.event.law.summed(self.shares)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredClaim:
+    """An epsilon that is claimed. None: not declared.
+
+    Attributes:
+        name: who claims it.
+        epsilon, delta: the numbers.
+        unit: what two neighbouring inputs differ in, of `privacy.events.UNITS`.
+        relation: `replace-one` or `add-remove`.
+        view: whose observations it is about, of `privacy.observer_views.VIEWS`, or `published`.
+        covers: one `round`, or the whole `run`.
+    """
+
+    name: str
+    epsilon: float
+    delta: float = 0.0
+    unit: str | None = None
+    relation: Relation | None = None
+    view: str | None = None
+    covers: Covers | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountingBasis:
+    """What the numbers of a claim were computed for. None: not declared.
+
+    Attributes:
+        sensitivity: the distance of two neighbouring messages.
+        epsilon, delta: what one round was computed to give.
+        clients: clients n whose noise is added up.
+        interactions: interactions of a client in a message.
+        rounds: rounds that were composed.
+        sampled: share of the clients that take part in a round.
+        relation, unit: what neighbouring inputs were.
+        formula: how the deviation of normal noise was computed.
+    """
+
+    sensitivity: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    clients: int | None = None
+    interactions: int | None = None
+    rounds: int | None = None
+    sampled: float | None = None
+    relation: Relation | None = None
+    unit: str | None = None
+    formula: Literal["classical", "analytic"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restatement:
+    """One thing that is declared twice, and differently.
+
+    Attributes:
+        field: the place of one declaration.
+        said: what it says.
+        elsewhere: what the other one says, with its place.
+    """
+
+    field: str
+    said: str
+    elsewhere: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredSystem:
+    """A system as it is declared. None: not declared.
+
+    Attributes:
+        steps: what happens to a message, in order.
+        claims: what is claimed.
+        basis: what the numbers of the claims were computed for.
+        complete: whether everything that happens to a message is in `steps`.
+        described: whether somebody describes it in a file: a claim for sums then also says that the server
+            sees sums.
+        parameters: coordinates P of a message.
+        clients: clients of the system.
+        cohort: clients n that take part in a round.
+        interactions: interactions B of a client in a message.
+        rounds: rounds T of the run.
+        separation: rounds from one in which a client takes part to its next one, at least.
+        sampled: share of the clients that take part in a round.
+        secret_sample: whether nobody knows who took part.
+        number_format: type of the numbers in a message.
+        lists_shown: whether the server sees the shown lists.
+        lists_follow_clicks: whether a client's lists follow from its clicks on earlier ones of a message.
+        alike_in_number: whether all clients weigh the same in a sum.
+        largest_weight: largest weight of a client in a sum over the smallest.
+        server_noise: whether noise is added by the server, to the sum.
+        restated: what is declared twice, and differently.
+    """
+
+    steps: tuple[DeclaredStep, ...] = ()
+    claims: tuple[DeclaredClaim, ...] = ()
+    basis: AccountingBasis = field(default_factory=AccountingBasis)
+    complete: bool = True
+    described: bool = False
+    parameters: int | None = None
+    clients: int | None = None
+    cohort: int | None = None
+    interactions: int | None = None
+    rounds: int | None = None
+    separation: int = 1
+    sampled: float | None = None
+    secret_sample: bool = False
+    number_format: NumberFormat | None = None
+    lists_shown: bool | None = None
+    lists_follow_clicks: bool | None = None
+    alike_in_number: bool = True
+    largest_weight: float = 1.0
+    server_noise: bool = False
+    restated: tuple[Restatement, ...] = ()
+
+    @cached_property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What happens to a message, for accounting."""
+        return tuple(step.event for step in self.steps)
+
+    @property
+    def noises(self) -> tuple[DeclaredStep, ...]:
+        """The steps that add noise."""
+        return tuple(step for step in self.steps if isinstance(step.event, NoiseAddition))

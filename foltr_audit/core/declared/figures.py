@@ -1,0 +1,109 @@
+"""The numbers that follow from what a system declares: distances, and the epsilon of noise over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredStep, DeclaredSystem
+from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
+from foltr_audit.privacy.accounting.walk import walk
+from foltr_audit.privacy.events import UNITS, GridRounding, NoiseAddition, NormBound, PrivacyEvent
+from foltr_audit.privacy.loss.norms import Norms
+from foltr_audit.privacy.loss.proof import SensitivityBound
+from foltr_audit.privacy.noise import AdditiveNoise
+from foltr_audit.privacy.observer_views import VIEWS
+
+ROUNDING = 1e-9
+"""Relative tolerance of comparisons of declared numbers with those that follow."""
+
+
+def before(system: DeclaredSystem, noise: DeclaredStep) -> tuple[DeclaredStep, ...]:
+    """What happens before some noise, without other noise: each noise is checked as if it were the only one.
+
+    Rounding that the noise of its own defense allows for is left out too.
+    """
+    place = next(place for place, step in enumerate(system.steps) if step is noise)
+    return tuple(
+        step
+        for step in system.steps[:place]
+        if not isinstance(step.event, NoiseAddition)
+        and not (isinstance(step.event, GridRounding) and step.allowed_for)
+    )
+
+
+def apart(system: DeclaredSystem, earlier: Sequence[DeclaredStep], noise: PrivacyEvent) -> Norms:
+    """How far apart two neighbouring messages may be when noise is added after some steps.
+
+    Where P is not declared it counts as 1, and a distance is the smallest one possible. Neighbours are those
+    that the accounting assumed: if a client is added or removed, the distance is half of that of two clients.
+    """
+    events = [*(step.event for step in earlier), noise]
+    found = walk(events, system.parameters or 1).noises[0].apart
+    return found.times(0.5) if system.basis.relation == "add-remove" else found
+
+
+def of_order(norms: Norms, law: AdditiveNoise) -> float:
+    """The distance that noise of a law has to hide: in L1 if it gives a pure epsilon, else in L2."""
+    return norms.l1 if law.order == 1 else norms.l2
+
+
+def epsilon_over(law: AdditiveNoise, distances: Norms, parameters: int, delta: float) -> float:
+    """The epsilon that noise of a law proves over a distance, at a delta; infinite where it proves none."""
+    hidden = SensitivityBound(apart=distances, parameters=parameters, grid=law.grid, where="")
+    found = [
+        proof.loss.epsilon(1, at, 1.0)
+        for proof in law.proofs(hidden)
+        if proof.loss is not None
+        for at in dict.fromkeys((0.0, delta))
+    ]
+    return min(found, default=math.inf)
+
+
+def over_distance(law: AdditiveNoise, distance: float, delta: float) -> float:
+    """The epsilon that noise proves in one coordinate over a distance."""
+    return epsilon_over(law, Norms(distance, distance, distance), 1, delta)
+
+
+TOLERANCE = 1e-6
+"""Declared numbers are rounded: an epsilon may be this much larger, relatively, than the one declared."""
+
+
+def is_proven(system: DeclaredSystem, claim: DeclaredClaim) -> bool:
+    """Whether accounting proves a claim from what is declared, so that it holds whatever else was assumed."""
+    bound = proven(system, claim)
+    return bound is not None and bound.epsilon <= claim.epsilon * (1.0 + TOLERANCE)
+
+
+def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
+    """What accounting proves of what is claimed, a round or a run; None where too little is declared.
+
+    An add-remove neighbour has one message less, so that a bound R moves a sum by R instead of by 2 R.
+    """
+    view = "aggregate" if claim.view not in VIEWS else claim.view
+    rounds = system.rounds if claim.covers == "run" else 1
+    known = rounds and system.complete and system.steps and system.parameters and system.cohort
+    if not known or claim.unit not in UNITS or claim.view is None:
+        return None
+    situation = AccountingContext(
+        view=view,
+        unit=claim.unit,
+        parameters=system.parameters or 1,
+        shares=system.cohort or 1,
+        interactions=system.interactions or 1,
+        ranked_with="local" if system.lists_follow_clicks else "global",
+        number_format=system.number_format or "float32",
+        largest_weight=system.largest_weight,
+        rounds=rounds or 1,
+        separation=system.separation,
+        delta=claim.delta,
+        sampled=system.sampled or 1.0,
+        secret_sample=system.secret_sample,
+    )
+    halved = claim.relation == "add-remove"
+    return upper_bound([_halved(event) if halved else event for event in system.events], situation)
+
+
+def _halved(event: PrivacyEvent) -> PrivacyEvent:
+    return replace(event, norm=0.5 * event.norm) if isinstance(event, NormBound) else event

@@ -1,0 +1,117 @@
+"""What `lint` looks at: Specs, Runs, traces and descriptions of other systems, each as a declared system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from foltr_audit.core.declared.declared_system import DeclaredSystem
+from foltr_audit.core.declared.system_file import SYSTEM_SCHEMA, SystemFile
+from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.data.load import load_collection
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.plan import Plan, read_tables
+from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.trace import Trace
+from foltr_audit.trace.declared_header import declared_by
+from foltr_audit.utils.reading import file_text, toml_table
+
+SubjectKind = Literal["Spec", "trace", "description"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LintSubject:
+    """One system that is looked at.
+
+    Attributes:
+        name: its name: a path, or the name in a description.
+        kind: where its declarations come from.
+        system: what it declares.
+    """
+
+    name: str
+    kind: SubjectKind
+    system: DeclaredSystem
+
+
+def subjects_of(
+    specs: Iterable[Spec], name: str = "Spec", collection: Collection | None = None
+) -> Iterator[LintSubject]:
+    """The systems of Specs; those that declare the same, such as repetitions, once.
+
+    Without a collection their data are loaded, since the features decide how long a message is.
+
+    Raises:
+        DataError: the data of a Spec cannot be read.
+        UsageError: scenarios that do not fit the data.
+    """
+    loaded: dict[str, Collection] = {}
+    seen: list[DeclaredSystem] = []
+    for spec in specs:
+        key = f"{spec.data!r} {spec.seed}"
+        if collection is None and key not in loaded:
+            loaded = {key: load_collection(spec.data, spec.seed)}
+        data = loaded[key] if collection is None else collection
+        found = Setup(spec, data).privacy.declared()
+        if found not in seen:
+            seen.append(found)
+            yield LintSubject(name=f"{name}: {'+'.join(spec.defense)}", kind="Spec", system=found)
+
+
+def subjects_at(path: Path) -> Iterator[LintSubject]:
+    """The systems that a path names.
+
+    A file is a Spec, a plan or a description of a system; a folder is a Run, a plan of Runs, or a trace.
+
+    Raises:
+        UsageError: none of these, or a bad value.
+        TraceError: a damaged trace or Run.
+        DataError: the data of a Spec cannot be read.
+    """
+    if not path.is_dir():
+        yield from _in_file(path)
+    elif (path / "trace.toml").exists():
+        yield _of_trace(path)
+    elif (path / PLAN).exists():
+        runs = sorted(found.parent for found in path.glob(f"*/{SPEC}"))
+        yield from subjects_of((RunFolder.open(run).spec for run in runs), str(path))
+    else:
+        yield from subjects_of((RunFolder.open(path).spec,), str(path))
+
+
+def subject_described(table: Mapping[str, object], where: str = "system") -> LintSubject:
+    """The system that a plain table describes, see `core.declared.system_file`.
+
+    Raises:
+        UsageError: an unknown field, or a bad value.
+    """
+    found = SystemFile.parse(table, where)
+    return LintSubject(name=found.name, kind="description", system=found.system())
+
+
+def _in_file(path: Path) -> Iterator[LintSubject]:
+    text, where = file_text(path, UsageError), str(path)
+    table = toml_table(text, where, UsageError)
+    if describes_system(table):
+        yield subject_described(table, where)
+    else:
+        yield from subjects_of(Plan.of(read_tables(text, where), where).specs, where)
+
+
+def describes_system(table: Mapping[str, object]) -> bool:
+    """Whether a table of a file describes a system, and is no Spec: by its schema, else by its names."""
+    if "schema" in table:
+        return str(table["schema"]).startswith(SYSTEM_SCHEMA.rpartition("/")[0])
+    return not {"cells", *Spec.model_fields} & set(table)
+
+
+def _of_trace(path: Path) -> LintSubject:
+    """A trace by its header; in a trace of another system each round is a whole cohort."""
+    trace = Trace.open(path)
+    own = bool(trace.header.spec_hash)
+    cohort = trace.n_messages // trace.n_rounds if trace.n_rounds and not own else 0
+    return LintSubject(name=str(path), kind="trace", system=declared_by(trace.header, cohort or None))

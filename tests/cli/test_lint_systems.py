@@ -1,0 +1,140 @@
+"""`foltr-audit lint`: systems of options, Specs, Runs, traces and files, with their exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+import foltr_audit as fa
+from tests.fixtures.command import SMALL, run
+from tests.fixtures.described_systems import SHARED_LAPLACE, changed
+
+DATA = ("--data", "synthetic:mq2007:60")
+HONEST = (
+    *(
+        "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3",
+        "clip:norm=1.5+gaussian:eps=1,delta=1e-5,sensitivity=3",
+    ),
+    "clip:norm=1.5+gaussian:eps=1,delta=1e-5,sensitivity=3,calibration=classical",
+    "clip:norm=1.5+gaussian:eps=1,delta=1e-5,sensitivity=3+top-k:k=3",
+    *("click-rr:eps=1", "click-rr:eps=1,debias=true", "none", "clip:norm=1"),
+    *(
+        f"clip:norm=1.5+{name}:sigma=9,step=0.0009765625,sensitivity=3,delta=1e-5"
+        "+secure-aggregation:threshold=40"
+        for name in ("skellam", "discrete-gaussian")
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("systems") / "run"
+    assert run("train", *SMALL, "--eps", 1.2, "--out", folder).code == 0
+    return folder
+
+
+@pytest.mark.parametrize("chain", HONEST)
+def test_nothing_is_found_in_proven_chains(chain: str) -> None:
+    done = run("lint", *DATA, "--clients", 40, "--rank-with", "global", "--defense", chain)
+    assert (done.code, done.err) == (0, "")
+    assert "nothing found" in done.out
+    assert done.out.endswith("0 errors, 0 warnings\n")
+
+
+def test_nothing_is_found_in_the_proven_chain_of_metrics() -> None:
+    options = ("--learner", "foltr-es:antithetic=false,interactions=1", "--defense", "metric-rr:eps=1.2")
+    assert run("lint", *DATA, *options, "--json").json()["systems"][0]["findings"] == []
+
+
+def test_the_published_chain() -> None:
+    done = run("lint", *DATA, "--eps", 1.2, "--rank-with", "global", "--json")
+    assert done.code == 1
+    (system,) = done.json()["systems"]
+    found = {finding["check"]: finding for finding in system["findings"]}
+    assert set(found) == {"sensitivity", "noise shares", "proof"}
+    assert found["sensitivity"]["right"] == pytest.approx(3 * 46**0.5)
+    proven = {claim["view"]: claim["proven"] for claim in system["claims"]}
+    assert proven["aggregate"] == pytest.approx(1.2 * 46**0.5)
+    assert proven["individual"] == "inf"
+
+
+def test_a_run_a_trace_a_spec_and_the_options_say_the_same(recorded: Path) -> None:
+    told = [
+        {finding["check"] for finding in run("lint", *what, "--json").json()["systems"][0]["findings"]}
+        for what in (
+            (*SMALL, "--eps", 1.2),
+            (recorded,),
+            (recorded / "spec.toml",),
+            (recorded / "trace",),
+        )
+    ]
+    assert told[0] == {"sensitivity", "noise shares", "proof", "lists"}
+    assert told == [told[0]] * len(told)
+
+
+def test_a_described_system(tmp_path: Path) -> None:
+    path = tmp_path / "their.toml"
+    path.write_text(tomli_w.dumps({"name": "theirs", **SHARED_LAPLACE}))
+    done = run("lint", path)
+    assert (done.code, done.err) == (0, "")
+    assert "theirs: nothing found" in done.out
+    path.write_text(tomli_w.dumps(changed(SHARED_LAPLACE, clip__norm=3)))
+    assert run("lint", path).code == 1
+    path.write_text(tomli_w.dumps(changed(SHARED_LAPLACE, claim__delta=0.5)))
+    warned = run("lint", path)
+    assert (warned.code, "0 errors, 1 warning" in warned.out) == (0, True)
+    assert fa.lint(path).warnings == 1
+    assert fa.lint(changed(SHARED_LAPLACE, clip__norm=3)).errors == 2
+
+
+def test_the_api_takes_specs(tmp_path: Path) -> None:
+    spec = fa.Spec(data={"source": "synthetic:mq2007:60"}, defense=fa.published_chain(eps=1.2))
+    report = fa.lint([spec, spec.model_copy(update={"repetition": 1})])
+    assert [len(report.systems), report.systems[0].kind] == [1, "Spec"]
+    assert report.to_frame().height == 1
+    assert fa.lint(spec, data=fa.load_data("synthetic:mq2007:60")).errors == report.errors
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[clip]\nnrom = 1", "unknown field clip.nrom; did you mean 'norm'?"),
+        ("[train]\nruonds = 1", "unknown field train.ruonds; did you mean 'rounds'?"),
+        ("no TOML", "not TOML"),
+    ],
+)
+def test_a_bad_file_is_one_line_that_names_it(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "their.toml"
+    path.write_text(text)
+    done = run("lint", path)
+    assert done.code == 2
+    assert done.one_error().startswith(f"error: {path}: ")
+    assert said in done.err
+
+
+def test_what_cannot_be_read_or_combined(recorded: Path, tmp_path: Path) -> None:
+    for what in (tmp_path / "nothing.toml", tmp_path):
+        assert run("lint", what).code == 2
+    assert "--eps: not with PATH" in run("lint", recorded, "--eps", 1).one_error()
+    header = recorded / "trace" / "trace.toml"
+    kept = header.read_text()
+    header.write_text(kept.replace("schema", "scheme", 1))
+    assert run("lint", recorded / "trace").code == 3
+    header.write_text(kept)
+
+
+def test_nothing_is_found_in_what_calibrate_proves() -> None:
+    """Every mechanism, with the least noise that accounting proves an epsilon for."""
+    options = ("--delta", 1e-6, "--clients", 40, "--arriving", 40, "--rank-with", "global", "--data", DATA[1])
+    rows = run("calibrate", "--target-eps", 1, *options, "--json").json()["results"]
+    proven = {row["mechanism"]: row["defense"] for row in rows if row["why_not"] is None}
+    assert len(proven) >= 4
+    for mechanism, chain in proven.items():
+        text = "+".join(chain)
+        done = run("lint", *DATA, "--clients", 40, "--rank-with", "global", "--defense", text, "--json")
+        found = done.json()["systems"][0]["findings"]
+        # A real-valued share has to be enough on its own, since it is rounded before the sum.
+        wanted = [("noise shares", "warning")] if mechanism == "gaussian-shares" else []
+        assert [(one["check"], one["severity"]) for one in found] == wanted

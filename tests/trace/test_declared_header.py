@@ -1,0 +1,102 @@
+"""What the header of a trace declares: the same as its Spec, and faults of headers of others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from foltr_audit.core.declared.all_checks import findings
+from foltr_audit.errors import TraceError
+from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.trace.declared_header import declared_by
+from foltr_audit.trace.header import Fact, TraceDataset, TraceHeader
+from tests.conftest import SetupOf
+
+CHAINS = (
+    ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"),
+    ("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3"),
+    ("clip:norm=1.5", "gaussian-shares:eps=1,delta=0.00001,sensitivity=3"),
+    (
+        "clip:norm=1.5",
+        "skellam:sigma=9,step=0.0009765625,sensitivity=3,delta=0.00001",
+        "secure-aggregation:threshold=40",
+    ),
+    ("clip:norm=1,at=message", "correlated-gaussian:sigma=1"),
+    ("click-rr:eps=1",),
+    ("none",),
+)
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: "+".join(chain))
+def test_a_header_declares_what_its_spec_does(chain: tuple[str, ...], setup_of: SetupOf) -> None:
+    setup = setup_of(defense=chain, clients=40, dtype="float32")
+    wanted = setup.privacy.declared()
+    found = declared_by(trace_header(setup, click_model=None, messages=40))
+    assert found.steps == wanted.steps
+    assert found.claims == wanted.claims
+    assert (found.parameters, found.interactions) == (wanted.parameters, wanted.interactions)
+    assert found.restated == ()
+    assert findings(found) == findings(wanted)
+
+
+def header(**facts: Fact) -> TraceHeader:
+    """The header of another system with some facts."""
+    dataset = TraceDataset(source="lab", fold=0, fingerprint="", normalised="none", parts=("train",))
+    return TraceHeader(
+        kind="model", dtype="float32", parameters=46, k=10, dataset=dataset, has_truth=False, knowledge=facts
+    )
+
+
+EVENTS: list[str] = ["bounded:of=model,norm=1.5,ord=1", "noised:gamma-share:n=1000,scale=2.5"]
+
+
+def test_events_of_defenses_that_are_not_known_here() -> None:
+    system = declared_by(header(defense=["their-clip", "their-noise"], events=EVENTS, eps_claimed=1.2), 1000)
+    assert [step.shares for step in system.steps] == [1, 1000]
+    found = {finding.check: finding for finding in findings(system)}
+    assert set(found) == {"noise shares", "statement"}
+    assert found["statement"].severity == "warning"
+
+
+def test_noise_for_another_number_of_clients() -> None:
+    summed = [*EVENTS, "summed:at-least=600"]
+    (found, _) = findings(declared_by(header(events=summed, eps_claimed=1.2), 600))
+    assert (found.check, found.severity, found.right) == ("noise shares", "error", 600.0)
+    assert "computed for 1000 clients, and 600 take part: a sum holds only 60% of the noise" in found.line
+    (unclaimed,) = findings(declared_by(header(events=summed), 600))
+    assert unclaimed == replace(found, severity="warning")
+    assert findings(declared_by(header(events=[*EVENTS, "summed:at-least=1000"]), 1000)) == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "field"),
+    [
+        ({"noise": "laplace:scale=2.5", "events": EVENTS[:1]}, "knowledge.noise"),
+        (
+            {"noise": "gamma-share:n=1000,scale=1", "events": [*EVENTS, "summed:at-least=1000"]},
+            "knowledge.noise",
+        ),
+        ({"clip_norm": 3.0, "clip_ord": 2, "defense": ["clip:norm=1.5"]}, "knowledge.clip_norm"),
+        ({"clip_norm": 1.5, "clip_ord": 1, "defense": ["clip:norm=1.5"]}, "knowledge.clip_norm"),
+        ({"defense": ["clip:norm=1.5"], "events": EVENTS[:1]}, "knowledge.events"),
+    ],
+)
+def test_what_a_header_says_twice(facts: dict[str, Fact], field: str) -> None:
+    found = [one for one in findings(declared_by(header(**facts), 1000)) if one.check == "restated"]
+    assert [(one.field, one.severity) for one in found] == [(field, "error")]
+
+
+def test_the_same_said_twice_is_no_fault() -> None:
+    facts: dict[str, Fact] = {"defense": ["clip:norm=1.5,ord=1"], "events": EVENTS[:1], "noise": "none"}
+    assert findings(declared_by(header(**facts, clip_norm=1.5, clip_ord=1), 1000)) == ()
+
+
+def test_a_silent_header_declares_nothing() -> None:
+    assert findings(declared_by(header(), 1000)) == ()
+
+
+def test_a_header_of_any_width_costs_no_memory() -> None:
+    made = replace(header(defense=["clip:norm=1.5,ord=1"]), parameters=2**31 - 1)
+    with pytest.raises(TraceError, match="numbers a message; expected at most 10000000"):
+        declared_by(made)
