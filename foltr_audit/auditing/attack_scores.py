@@ -15,13 +15,13 @@ from foltr_audit.errors import UsageError
 from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.judge.observer import Observer
 from foltr_audit.simulation.recorder import trace_header
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
 
 
 def attack_scores(
-    games: GameSimulator, canary: Canary, text: str, *, members: int, released: bool
+    games: GameSimulator, canary: Canary, text: str, trials: Ints, *, members: int, released: bool
 ) -> dict[str, Pair]:
-    """Scores of an attack on single messages, added up over the messages of a trial.
+    """Scores of an attack on single messages of some trials (N,), added up over the messages of a trial.
 
     The messages of both hypotheses are in one view, in random order: an attack that learns from all messages
     of a view learns nothing about the hypothesis of a trial.
@@ -39,15 +39,16 @@ def attack_scores(
             "expected --canary-interactions 1"
         )
     attack = make(Attack, text)
-    rng = games.clients[0].setup.streams.generator(f"audit/attack/{attack.text}/{canary.name}/{canary.unit}")
-    total = np.zeros(2 * games.count)
+    place = f"{attack.text}/{canary.name}/{canary.unit}" + (f"/{trials[0]}" if trials[0] else "")
+    rng = games.clients[0].setup.streams.generator(f"audit/attack/{place}")
+    total = np.zeros(2 * trials.size)
     mixed = rng.permutation(total.size)
     for clients, (zero, one) in zip(
-        games.clients, games.play(canary, members=1, released=released), strict=True
+        games.clients, games.play(canary, trials, members=1, released=released), strict=True
     ):
         messages = np.concatenate([zero.seen, one.seen])[mixed]
         total[mixed] += _scored(games, clients, canary, attack, messages, rng)
-    return {text: (total[: games.count], total[games.count :])}
+    return {text: (total[: trials.size], total[trials.size :])}
 
 
 def _scored(

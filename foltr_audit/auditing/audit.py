@@ -10,15 +10,23 @@ import numpy as np
 
 from foltr_audit.auditing.claims import ChainClaim, claim_for
 from foltr_audit.auditing.declarations import DeclarationCheck, State, check_declarations
-from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores, nearly_normal
-from foltr_audit.auditing.evaluation import about_best
+from foltr_audit.auditing.estimators import (
+    ANYTIME,
+    ESTIMATORS,
+    FOR_NORMAL,
+    LowerBound,
+    TrialScores,
+    nearly_normal,
+)
+from foltr_audit.auditing.evaluation import about_best, split
 from foltr_audit.auditing.link_tests import LinkTestInput
 from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.session import AuditSession
+from foltr_audit.auditing.session import AuditSession, ScoredTrials
+from foltr_audit.auditing.stopping import EarlyStop
 from foltr_audit.auditing.sum_tests import failure_of_sums
-from foltr_audit.auditing.trial_scores import LINEAR, SCORES
-from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, verdict_on
+from foltr_audit.auditing.trial_scores import LINEAR, SCORES, Pair
+from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, is_proven, verdict_on
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
@@ -88,8 +96,7 @@ class _CanaryGame(NamedTuple):
     session: AuditSession
     canary: Canary
     exact: float | None
-    score: str
-    trials: TrialScores
+    trials: ScoredTrials
 
 
 class Audit:
@@ -188,30 +195,31 @@ class Audit:
         games = []
         for model, canary in canaries.items():
             session = sessions[model]
-            score, trials = session.trials(canary, view)
+            trials = session.first_trials(canary, view)
             exact = session.exact(canary, view, self._claim(session, canary.unit, view).delta)
-            games.append(_CanaryGame(model, session, canary, exact, score, trials))
+            games.append(_CanaryGame(model, session, canary, exact, trials))
         if len(games) == 1:
             return games[0]
         # Among games that promise about as much the exact loss decides, which does not vary by chance.
-        promised = [game.session.promised(_chosen_on(game.trials)) for game in games]
+        promised = [game.session.promised(game.trials.choose) for game in games]
         likely = [games[place] for place in about_best(promised)]
         return max(likely, key=lambda game: (game.exact or 0.0, game.canary.shift))
 
     def _finding(self, game: _CanaryGame, view: str, declared: DeclarationCheck) -> AuditResult:
         session, canary = game.session, game.canary
         claim = self._claim(session, canary.unit, view)
-        normal = game.score in LINEAR and nearly_normal(session.noise(view).law, session.widest_grid)
+        normal = game.trials.score in LINEAR and nearly_normal(session.noise(view).law, session.widest_grid)
         chosen = self._estimator(claim, normal=normal)
+        upper, run = self._upper(session, canary.unit, view, claim, declared)
+        trials = self._played(game, view, claim, upper)
         place = f"{canary.name}/{canary.unit}/{view}"
         estimates, strict = (
-            tuple(session.estimates(game.trials, claim.delta, place, normal=normal, confidence=confidence))
+            tuple(session.estimates(trials, claim.delta, place, normal=normal, confidence=confidence))
             for confidence in (self.protocol.confidence, 1.0 - STRICT)
         )
         lower, surest = (
             next(bound for bound in several if bound.estimator == chosen) for several in (estimates, strict)
         )
-        upper, run = self._upper(session, canary.unit, view, claim, declared)
         # The exact loss is computed from the declared law, which a broken link does not follow.
         exact = None if declared.broken else game.exact
         sure = not lower.assumes or chosen in FOR_NORMAL  # their assumption is checked by `nearly_normal`
@@ -228,6 +236,8 @@ class Audit:
         )
         if not sure:
             why += f" ({chosen} assumes: {lower.assumes}; it refutes nothing)"
+        if lower.trials < self.protocol.trials:
+            why += f"; stopped after {lower.trials} of {self.protocol.trials} trials"
         return AuditResult(
             view=view,
             unit=canary.unit,
@@ -244,12 +254,30 @@ class Audit:
             exact=exact,
             lower=lower,
             estimates=estimates,
-            score=game.score,
+            score=game.trials.score,
             declared=declared.state,
             declared_why=declared.why,
             verdict=verdict,
             why=why,
         )
+
+    def _played(self, game: _CanaryGame, view: str, claim: ChainClaim, upper: UpperBound) -> TrialScores:
+        """The trials of a game: all of them, or until the claim is decided.
+
+        What is proven is only refuted by trials that contradict the proof.
+        """
+        first = game.trials
+        if not self.protocol.stop_early:
+            return split(first.pair, first.choosing)
+
+        def play(trials: range) -> Pair:
+            return game.session.evaluated(game.canary, view, first.score, trials)
+
+        proven = is_proven(claim.epsilon, upper.epsilon)
+        confidence = 1.0 - STRICT if proven else self.protocol.confidence
+        most = self.protocol.trials
+        stop = EarlyStop(claim=claim.epsilon, delta=claim.delta, confidence=confidence, most=most)
+        return stop.played(first.choose, play)
 
     def _claim(self, session: AuditSession, unit: str, view: str) -> ChainClaim:
         """The claim on a unit in a view."""
@@ -291,18 +319,9 @@ class Audit:
             )
         if asked != "auto":
             return asked
+        if self.protocol.stop_early:
+            return ANYTIME[0]
         return "gaussian-dp" if normal and claim.delta > 0 else "clopper-pearson"
-
-
-def _chosen_on(trials: TrialScores) -> TrialScores:
-    """The trials for choosing: one half of them to choose a threshold, the other half to evaluate it."""
-    half = trials.chosen_on // 2
-    return TrialScores(
-        choose_zero=trials.choose_zero[:half],
-        choose_one=trials.choose_one[:half],
-        zero=trials.choose_zero[half:],
-        one=trials.choose_one[half:],
-    )
 
 
 def check_names(protocol: AuditSpec) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -35,8 +35,9 @@ def every_bound(
     delta: float,
     confidence: float,
     normal: bool,
+    among: Collection[str] = ESTIMATORS,
 ) -> Iterator[LowerBound]:
-    """The bounds of all estimators for the same trials.
+    """The bounds of estimators for the same trials.
 
     Args:
         trials: the trials.
@@ -45,9 +46,10 @@ def every_bound(
         confidence: of each bound.
         normal: whether the scores are normal; without that, or with delta 0, estimators for normal noise are
             left out.
+        among: names of the estimators.
     """
     for name, estimator in ESTIMATORS.items():
-        if name not in FOR_NORMAL or (delta > 0 and normal):
+        if name in among and (name not in FOR_NORMAL or (delta > 0 and normal)):
             yield estimator(trials, delta=delta, confidence=confidence, rng=stream(name))
 
 

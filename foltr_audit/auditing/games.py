@@ -54,28 +54,29 @@ class GameSimulator:
     sampled: bool = False
 
     @property
-    def count(self) -> int:
-        """Trials under each hypothesis, those that choose a threshold included."""
-        return self.others.count
-
-    @property
     def messages(self) -> int:
         """Messages T of each client, of one round each."""
         return len(self.clients)
 
     def play(
-        self, canary: Canary, *, members: int, lists: bool = False, released: bool = False
+        self, canary: Canary, trials: Ints, *, members: int, lists: bool = False, released: bool = False
     ) -> Iterator[tuple[Observation, Observation]]:
         """Each of the T messages under both hypotheses, in a sum of `members` messages (1: on its own).
 
-        With `lists` the observer also sees the shown lists. A sum that is `released` carries the noise that
-        is added to sums.
+        A trial is the same whichever others are played.
+
+        Args:
+            canary: the two inputs.
+            trials: numbers of the trials, int64 (N,).
+            members: how many messages are in a sum.
+            lists: whether the observer also sees the shown lists.
+            released: whether a sum carries the noise that is added to sums.
         """
         for message in range(self.messages):
-            noise = self.others.sums(members, message)
+            noise = self.others.sums(members, message, trials)
             if released:
-                noise = noise + self.others.sum_noise(members, message)
-            zero, one = (self._observed(canary, which, message, noise, lists) for which in (0, 1))
+                noise = noise + self.others.sum_noise(members, message, trials)
+            zero, one = (self._observed(canary, which, trials, message, noise, lists) for which in (0, 1))
             yield zero, one
 
     def means(self, canary: Canary, message: int = 0) -> Floats:
@@ -93,13 +94,13 @@ class GameSimulator:
         return clients.quiet_message(local.models, message), local.shown
 
     def _observed(
-        self, canary: Canary, hypothesis: int, message: int, noise: Floats, lists: bool
+        self, canary: Canary, hypothesis: int, trials: Ints, message: int, noise: Floats, lists: bool
     ) -> Observation:
         """The messages of different clients that all hold the same input, plus noise of others (N, P)."""
         clients = self.clients[message]
         # Ids name streams: even ones hold input 0 and odd ones input 1, so that no noise of the client itself
         # occurs under both.
-        which, ids = np.full(self.count, hypothesis), 2 * np.arange(self.count) + hypothesis
+        which, ids = np.full(trials.size, hypothesis), 2 * trials + hypothesis
         context = clients.context(message, ids, interactions=self.interactions)
         local = canary.play(clients, which, context, sampled=self.sampled)
         seen = clients.messages(local.models, context) + noise
@@ -108,18 +109,18 @@ class GameSimulator:
         if self.sampled:
             return self._replayed(canary, seen, local.shown, message)
         ours = self.lists(canary, message)
-        evidence = np.zeros(self.count) if ours is None else _agreement(local.shown, ours)
+        evidence = np.zeros(trials.size) if ours is None else _agreement(local.shown, ours)
         return Observation(seen=seen, means=self.means(canary, message), list_evidence=evidence)
 
     def _replayed(self, canary: LogCanary, seen: Floats, shown: Ints, message: int) -> Observation:
         """Replay both hypotheses on each trial's lists: its means, and the log ratio of the lists."""
         from foltr_audit.kernels.list_evidence import list_log_probabilities
 
-        clients, rows = self.clients[message], np.arange(self.count)
+        clients, rows = self.clients[message], np.arange(len(seen))
         context = clients.context(message, rows, interactions=self.interactions)
-        means, logs = [], np.zeros((2, self.count))
+        means, logs = [], np.zeros((2, rows.size))
         for hypothesis in (0, 1):
-            which = np.full(self.count, hypothesis)
+            which = np.full(rows.size, hypothesis)
             queries, clicks = canary.queries[which], canary.clicks[which]
             local = clients.play(queries, clicks, context, clients.quiet, shown)
             means.append(clients.quiet_message(local.models, message))

@@ -13,7 +13,7 @@ from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.privacy.events import CorrelatedNoise
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress
 
 _TICKS = 64  # trials between two movements of the progress bar
@@ -25,59 +25,61 @@ class OtherClients:
     An observer knows what they have learnt, and so their messages up to the noise.
     """
 
-    def __init__(
-        self, clients: GameClients, count: int, interactions: int, progress: Progress = SILENT
-    ) -> None:
-        """Nothing is played yet; `count` trials, `interactions` behind each message."""
+    def __init__(self, clients: GameClients, interactions: int, progress: Progress = SILENT) -> None:
+        """Nothing is played yet; `interactions` behind each message."""
         self.clients = clients
-        self.count = count
         self.interactions = interactions
         self.progress = progress
         self._sums: dict[tuple[int, int], Floats] = {}
 
-    def sums(self, members: int, message: int) -> Floats:
-        """For each trial, the sum of `members - 1` messages less the same sum without noise, (N, P)."""
-        if members < 2 or not (self.clients.setup.chain.links("message") or self._noisy_steps):
-            return np.zeros((self.count, self.clients.parameters.size))
-        key = (members, message)
-        if key not in self._sums:
-            self._sums[key] = self._played(members, message)
-        return self._sums[key]
+    def sums(self, members: int, message: int, trials: Ints) -> Floats:
+        """For each of some trials (n,), the sum of `members - 1` messages less that without noise, (n, P).
 
-    def _played(self, members: int, message: int) -> Floats:
+        Trials are played in their order, up to the last that was ever asked for, and kept.
+        """
+        if members < 2 or not (self.clients.setup.chain.links("message") or self._noisy_steps):
+            return np.zeros((trials.size, self.clients.parameters.size))
+        key = (members, message)
+        played = self._sums.get(key, np.empty((0, self.clients.parameters.size)))
+        if trials.max() >= len(played):
+            more = self._played(members, message, range(len(played), int(trials.max()) + 1))
+            played = self._sums[key] = np.concatenate([played, more])
+        return np.asarray(played[trials])
+
+    def _played(self, members: int, message: int, trials: range) -> Floats:
         chain, quiet, ids = self.clients.setup.chain, self.clients.quiet, np.arange(1, members)
         models = np.tile(self.clients.parameters, (ids.size, 1))
         resting = self.clients.context(0, ids, interactions=self.interactions)
         silent = self._stepped(models, quiet, resting)
         after = None if self._noisy_steps else self._stepped(models, chain, resting)
-        sums = np.empty((self.count, models.shape[1]))
-        with self.progress.task("other clients", -(-self.count // _TICKS)) as tick:
-            for trial in range(self.count):
+        sums = np.empty((len(trials), models.shape[1]))
+        with self.progress.task("other clients", -(-len(trials) // _TICKS)) as tick:
+            for row, trial in enumerate(trials):
                 # A prefix of their own: these ids and rounds also occur among the clients of a canary, whose
                 # noise must be independent of theirs.
                 prefix = f"audit/others/{message}/"
                 context = self.clients.context(trial, ids, prefix, self.interactions)
                 local = self._stepped(models, chain, context) if after is None else after
                 known = self.clients.quiet_messages(silent, context).sum(axis=0)
-                sums[trial] = self.clients.messages(local, context).sum(axis=0) - known
-                if trial % _TICKS == 0:
+                sums[row] = self.clients.messages(local, context).sum(axis=0) - known
+                if row % _TICKS == 0:
                     tick()
         return sums
 
-    def sum_noise(self, members: int, message: int) -> Floats:
-        """For each trial, the noise that is added to the sum of `members` messages in its round, (N, P).
+    def sum_noise(self, members: int, message: int, trials: Ints) -> Floats:
+        """For each of some trials (n,), the noise that is added to the sum of `members` messages, (n, P).
 
         A trial is a run of its own, in which round t sums the t-th messages.
         """
         size = self.clients.parameters.size
         if not self._sum_links.links("aggregate"):
-            return np.zeros((self.count, size))
+            return np.zeros((trials.size, size))
         nothing = WireMessages(messages=np.zeros((1, size)), survivors=np.ones(1, dtype=np.bool_))
-        weights, found = np.full(1, 1.0 / members), np.empty((self.count, size))
-        for trial in range(self.count):
+        weights, found = np.full(1, 1.0 / members), np.empty((trials.size, size))
+        for row, trial in enumerate(trials):
             context = self.clients.context(message, np.arange(1), f"audit/sum/{trial}/", self.interactions)
             average = self._sum_links.on_aggregate(np.zeros(size), nothing, weights, context)
-            found[trial] = members * average
+            found[row] = members * average
         return found
 
     @cached_property

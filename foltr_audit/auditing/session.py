@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.auditing.attack_scores import attack_scores
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.claims import interactions_of
-from foltr_audit.auditing.estimators import LowerBound, TrialScores
+from foltr_audit.auditing.estimators import ANYTIME, ESTIMATORS, LowerBound, TrialScores
 from foltr_audit.auditing.evaluation import about_best, every_bound, promised_bound, split
 from foltr_audit.auditing.games import GameSimulator
 from foltr_audit.auditing.likelihood import ObservationNoise, exact_epsilon, lists_are_certain
@@ -25,10 +26,29 @@ from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAd
 from foltr_audit.privacy.observer_views import sees_lists, without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import Progress
 
 _FEWEST = 60  # trials that choose score and threshold
+
+
+class ScoredTrials(NamedTuple):
+    """The scores of the first trials of a game.
+
+    Attributes:
+        score: the name of the score.
+        pair: of the trials under both hypotheses.
+        choosing: how many of them choose the threshold; the others are evaluated.
+    """
+
+    score: str
+    pair: Pair
+    choosing: int
+
+    @property
+    def choose(self) -> Pair:
+        """Those that choose the threshold."""
+        return _part(self.pair, 0, self.choosing)
 
 
 class AuditSession:
@@ -51,10 +71,9 @@ class AuditSession:
         self.interactions = interactions_of(setup, protocol)
         several = [GameClients(setup, fresh.data, model) for model in models]
         self.clients = several[0]
-        count = protocol.trials + self.choosing
         self.games = GameSimulator(
             several,
-            others or OtherClients(several[-1], count, self.interactions, progress),
+            others or OtherClients(several[-1], self.interactions, progress),
             interactions=self.interactions,
             origin=fresh.origin,
             sampled=protocol.lists == "sampled",
@@ -63,7 +82,12 @@ class AuditSession:
     @property
     def choosing(self) -> int:
         """Trials under each hypothesis that choose score and threshold and are not evaluated."""
-        return max(_FEWEST, self.protocol.trials // 4)
+        return max(_FEWEST, self.protocol.trials // (16 if self.protocol.stop_early else 4))
+
+    @property
+    def at_once(self) -> int:
+        """Trials that are played together at first: all, or with `stop_early` those for choosing."""
+        return self.choosing + (0 if self.protocol.stop_early else self.protocol.trials)
 
     @cached_property
     def acts(self) -> tuple[tuple[Defense, PrivacyEvent], ...]:
@@ -143,29 +167,37 @@ class AuditSession:
         """Whether an observer sees lists that follow from clicks."""
         return sees_lists(view) and self.interactions > 1 and self.setup.learner.ranked_with == "local"
 
-    def trials(self, canary: Canary, view: str) -> tuple[str, TrialScores]:
-        """The best score on the part for choosing, by name, and its trials.
+    def first_trials(self, canary: Canary, view: str) -> ScoredTrials:
+        """The first trials, with the score that is best on those for choosing.
 
         Raises:
             UsageError: the protocol's score is not computable here.
         """
-        members, lists = self.members(view), self.lists(view)
         wanted = SCORES if self.protocol.score == "auto" else (self.protocol.score,)
-        if set(wanted) <= set(SCORES):
-            seen = self.games.play(canary, members=members, lists=lists, released=is_released(view))
-            dtype = "" if members > 1 else self.setup.spec.trace.dtype
-            scored = trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
-        else:
-            scored = attack_scores(
-                self.games, canary, self.protocol.score, members=members, released=is_released(view)
-            )
+        scored = self._scored(canary, view, wanted, np.arange(self.at_once))
         if not scored:
             raise UsageError(f"--score {wanted[0]}: not computable for this chain and view; expected auto")
         promised = [self.promise(pair) for pair in scored.values()]
         best = list(scored)[about_best(promised)[0]]
         fitted = self.learning if best == "discriminant" else 0
-        zero, one = scored[best]
-        return best, split((zero[fitted:], one[fitted:]), self.choosing - fitted)
+        return ScoredTrials(best, _part(scored[best], fitted), self.choosing - fitted)
+
+    def evaluated(self, canary: Canary, view: str, score: str, trials: range) -> Pair:
+        """The scores of some of the trials that are evaluated, which count from 0."""
+        # A discriminant is fitted to the first trials, which are played again.
+        fitted = np.arange(self.learning if score == "discriminant" else 0)
+        played = np.concatenate([fitted, self.choosing + np.arange(trials.start, trials.stop)])
+        return _part(self._scored(canary, view, (score,), played)[score], fitted.size)
+
+    def _scored(self, canary: Canary, view: str, wanted: tuple[str, ...], trials: Ints) -> dict[str, Pair]:
+        """Those of some scores that are computable, of some trials (N,)."""
+        members, released = self.members(view), is_released(view)
+        if not set(wanted) <= set(SCORES):
+            text = self.protocol.score
+            return attack_scores(self.games, canary, text, trials, members=members, released=released)
+        seen = self.games.play(canary, trials, members=members, lists=self.lists(view), released=released)
+        dtype = "" if members > 1 else self.setup.spec.trace.dtype
+        return trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
 
     @property
     def learning(self) -> int:
@@ -174,20 +206,19 @@ class AuditSession:
 
     def promise(self, pair: Pair) -> float:
         """The bound of a score on the part for choosing, less the trials that a discriminant is fitted to."""
-        there = slice(self.learning, self.choosing)
-        half = (self.choosing - self.learning) // 2
-        return self.promised(split((pair[0][there], pair[1][there]), half))
+        return self.promised(_part(pair, self.learning, self.choosing))
 
-    def promised(self, trials: TrialScores) -> float:
-        """The Clopper-Pearson bound of some trials at delta 0."""
-        return promised_bound(trials, confidence=self.protocol.confidence)
+    def promised(self, pair: Pair) -> float:
+        """The Clopper-Pearson bound at delta 0 of trials for choosing, if half of them choose a threshold."""
+        return promised_bound(split(pair, pair[0].size // 2), confidence=self.protocol.confidence)
 
     def estimates(
         self, trials: TrialScores, delta: float, place: str, *, normal: bool, confidence: float
     ) -> Iterator[LowerBound]:
         """The bounds of all estimators for the same trials; `place` names their random streams.
 
-        Those for normal noise only with a delta above 0, and where scores are `normal`.
+        Those for normal noise only with a delta above 0, and where scores are `normal`. If trials stop early,
+        those that are valid whenever they stop.
         """
         streams = self.setup.streams
         return every_bound(
@@ -196,9 +227,14 @@ class AuditSession:
             delta=delta,
             confidence=confidence,
             normal=normal,
+            among=ANYTIME if self.protocol.stop_early else ESTIMATORS,
         )
 
 
 def is_released(view: str) -> bool:
     """Whether the observer of a view sees sums as the aggregator releases them, and nothing before."""
     return without_lists(view) == "aggregate"
+
+
+def _part(pair: Pair, first: int, last: int | None = None) -> Pair:
+    return pair[0][first:last], pair[1][first:last]

@@ -42,7 +42,10 @@ def failure_of_sums(session: AuditSession, members: int) -> tuple[str, str] | No
     table = law_table(law)
     if table is None:
         return None
-    sums = [session.games.others.sums(members, message) for message in range(session.games.messages)]
+    sums = [
+        session.games.others.sums(members, message, np.arange(session.at_once))
+        for message in range(session.games.messages)
+    ]
     resolution = _resolution(session, members)
     if np.sqrt(law.variance) < RESOLVED * resolution:  # it drowns in the rounding
         return None

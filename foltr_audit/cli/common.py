@@ -34,7 +34,14 @@ ATTACK = (
 )
 AUDIT = (
     *(*CLAIM, "audit.views", "audit.units", "audit.canaries", "audit.models", "audit.confidence"),
-    *("audit.estimator", "audit.score", "audit.messages", "audit.drop_out", "audit.colluders"),
+    *(
+        "audit.stop_early",
+        "audit.estimator",
+        "audit.score",
+        "audit.messages",
+        "audit.drop_out",
+        "audit.colluders",
+    ),
     *("audit.interactions", "audit.lists", "audit.on", "audit.min_documents"),
 )
 SHARED = (

@@ -83,13 +83,13 @@ class PrivacyDescription:
     def lifetime(self, situation: AccountingContext) -> AccountingContext:
         """The same observer, for all rounds of the run; it knows who takes part in each.
 
-        A click and an interaction are part of one round, so the bound is for the client to whom they belong.
+        A click and an interaction are part of one round, so the bound is for their client.
         A run has a delta: at delta 0 nothing but the sum over all rounds would be proven.
         """
         population = self.clients.spec
         return replace(
             self.in_all_rounds(situation),
-            unit=situation.unit if situation.unit == "query" else CLIENT,
+            unit=CLIENT,
             interactions=self.clients.interactions,
             sampled=population.cohort_size / (population.clients // population.rounds_apart),
             cohorts="known",

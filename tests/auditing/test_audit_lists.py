@@ -99,7 +99,7 @@ def test_the_likelihood_of_sampled_lists_is_a_change_of_measure(setup_of: SetupO
         views=("individual+lists",),
     )
     canary = played.canary("data:lists", "interaction")
-    ((zero, one),) = played.games.play(canary, members=1, lists=True)
+    ((zero, one),) = played.games.play(canary, np.arange(played.at_once), members=1, lists=True)
     assert zero.list_evidence is not None
     assert one.list_evidence is not None
     for ratios in (np.exp(zero.list_evidence), np.exp(-one.list_evidence)):

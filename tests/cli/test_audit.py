@@ -172,6 +172,8 @@ def test_an_attack_may_keep_the_score() -> None:
         (("--canary", "data:best"), "--canary=data:best: "),
         (("--canary", "message"), "expected --unit client alone"),
         (("--estimator", "gaussian-dp", "--delta", "0.001"), "whose only noise is normal"),
+        (("--estimator", "one-run-fdp"), "expected --delta above 0"),
+        (("--stop-early", "--estimator", "one-run"), "expected --estimator betting"),
         (("--trials", "3"), "--trials=3: "),
         (("--confidence", "1.5"), "--confidence=1.5: "),
         (("--confidence", "nan"), "--confidence"),
@@ -191,6 +193,20 @@ def test_what_cannot_be_meant(options: tuple[str, ...], message: str) -> None:
     done = run("audit", "--eps", "1.2", *FEW, *options)
     assert done.code == 2
     assert message in done.one_error()
+
+
+def test_trials_stop_as_soon_as_a_claim_is_refuted() -> None:
+    options = ("--eps", "1.2", *SMALL, "--trials", "1000", "--view", "individual", "--view", "aggregate")
+    done = run("audit", *options, "--stop-early", "--json")
+    assert done.code == 1
+    single, in_a_sum = done.json()["results"]
+    assert (single["estimator"], single["trials"], single["verdict"]) == ("betting", 60, "refuted")
+    assert single["why"].endswith("; stopped after 60 of 1000 trials")
+    assert in_a_sum["trials"] > 60
+    assert run("audit", *options, "--stop-early", "--json").json() == done.json()
+    shown = run("audit", *options, "--stop-early").out
+    assert "trials" in shown.split("verdict")[0]
+    assert "shown by the trials per hypothesis" in " ".join(shown.split())
 
 
 def test_no_ball_no_extreme_models() -> None:

@@ -189,6 +189,20 @@ def test_who_knows_more_learns_more(events: list[PrivacyEvent]) -> None:
     assert everybody.upper == everybody.always == always
 
 
+def test_where_a_client_is_known_its_clicks_are_protected() -> None:
+    clicks: list[PrivacyEvent] = [ClickRandomization(epsilon=0.2)]
+    there = replace(RUN, cohorts="known")
+    for view in ("individual", "individual+lists"):
+        found = run_bound(clicks, replace(there, view=view))
+        assert found.unit == "query"
+        assert found.upper.epsilon == pytest.approx(pure_sometimes(0.2, 10, 30, 0.1, 1e-5))
+        assert found.always.epsilon == pytest.approx(pure_over(0.2, 300, 1e-5))
+    assert run_bound(NOISY[0], replace(there, view="individual+lists")).unit == "query"
+    assert run_bound(NOISY[0], there).unit == "client"
+    nothing = run_bound([], there)
+    assert (nothing.unit, nothing.upper.epsilon) == ("client", math.inf)
+
+
 @pytest.mark.parametrize("events", NOISY)
 def test_one_round_and_one_interaction_are_as_without_sampling(events: list[PrivacyEvent]) -> None:
     """An interaction is in a round in which its client takes part."""

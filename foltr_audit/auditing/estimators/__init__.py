@@ -19,10 +19,14 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 """Every estimator by its name."""
 
+ANYTIME = ("betting",)
+"""Estimators that are valid whenever trials stop, whatever they have shown."""
+
 FOR_NORMAL = ("gaussian-dp", "one-run-fdp")
 """Estimators for normal noise (`nearly_normal`) and a delta above 0."""
 
 __all__ = [
+    "ANYTIME",
     "ESTIMATORS",
     "FOR_NORMAL",
     "Estimator",

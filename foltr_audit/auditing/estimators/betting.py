@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.auditing.estimators.base import TrialScores, estimator
+from foltr_audit.auditing.estimators.rates import upper_rate
 from foltr_audit.auditing.estimators.tails import BestTail, best_of_direction, worth_in_epsilon
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -20,6 +21,7 @@ _FAR_SHARE = 0.1
 # Wealth is looked at after each of the first pairs, then 32 times per doubling of their number: any subset
 # of looks is valid, and this one keeps memory small and loses next to nothing.
 _EVERY, _PER_DOUBLING = 256, 32
+_DOUBT = 1e-3  # how often a rate lies above (below) the end of its interval that `hopeless` takes
 
 
 class Bets(NamedTuple):
@@ -29,12 +31,12 @@ class Bets(NamedTuple):
         stakes: the stake of each part of it on a pair, as a factor of what the pair pays, (J,).
         shares: the sizes of the parts, (J,), which sum to 1.
         kinds: at each look (T,), how many pairs had only the right trial inside the tail, only the
-            wrong one, both, none, int64 (T, 4).
+            wrong one, both, none, (T, 4).
     """
 
     stakes: Floats
     shares: Floats
-    kinds: Ints
+    kinds: Ints | Floats
 
     def log_wealth(self, eps: float, delta: float) -> Floats:
         """Logarithm of the wealth at each look, from one unit of capital that bets against eps, (T,).
@@ -71,11 +73,45 @@ def betting(
     section 4; Gonzalez et al. 2025, "Sequentially auditing differential privacy", for audits.
     """
     alpha = 1.0 - confidence
-    worth = worth_in_epsilon(trials.chosen_on, delta, 0.5 * alpha)
-    found = [best_of_direction(trials, worth, above=above) for above in (True, False)]
-    bets = [_place_bets(best, trials, delta, alpha) for best in found]
+    bets = _both_bets(trials, delta, alpha)
     ceiling = _ceiling(trials.chosen_on, trials.evaluated, delta, alpha)
     return min(_refuted(bets, trials.evaluated, delta, alpha), ceiling), ceiling
+
+
+def refutes(trials: TrialScores, eps: float, *, delta: float, confidence: float) -> bool:
+    """Whether the bound of these trials is above eps."""
+    alpha = 1.0 - confidence
+    return _refutes(_both_bets(trials, delta, alpha), eps, delta, alpha)
+
+
+def hopeless(trials: TrialScores, most: int, eps: float, *, delta: float, confidence: float) -> bool:
+    """Whether bets against eps will hardly win within `most` pairs.
+
+    They do not win even if the pairs to come are as favourable as the pairs so far allow: as many of the kind
+    that pays, and as few of the others, as the ends of one-sided 99.9 % intervals of their rates say.
+    Who stops then keeps a valid bound, as at every stop.
+    """
+    alpha = 1.0 - confidence
+    final = [
+        bets._replace(kinds=_at_best(bets.kinds[-1:], most)) for bets in _both_bets(trials, delta, alpha)
+    ]
+    return not _refutes(final, eps, delta, alpha)
+
+
+def _at_best(kinds: Ints | Floats, most: int) -> Floats:
+    """Kinds of all of `most` pairs, (1, 4), if those after the first go as well as `hopeless` says."""
+    n = int(kinds.sum())
+    pays, *cost = kinds[0, :3].tolist()
+    rates = [float(upper_rate(pays, n, _DOUBT)), *(1.0 - float(upper_rate(n - x, n, _DOUBT)) for x in cost)]
+    rates.append(max(0.0, 1.0 - sum(rates)))
+    return np.asarray(kinds + (most - n) * np.array([rates]))
+
+
+def _both_bets(trials: TrialScores, delta: float, alpha: float) -> list[Bets]:
+    """The bets on the best tail of each direction."""
+    worth = worth_in_epsilon(trials.chosen_on, delta, 0.5 * alpha)
+    found = [best_of_direction(trials, worth, above=above) for above in (True, False)]
+    return [_place_bets(best, trials, delta, alpha) for best in found]
 
 
 def _place_bets(best: BestTail, trials: TrialScores, delta: float, alpha: float) -> Bets:
@@ -117,19 +153,20 @@ def _looks(n: int) -> Ints:
 
 def _refuted(bets: list[Bets], n: int, delta: float, alpha: float) -> float:
     """The largest eps against which the wealth once reached 1 / alpha, 0 if there is none."""
-
-    def refutes(eps: float) -> bool:
-        logs = [each.log_wealth(eps, delta) for each in bets]
-        wealth = np.logaddexp.reduce(logs, axis=0) - math.log(len(bets))
-        return bool(wealth.max() >= math.log(1.0 / alpha))
-
     low, high = 0.0, math.log(1.0 + n / math.log(1.0 / alpha))  # no stakes refute more: (1 + e^-eps)^n
-    if not refutes(low):
+    if not _refutes(bets, low, delta, alpha):
         return 0.0
     while high - low > 1e-10:
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if refutes(middle) else (low, middle)
+        low, high = (middle, high) if _refutes(bets, middle, delta, alpha) else (low, middle)
     return low
+
+
+def _refutes(bets: list[Bets], eps: float, delta: float, alpha: float) -> bool:
+    """Whether the wealth against eps once reached 1 / alpha."""
+    logs = [each.log_wealth(eps, delta) for each in bets]
+    wealth = np.logaddexp.reduce(logs, axis=0) - math.log(len(bets))
+    return bool(wealth.max() >= math.log(1.0 / alpha))
 
 
 @lru_cache(maxsize=64)

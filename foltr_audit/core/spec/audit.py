@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.core.spec.base import Flag, SpecTable, known_parts, not_deterministic, once
+from foltr_audit.core.spec.base import Flag, SpecTable, known_parts, not_deterministic, once, only_true
 from foltr_audit.core.spec.defaults import TRIALS
 from foltr_audit.privacy.observer_views import sees_lists
 
@@ -23,7 +23,8 @@ class AuditSpec(SpecTable):
     Views with lists are left out for unit `client`, since the lists alone identify its input; with sampled
     lists, views without lists are left out, since their observer does not know the lists. A canary is
     searched and played at each of the `models`; with both and several messages, each message starts from
-    another model along the run. Besides the `trials`, a further quarter of that number chooses the threshold.
+    another model along the run. Besides the `trials`, a further quarter of that number chooses the threshold;
+    with `stop_early` a sixteenth.
     All `messages` of a client are pooled, for units `query` and `client` only: a click or interaction is part
     of one message. The chain's claim is checked in views that `claim_on` leaves out.
     """
@@ -69,6 +70,11 @@ class AuditSpec(SpecTable):
     )
     trials: int = Field(
         TRIALS, ge=20, le=10_000_000, description="Evaluated trials per hypothesis of an audit."
+    )
+    stop_early: Annotated[bool | None, AfterValidator(only_true), Flag(default="no")] = Field(
+        None,
+        description="Play trials in growing batches, and stop as soon as they refute the claim, or show that "
+        "all --trials will hardly do so. Takes estimator betting, whose bound is valid at every stop.",
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of each lower bound.")
     estimator: Annotated[
@@ -126,6 +132,11 @@ class AuditSpec(SpecTable):
             raise ValueError("claim_on needs a claim that applies to these views; expected a claim as well")
         if self.colluders is not None and not any(view.startswith("colluding") for view in self.views):
             raise ValueError("--colluders: expected --view colluding, or colluding+lists")
+        if self.stop_early and self.estimator not in ("auto", "betting"):
+            raise ValueError(
+                f"--stop-early: the bound of {self.estimator} is for a fixed number of trials; expected "
+                "--estimator betting"
+            )
         for unit in self.units:
             if not self.views_of(unit):
                 why = "sampled lists can only be audited if seen" if self.lists else "lists reveal all of it"

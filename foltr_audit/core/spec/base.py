@@ -65,6 +65,11 @@ def not_deterministic(value: str | None) -> str | None:
     return None if value == "deterministic" else value
 
 
+def only_true(value: bool | None) -> bool | None:
+    """None for False, the default, so that it is left out of the form of a Spec."""
+    return value or None
+
+
 def known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
     """Names of `PARTS`, each once.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ class RunBound:
     """Bounds for all rounds of a run together.
 
     Attributes:
-        unit: what neighbouring inputs differ in.
+        unit: what neighbouring inputs differ in: a `client`, or a `query`, which covers all its clicks.
         rounds: rounds T of the run.
         sampled: share of the clients that may take part in a round and do.
         upper: with cohorts as they are drawn, see `AccountingContext.cohorts`.
@@ -47,7 +48,19 @@ class ProvenView:
 
 
 def run_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> RunBound:
-    """What the events of a chain prove for all rounds of a situation, see `upper_bound`."""
+    """What the events of a chain prove for all rounds of a situation, see `upper_bound`.
+
+    Where nothing is proven for a client, because lists or queries reveal it, the bound is for the unit
+    `query`: it allows for every interaction of every round, and so for all clicks of one client.
+    """
+    found = _bound(events, situation)
+    if math.isinf(found.upper.epsilon) and situation.unit == "client":
+        clicks = _bound(events, replace(situation, unit="query"))
+        return clicks if math.isfinite(clicks.upper.epsilon) else found
+    return found
+
+
+def _bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> RunBound:
     upper = always = upper_bound(events, situation)
     if situation.sampled < 1 and situation.cohorts != "any":
         always = upper_bound(events, replace(situation, cohorts="any"))

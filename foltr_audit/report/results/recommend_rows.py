@@ -17,6 +17,7 @@ class CandidateRow(ResultRow):
         name, alternative, eps, norm: the defense, what it was made for, and its clip norm.
         defense, options: the chain, and as options of the other commands; empty if it was refused.
         eps_proven, delta, how: what is proven of a message, and how.
+        auc_proven: the AUC that the proof leaves to any attack on a click.
         run: what is proven of the whole run; None where it was refused.
         ndcg: mean nDCG@10; None where it was not run.
         attack, auc: the attack with the largest upper end of its AUC.
@@ -32,6 +33,7 @@ class CandidateRow(ResultRow):
     defense: tuple[str, ...]
     options: str
     eps_proven: float | None
+    auc_proven: float | None
     delta: float | None
     how: str | None
     run: RunBoundRow | None

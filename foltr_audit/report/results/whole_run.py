@@ -16,7 +16,8 @@ class RunBoundRow(ResultRow):
     """What is proven for all rounds of a run together; an infinite epsilon where nothing is.
 
     Attributes:
-        unit: what neighbouring inputs differ in: a client, or a query of one.
+        unit: what neighbouring inputs differ in: a `client`, or a `query`, which covers all clicks of one
+            client.
         rounds: rounds of the run.
         sampled: share of the clients that may take part in a round and do. The server knows which.
         eps, delta: the bound.
@@ -46,13 +47,23 @@ class RunBoundRow(ResultRow):
         )
 
     @property
+    def who(self) -> str:
+        """Whom or what the bound protects, in words."""
+        return "one client" if self.unit == "client" else "all clicks of one client"
+
+    @property
+    def of_clicks(self) -> str:
+        """A note for a table whose bounds are of clients, where this one is not."""
+        return "" if self.unit == "client" or math.isinf(self.eps) else " (clicks)"
+
+    @property
     def text(self) -> str:
         """The bound in one line: for whom, how, and what it would be without sampling."""
         if math.isinf(self.eps):
-            return f"run: none for one {self.unit}: {self.how}"
+            return f"run: none for {self.who}: {self.how}"
         delta = f", delta {self.delta:g}" if self.delta else ""
         always = "" if self.sampled == 1 else f"; {self.eps_always:.4g} for a client in all of them"
-        return f"run: {self.eps:.4g} for one {self.unit} over {self.rounds} rounds{delta}: {self.how}{always}"
+        return f"run: {self.eps:.4g} for {self.who} over {self.rounds} rounds{delta}: {self.how}{always}"
 
 
 def run_caption(rows: Iterable[RunBoundRow]) -> str:
@@ -66,5 +77,5 @@ def run_caption(rows: Iterable[RunBoundRow]) -> str:
     cohorts = (
         "all clients in each" if share == [1.0] else f"{drawn} of the clients in each, known to the server"
     )
-    units = " or ".join(dict.fromkeys(row.unit for row in found))
-    return f"run: proven for one {units} over {rounds} rounds ({cohorts}{delta})"
+    clicks = "; clicks: for all clicks of one client" if any(row.of_clicks for row in found) else ""
+    return f"run: proven for one client over {rounds} rounds ({cohorts}{delta}){clicks}"

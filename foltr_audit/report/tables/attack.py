@@ -190,7 +190,7 @@ def _proven_table(rows: Sequence[ProvenRow]) -> Table:
         *setting_columns(rows, apart),
         epsilon_column(),
         Column("round", lambda row: eps_text(row.eps_proven)),
-        Column("run", lambda row: eps_text(row.run.eps)),
+        Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
     ]
     return make_table(
         "proven epsilon, whatever the attack",

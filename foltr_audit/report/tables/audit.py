@@ -39,6 +39,8 @@ def print_audit(report: AuditReport, console: Console) -> None:
 
 def _table(rows: Sequence[FindingRow]) -> Table:
     first, several = rows[0], len({row.run for row in rows}) > 1
+    stopped = len({row.trials for row in rows}) > 1
+    shown_by = "the trials" if stopped else f"{first.trials} trials"
     delta = f", delta {first.delta:g}" if first.delta else ""
     per = "one message" if first.messages == 1 else f"{first.messages} messages of one client, pooled"
     behind = f"of {first.interactions} interaction{'s' * (first.interactions > 1)}"
@@ -51,10 +53,11 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         Column("sees", view, "name"),
         Column("claimed", lambda row: _bound(row.setting.eps_claimed)),
         Column("proven", lambda row: _bound(row.eps_upper)),
-        Column("run", lambda row: _bound(row.whole_run.eps)),
+        Column("run", lambda row: _bound(row.whole_run.eps) + row.whole_run.of_clicks),
         Column("exact", lambda row: _number(row.eps_exact)),
         Column("measured", lambda row: _number(row.eps_lower)),
         Column("ceiling", lambda row: _number(row.eps_ceiling)),
+        *([Column[FindingRow]("trials", lambda row: str(row.trials))] if stopped else []),
         Column("verdict", _verdict, "name", narrow=lambda text: text.replace("by ", "by\n")),
     ]
     return make_table(
@@ -63,7 +66,7 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         rows,
         caption="sees: what the server sees; proven: an upper bound; "
         f"{run_caption(row.whole_run for row in rows)}; exact: the loss of the pair that was "
-        f"played; measured: shown by {first.trials} trials per hypothesis, each at "
+        f"played; measured: shown by {shown_by} per hypothesis, each at "
         f"{100 * first.confidence:g} % confidence, and ceiling: the most that so many can show",
         space=2,
         narrow_space=1,

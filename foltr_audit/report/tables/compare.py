@@ -217,7 +217,7 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
             Column("pair", lambda row: row.canary, "words", only="page"),
             Column("claimed", lambda row: claimed_cell(row.eps_claimed, row.delta)),
             number("proven", lambda row: row.eps_upper),
-            number("run", lambda row: row.run.eps),
+            Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
             number("exact", lambda row: row.eps_exact),
             number("measured", lambda row: row.eps_lower),
             number("ceiling", lambda row: row.eps_ceiling),

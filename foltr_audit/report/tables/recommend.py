@@ -68,6 +68,8 @@ def _limits_line(report: RecommendReport) -> str:
     auc = "" if limits.max_auc is None else f", AUC of attacks at most {short(limits.max_auc)}"
     most = f"epsilon at most {limits.max_eps:g} (delta {limits.delta:g}) for one interaction"
     most = "any epsilon" if math.isinf(limits.max_eps) else most
+    if limits.max_proven_auc is not None:
+        most += f", proven AUC at most {short(limits.max_proven_auc)}"
     spec = report.config.experiment
     return escape(
         f"{spec.train.click_model} clicks, scenario {spec.population.scenario}, "
@@ -89,10 +91,10 @@ def evidence_table(report: RecommendReport, row: CompareRow) -> Table:
             attack_column(),
             estimate_column("AUC", lambda row: row.auc),
             WITHOUT,
-            _audited("claimed", report, lambda audit: audit.eps_claimed),
-            _audited("proven", report, lambda audit: audit.eps_proven),
-            _audited("run", report, lambda audit: audit.run.eps),
-            _audited("measured", report, lambda audit: audit.eps_measured),
+            _audited("claimed", report, lambda audit: eps_text(audit.eps_claimed)),
+            _audited("proven", report, lambda audit: eps_text(audit.eps_proven)),
+            _audited("run", report, lambda audit: eps_text(audit.run.eps) + audit.run.of_clicks),
+            _audited("measured", report, lambda audit: eps_text(audit.eps_measured)),
             BYTES,
         ],
         [row, *others],
@@ -104,16 +106,18 @@ def evidence_table(report: RecommendReport, row: CompareRow) -> Table:
     )
 
 
-def _audited(
-    header: str, report: RecommendReport, number: Callable[[AuditedView], float]
-) -> Column[CompareRow]:
+def _audited(header: str, report: RecommendReport, text: Callable[[AuditedView], str]) -> Column[CompareRow]:
     """An epsilon of the view of the limits."""
 
     def cell(row: CompareRow) -> Cell:
         audit = row.audits.get(report.config.limits.view)
-        return NONE if audit is None else Cell(eps_text(number(audit)))
+        return NONE if audit is None else Cell(text(audit))
 
     return Column(header, cell)
+
+
+_ATTACKED = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
+_PROMISED = "AUC promised: the most that any attack on a click can reach, by the proof of one interaction"
 
 
 def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> Table:
@@ -124,9 +128,14 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
         name_column("defense", lambda row: row.name),
         Column("clip", lambda row: "-" if row.norm is None else f"{row.norm:g}"),
         Column("proven", lambda row: NONE if row.eps_proven is None else Cell(eps_text(row.eps_proven))),
-        Column("run", lambda row: NONE if row.run is None else Cell(eps_text(row.run.eps))),
+        Column(
+            "run", lambda row: NONE if row.run is None else Cell(eps_text(row.run.eps) + row.run.of_clicks)
+        ),
         short_column("nDCG@10", lambda row: row.ndcg),
     ]
+    promised = report.config.limits.max_proven_auc is not None
+    if promised:
+        columns.insert(3, short_column("AUC\npromised", lambda row: row.auc_proven))
     if limited:
         columns += [
             Column("attack", lambda row: row.attack or "-", "name", narrow=short_method),
@@ -136,7 +145,7 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
         f"{title}, on the validation part, which chose",
         columns,
         rows,
-        caption="; ".join(_notes(rows, limited=limited)),
+        caption="; ".join([*_of_candidates(rows), *[_PROMISED] * promised, *[_ATTACKED] * limited]),
         spare=("attack", "clip", "run"),
     )
 
@@ -148,12 +157,10 @@ def _of_runs(report: RecommendReport, rows: Sequence[CompareRow]) -> str:
     return f"{run_caption(runs)}; " if runs else ""
 
 
-def _notes(rows: Sequence[CandidateRow], *, limited: bool) -> list[str]:
+def _of_candidates(rows: Sequence[CandidateRow]) -> list[str]:
+    """What the column `run` of candidates assumes."""
     runs = [row.run for row in rows if row.run is not None]
-    found = [run_caption(runs)] if runs else []
-    if limited:
-        found.append("a candidate keeps to --max-attack-auc if the interval of every attack ends below it")
-    return found
+    return [run_caption(runs)] if runs else []
 
 
 def _search_line(search: SearchCounts) -> str:
