@@ -32,7 +32,7 @@ from foltr_audit.simulation.setup import Setup
 SetupOf = Callable[..., Setup]
 
 
-_CUT = 2e-4  # relative: a ten-thousandth of delta may be spent on runs with very many rounds
+_CUT = 1e-4  # relative: a millionth of delta may be spent on runs with very many rounds
 
 
 # --- against enumeration ----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _MOST_COUNTS = 200  # numbers of rounds that are told apart; the next larger one stands for those between
-_OUTSIDE = 1e-4  # share of delta that numbers of rounds above all others may take as a failure
+_OUTSIDE = 1e-6  # share of delta that numbers of rounds above all others may take as a failure
 _LOWEST = 1e-4  # probability below which a larger number of rounds stands for the smallest ones
 
 
@@ -89,7 +89,7 @@ def participation(rounds: int, share: float, delta: float) -> list[tuple[int, fl
     """Numbers of rounds in which a client takes part, rising, each with its probability.
 
     Where there are many, some stand for smaller ones, so that bounds err on the safe side. Numbers above all
-    of these have less than a ten-thousandth of delta together, and count as a failure.
+    of these have less than a millionth of delta together, and count as a failure.
     """
     from scipy.stats import binom
 
