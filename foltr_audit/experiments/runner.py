@@ -18,6 +18,7 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.membership.experiment import MembershipFinding, infer_membership
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import (
     PLAN,
@@ -196,6 +197,7 @@ class RunResult:
         attacks: what attacks found; empty without an attack protocol.
         proven: what is proven for the observer of the attacks, first without the lists; empty without one.
         findings: results of an audit of its chain's claim.
+        membership: who was told to have taken part, from other federations of the same Spec.
     """
 
     spec: Spec
@@ -207,6 +209,7 @@ class RunResult:
     attacks: AttackFindings = AttackFindings()
     proven: tuple[ProvenView, ...] = ()
     findings: tuple[AuditResult, ...] = ()
+    membership: tuple[MembershipFinding, ...] = ()
 
 
 def proven_of(setup: Setup, protocol: AttackSpec) -> tuple[ProvenView, ...]:
@@ -269,7 +272,7 @@ class Runner:
         return found
 
     def run(self, spec: Spec, folder: RunFolder | None = None) -> RunResult:
-        """Train a Spec, and attack or audit it if it has such a protocol."""
+        """Train a Spec, and do what its protocols ask for."""
         setup, protocol = self.setup(spec), spec.attack
         undefended: float | None = None
         attacks = AttackFindings()
@@ -282,6 +285,7 @@ class Runner:
                 findings = tuple(audit.findings(_audited_models(setup, trained)))
         else:
             trained, attacks = self._attack(setup, protocol, folder)
+        if protocol is not None or spec.membership is not None:
             undefended = self._twin(spec, trained) if self.with_undefended else None
         return RunResult(
             spec=spec,
@@ -293,6 +297,7 @@ class Runner:
             attacks=attacks,
             proven=() if protocol is None else proven_of(setup, protocol),
             findings=findings,
+            membership=infer_membership(setup, self.progress),
         )
 
     def _attack(
