@@ -14,7 +14,9 @@ from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.base import DatasetFacts, UtilityRow
 from foltr_audit.report.results.fact_warnings import print_facts
 from foltr_audit.report.results.meaning import describe_results
+from foltr_audit.report.results.proven_rows import ProvenRow
 from foltr_audit.report.results.settings import differing
+from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.tables import attack_details as details
 from foltr_audit.report.tables.columns import (
     OfSetting,
@@ -30,6 +32,7 @@ from foltr_audit.report.tables.columns import (
     short_column,
     trained_on_column,
 )
+from foltr_audit.report.tables.compare_columns import eps_text
 from foltr_audit.report.tables.group_tables import groups_table, utility_groups_table
 from foltr_audit.report.tables.inquiries import print_inquiries
 from foltr_audit.report.tables.promises import ANY_ATTACK, EXPLAINED, promise_lines, with_ceilings
@@ -66,6 +69,8 @@ def print_attack(report: AttackReport, console: Console) -> None:
         _print(utility_table(report.utility, no_relevant(report.config)), console)
     if report.utility_groups:
         _print(utility_groups_table(report.utility_groups), console)
+    if any(math.isfinite(row.eps_proven) for row in report.proven):
+        _print(_proven_table(report.proven), console)
     for found in details.query_tables(report.queries):
         _print(found, console)
     for line in details.not_attacked_lines(report.queries):
@@ -175,6 +180,25 @@ def _lists(rows: Sequence[AttackRow]) -> str:
     seen = "below each value: its 95 % interval over queries"
     known = [EXPLAINED] if any(row.method == ANY_ATTACK for row in rows) else []
     return "\n".join([seen, *known, *lines])
+
+
+def _proven_table(rows: Sequence[ProvenRow]) -> Table:
+    apart = [name for name in differing([row.setting for row in rows]) if name not in ("trained_on", "sees")]
+    unit = rows[0].unit
+    columns: list[Column[ProvenRow]] = [
+        Column("server sees", lambda row: row.setting.sees or "", "name"),
+        *setting_columns(rows, apart),
+        epsilon_column(),
+        Column("round", lambda row: eps_text(row.eps_proven)),
+        Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
+    ]
+    return make_table(
+        "proven epsilon, whatever the attack",
+        columns,
+        rows,
+        caption=f"round: proven for one {unit} in a message of training; "
+        f"{run_caption(row.run for row in rows)}",
+    )
 
 
 def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
