@@ -21,6 +21,7 @@ from foltr_audit.report.results.card_sentences import (
     false_sentences,
     limit_sentences,
     model_sentence,
+    run_sentences,
 )
 from foltr_audit.report.results.privacy_card import PrivacyCard
 from foltr_audit.report.results.provenance import Provenance
@@ -81,7 +82,9 @@ def _short(card: PrivacyCard) -> Iterator[Block]:
     for text in false_sentences(card):
         yield Notice(text)
     worst = max(card.worlds, key=lambda world: world.best_auc)
-    yield BulletList([*limit_sentences(card), model_sentence(card), attack_sentence(worst)])
+    yield BulletList(
+        [*limit_sentences(card), *run_sentences(card), model_sentence(card), attack_sentence(worst)]
+    )
 
 
 def _made(cards: Sequence[PrivacyCard], provenance: Provenance) -> Iterator[Block]:
