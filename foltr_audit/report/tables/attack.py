@@ -217,7 +217,7 @@ def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
         short_column("untrained", lambda row: row.untrained),
         short_column("trained", lambda row: row.ndcg),
         short_column("undefended", lambda row: row.undefended),
-        short_column("ceiling", lambda row: row.ceiling),
+        short_column("ideal", lambda row: row.ceiling),
         percent_column("clipped", lambda row: row.clipped),
         Column("runs", lambda row: str(row.runs)),
     ]
@@ -225,7 +225,7 @@ def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
         f"nDCG@10 on {' or '.join(sorted({row.evaluated_on for row in rows}, reverse=True))}",
         columns,
         rows,
-        caption="ceiling: what a perfect ranker reaches; queries without relevant documents "
+        caption="ideal: what the best possible ranking reaches; queries without relevant documents "
         f"{words}".rstrip(),
-        spare=("runs", "clipped", "ceiling", "untrained"),
+        spare=("runs", "clipped", "ideal", "untrained"),
     )

@@ -56,7 +56,7 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         Column("run", lambda row: _bound(row.whole_run.eps) + row.whole_run.of_clicks),
         Column("exact", lambda row: _number(row.eps_exact)),
         Column("measured", lambda row: _number(row.eps_lower)),
-        Column("ceiling", lambda row: _number(row.eps_ceiling)),
+        Column("at most", lambda row: _number(row.eps_ceiling)),
         *([Column[FindingRow]("trials", lambda row: str(row.trials))] if stopped else []),
         Column("verdict", _verdict, "name", narrow=lambda text: text.replace("by ", "by\n")),
     ]
@@ -67,10 +67,10 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         caption="sees: what the server sees; proven: an upper bound; "
         f"{run_caption(row.whole_run for row in rows)}; exact: the loss of the pair that was "
         f"played; measured: shown by {shown_by} per hypothesis, each at "
-        f"{100 * first.confidence:g} % confidence, and ceiling: the most that so many can show",
+        f"{100 * first.confidence:g} % confidence, and at most: the most that so many can show",
         space=2,
         narrow_space=1,
-        spare=("ceiling", "exact", "claimed", "run", "proven"),
+        spare=("at most", "exact", "claimed", "run", "proven"),
     )
 
 

@@ -121,7 +121,7 @@ def prices_table(world: WorldRows, columns: WorldColumns) -> Table:
         caption=f"{counted(first.setting.runs, 'run')}; nDCG@10 on "
         f"{evaluated_part(row.evaluated_on for row in rows)}, and online (mean of rounds{over}); difference: "
         f"to no defense, with p of a paired t-test times {tests}; "
-        f"interval of nDCG@10 and p: {FIXED}; ceiling {short(first.ceiling)}, untrained "
+        f"interval of nDCG@10 and p: {FIXED}; ideal ranking {short(first.ceiling)}, untrained "
         f"{short(first.untrained)}; bytes: of a client in a round",
         spare=("bytes", "hit hardest", "served worst", ONLINE, "p"),
     )
@@ -177,7 +177,7 @@ def everything_table(world: WorldRows) -> Table:
         caption="Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over "
         f"queries, of online nDCG@10 over runs. The best attack is {CHOSEN}; without: the best guess that "
         f"reads no message; promised: {PROMISE}. An epsilon is of what the server sees, proven "
-        f"of a message{_of_runs(world)}. Measured: with the ceiling that this "
+        f"of a message{_of_runs(world)}. Measured: with the most that this "
         "number of trials could show. Each holds on its own, not corrected for several. Differences are "
         f"to no defense. Offline nDCG@10 is of {part}; its intervals and p (paired t-test, "
         f"Bonferroni-corrected for the tests of this table) are {FIXED}; online p: over runs, not corrected. "
@@ -222,7 +222,7 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
             Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
             number("exact", lambda row: row.eps_exact),
             number("measured", lambda row: row.eps_lower),
-            number("ceiling", lambda row: row.eps_ceiling),
+            number("at most", lambda row: row.eps_ceiling),
             Column("verdict", lambda row: _verdict(row), "name", narrow=_by),
             Column("why", lambda row: row.why, "words", only="page"),
         ],
@@ -230,9 +230,9 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
         caption="proven: an upper bound by accounting; "
         f"{run_caption(row.run for row in claims)}; "
         "exact: the loss of the pair that was played, where it has a formula; measured: a lower bound from "
-        f"trials with that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a "
-        "claim below the exact or the measured loss is false",
-        spare=("ceiling", "run", "exact", "proven", "claimed"),
+        "trials with that pair, and at most: the most that so many can show, "
+        f"{measured(claims[0].confidence)}; a claim below the exact or the measured loss is false",
+        spare=("at most", "run", "exact", "proven", "claimed"),
     )
 
 
