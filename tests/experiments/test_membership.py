@@ -203,6 +203,14 @@ def test_noise_of_the_aggregator_protects_from_participants_too() -> None:
     assert infer_membership(setup)[0].ceiling.metrics == one.metrics
 
 
+def test_a_participant_who_is_not_in_a_cohort_knows_that_the_others_are() -> None:
+    """Of 8 clients 7 play a round: for who does not play nobody else is in doubt, so no sample is secret."""
+    chain = "clip:norm=1+correlated-gaussian:sigma=9"
+    part, whole = (setup_of(defense=chain, clients=8, cohort=cohort) for cohort in (7, None))
+    assert ceiling(part, "client").bound.epsilon == ceiling(whole, "client").bound.epsilon
+    assert ceiling(part, "released").bound.epsilon < ceiling(whole, "released").bound.epsilon
+
+
 @pytest.mark.parametrize("message", ["model", "update"])
 def test_the_same_seed_gives_the_same_findings(message: str) -> None:
     one, other = (
