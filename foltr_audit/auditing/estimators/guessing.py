@@ -15,8 +15,8 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 _UNLUCKY = 1e-4  # how often coins ask for more trials of a hypothesis than there are
 _TAILS = 32  # tails of each end that are tried, at most; their sizes have equal ratios
 
-GuessWorth = Callable[[int, int, int], float]
-"""The bound that v right guesses of r show: of canaries m, guesses r and right guesses v."""
+GuessWorth = Callable[[int, int, int, float], float]
+"""The bound that v right guesses of r show: of canaries m, guesses r, right guesses v, and confidence."""
 
 
 class GuessRule(NamedTuple):
@@ -34,11 +34,12 @@ class GuessRule(NamedTuple):
 
 
 def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | None = None) -> GuessRule:
-    """The rule whose bound is largest on the part for choosing.
+    """The rule whose bound is largest on the part for choosing, if the bounds of all rules must hold at once.
 
-    Each of its trials counts as half a canary. The bound is for the number of canaries that will be
-    evaluated, or that this part holds if these are fewer. Without `worth` it is the one for delta 0. With
-    it, one rule of each size of guesses is compared, the best at delta 0: other bounds are too slow for all.
+    Else the best of a thousand rules would often be one with a few lucky guesses. Each trial counts as half a
+    canary. The bound is for the number of canaries that will be evaluated, or that this part holds if these
+    are fewer. Without `worth` it is the one for delta 0. With it, one rule of each size of guesses is
+    compared, the best at delta 0: other bounds are too slow for all.
     """
     mirrored = trials.mirrored()
     highest = _thinned(TailTable.of(trials.choose_zero, trials.choose_one))
@@ -49,7 +50,8 @@ def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | 
     right = highest[1][:, np.newaxis] + lowest[1]
     possible = np.argwhere((guessed <= held) & (right > 0))
     r, v = (scale * counts[tuple(possible.T)] for counts in (guessed, right))
-    bounds = binomial_bound(v, r, 1.0 - confidence)
+    alpha = (1.0 - confidence) / len(possible)
+    bounds = binomial_bound(v, r, alpha)
     best = int(np.argmax(bounds))
     if worth is not None:
         canaries, sizes = round(scale * held), np.floor(2.0 * np.log2(r))
@@ -57,7 +59,11 @@ def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | 
             int(each[np.argmax(bounds[each])])
             for each in map(np.flatnonzero, sizes == np.unique(sizes)[:, np.newaxis])
         ]
-        best = max(of_size, key=lambda i: worth(canaries, round(r[i]), int(v[i])))
+
+        def rank(i: int) -> tuple[float, float]:  # where all show nothing, the one that is next to it
+            return worth(canaries, round(r[i]), int(v[i]), 1.0 - alpha), float(bounds[i])
+
+        best = max(of_size, key=rank)
     high, low = possible[best]
     return GuessRule(
         low=float(lowest[:, low].sum()) / held,
@@ -88,11 +94,11 @@ def canaries_of(trials: TrialScores) -> int:
 def _scores_of(trials: TrialScores, coins: Bools) -> Floats | None:
     """The score of each canary (m,), which is a trial of its coin's hypothesis; None if there are too few."""
     if not trials.independent:
-        return np.where(coins, trials.one, trials.zero)
+        return np.asarray(np.where(coins, trials.one, trials.zero))
     place = np.where(coins, np.cumsum(coins), np.cumsum(~coins)) - 1
     if place.max() >= trials.evaluated:
         return None
-    return np.where(coins, trials.one[place], trials.zero[place])
+    return np.asarray(np.where(coins, trials.one[place], trials.zero[place]))
 
 
 def guesses(trials: TrialScores, coins: Bools, guessing: GuessRule) -> tuple[int, int]:

@@ -32,8 +32,8 @@ def one_run(
     m = canaries_of(trials)
     coins = rng.integers(0, 2, size=m).astype(np.bool_)
 
-    def worth(canaries: int, count: int, right: int) -> float:
-        return one_run_bound(canaries, count, right, delta, confidence)
+    def worth(canaries: int, count: int, right: int, sure: float) -> float:
+        return one_run_bound(canaries, count, right, delta, sure)
 
     rule = choose_guessing(trials, confidence, worth if delta > 0 else None)
     count, right = guesses(trials, coins, rule)

@@ -41,8 +41,8 @@ def one_run_fdp(
     m = canaries_of(trials)
     coins = rng.integers(0, 2, size=m).astype(np.bool_)
 
-    def worth(canaries: int, count: int, right: int) -> float:
-        return one_run_mu(canaries, count, right, confidence, precision=_ROUGH)
+    def worth(canaries: int, count: int, right: int, sure: float) -> float:
+        return one_run_mu(canaries, count, right, sure, precision=_ROUGH)
 
     count, right = guesses(trials, coins, choose_guessing(trials, confidence, worth))
     bounds = (one_run_mu(m, *counts, confidence) for counts in ((count, right), (m, m)))
