@@ -44,6 +44,7 @@ bench-table: $(STAMP)
 bench-audit: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks.audit_power --markdown build/audit-power.md
 	$(BIN)/python -m benchmarks.audit_faults --markdown build/audit-faults.md
+	$(BIN)/python -m benchmarks.function_audits
 
 docs: $(DOCS)
 	$(BIN)/python -m tests.rooms_picture

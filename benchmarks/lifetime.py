@@ -44,6 +44,12 @@ class CohortSizes(NamedTuple):
     cohort: int
     separation: int
 
+    @classmethod
+    def parse(cls, text: str) -> CohortSizes:
+        """Three numbers joined by commas."""
+        clients, cohort, separation = map(int, text.split(","))
+        return cls(clients, cohort, separation)
+
 
 class ComparedNoise(NamedTuple):
     """A noise, and what it rests on.
@@ -162,13 +168,18 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=100, help="Rounds of a run.")
     parser.add_argument("--norm", type=float, default=0.5, help="Norm that updates are clipped to.")
     parser.add_argument("--seeds", type=int, default=10, help="Repetitions.")
-    parser.add_argument("--quick", action="store_true", help="One small setting: shows only that it runs.")
+    parser.add_argument(
+        "--cohorts",
+        type=CohortSizes.parse,
+        action="append",
+        metavar="CLIENTS,COHORT,SEPARATION",
+        help="Who takes part; repeatable. Default: 100000,1000,100, 1000,100,10 and 1000,10,100.",
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="Write the table there, not to stdout.")
     options = parser.parse_args(given)
     runs = LifetimeRuns(options.data, options.clicks, options.rounds, options.norm)
-    several = (CohortSizes(20, 5, 4),) if options.quick else COHORTS
     lines = []
-    for line in rows(runs, options.seeds, several):
+    for line in rows(runs, options.seeds, options.cohorts or COHORTS):
         lines.append(line)
         print(line, file=sys.stderr if options.markdown else sys.stdout, flush=True)
     if options.markdown:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         compare,
         lint,
         load_data,
+        membership,
         simulate,
     )
     from foltr_audit.core.published_chain import published_chain
@@ -50,6 +51,7 @@ _WHERE = {
     "compare": "api",
     "lint": "api",
     "load_data": "api",
+    "membership": "api",
     "simulate": "api",
     "published_chain": "core.published_chain",
     "FoltrAuditError": "errors",
@@ -84,6 +86,7 @@ __all__ = [
     "compare",
     "lint",
     "load_data",
+    "membership",
     "published_chain",
     "simulate",
 ]

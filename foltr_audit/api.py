@@ -25,6 +25,7 @@ from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.function_audit import FunctionAuditReport
+from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.results.system_lint import SystemLintReport
 from foltr_audit.report.results.train import TrainReport
@@ -61,7 +62,7 @@ def simulate(
     overwrite: bool = False,
     twins: bool = False,
 ) -> TrainReport:
-    """Train the rankers of one or several Specs; attack and audit protocols in them are ignored.
+    """Train the rankers of one or several Specs; protocols in them are ignored.
 
     Args:
         specs: what to train; several are compared in one report.
@@ -71,8 +72,7 @@ def simulate(
         overwrite: replace the content of the folder.
         twins: also train the twins of each scenario, and compare.
     """
-    no_protocol = {"attack": None, "audit": None}
-    plan = Plan(tuple(spec.model_copy(update=no_protocol) for spec in _several(specs, data)))
+    plan = Plan(tuple(spec.only_trained for spec in _several(specs, data)))
     plan = Runner(data=data).with_twins(plan) if twins else plan
     return TrainReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
@@ -117,6 +117,29 @@ def audit(
     if any(spec.audit is None for spec in plan.specs):
         raise UsageError("audit: a Spec has no audit protocol; expected Spec(..., audit={...})")
     return AuditReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
+
+
+def membership(
+    specs: Spec | Sequence[Spec],
+    *,
+    data: Collection | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> MembershipReport:
+    """Train one or several Specs, and tell from global models who took part in such trainings.
+
+    Arguments as for `simulate`.
+
+    Raises:
+        UsageError: a Spec without a membership protocol.
+    """
+    plan = Plan(_several(specs, data))
+    if any(spec.membership is None for spec in plan.specs):
+        raise UsageError(
+            "membership: a Spec has no membership protocol; expected Spec(..., membership={...})"
+        )
+    return MembershipReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
 def audit_mechanism(

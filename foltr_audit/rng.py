@@ -53,6 +53,41 @@ class Streams:
 
 
 @dataclass(frozen=True)
+class BranchStreams(Streams):
+    """Streams with numbers of their own, which share those of some purposes with all other branches.
+
+    So the same clients can take part in several federations: they ask the same queries in each of them, and
+    everything else is drawn anew.
+
+    Attributes:
+        branch: name of the branch.
+        shared: what the names of the shared purposes begin with.
+
+    >>> here, there = (BranchStreams(1, branch=name, shared=("queries",)) for name in "ab")
+    >>> one = np.zeros(1, dtype=np.int64)
+    >>> [
+    ...     bool(here.clients(use, 0, one).uniform(1) == there.clients(use, 0, one).uniform(1))
+    ...     for use in ("queries", "noise")
+    ... ]
+    [True, False]
+    """
+
+    branch: str = ""
+    shared: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> int:
+        """The 64-bit Philox key of what is not shared."""
+        return _digest(f"foltr-audit/{self.seed}/{self.repetition}/{self.branch}", 64)
+
+    def clients(self, purpose: str, round_: int, clients: NDArray[np.int64]) -> ClientStreams:
+        """One stream per client for a purpose in a round."""
+        if purpose.startswith(self.shared):
+            return Streams(self.seed, self.repetition).clients(purpose, round_, clients)
+        return super().clients(purpose, round_, clients)
+
+
+@dataclass(frozen=True)
 class ClientStreams:
     """One counter-based stream for each client of a cohort.
 

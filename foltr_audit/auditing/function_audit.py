@@ -59,8 +59,8 @@ def audit_function(
 ) -> FunctionFinding:
     """Measure a lower bound on the epsilon of a function, and compare it with a claim.
 
-    Each trial calls the function once, with a random generator of its own. Of the trials with each input the
-    first part teaches scores, the second chooses one of them and its threshold, and the last is evaluated.
+    Each trial calls the function once, with a random generator of its own. Scores are learned from the first
+    trials with each input, one of them and its threshold are chosen on the next, and the last are evaluated.
 
     *Guarantees* for any function whose trials are independent: the probability that the bound is above the
     epsilon of this pair is at most 1 - confidence, as its estimator states. Neighbours are the two inputs,
@@ -70,13 +70,8 @@ def audit_function(
     Raises:
         UsageError: an unknown estimator or one that does not fit, or see `call_function`.
     """
-    if spec.estimator not in ESTIMATORS:
-        known = suggest_name(spec.estimator, ESTIMATORS)
-        raise UsageError(f"estimator: unknown estimator {spec.estimator!r}; {known}")
-    normal = spec.estimator in FOR_NORMAL
-    if normal and spec.delta == 0:
-        raise UsageError(f"estimator: {spec.estimator} has no bound at delta 0; expected a delta above 0")
-    streams = Streams(spec.seed)
+    _check_estimator(spec)
+    streams, normal = Streams(spec.seed), spec.estimator in FOR_NORMAL
     outputs = call_function(mechanism, inputs, spec.calls, streams, progress, reload)
     score, trials = _best(_scores(outputs, spec), spec)
     if normal:
@@ -105,6 +100,19 @@ def audit_function(
         repeats=repeats,
         notes=tuple(_notes(outputs, claimed, lower)),
     )
+
+
+def _check_estimator(spec: FunctionAuditSpec) -> None:
+    """Refuse an estimator that does not exist, or does not fit the delta, before anything is called.
+
+    Raises:
+        UsageError: it is one of these.
+    """
+    name = spec.estimator
+    if name not in ESTIMATORS:
+        raise UsageError(f"estimator: unknown estimator {name!r}; {suggest_name(name, ESTIMATORS)}")
+    if name in FOR_NORMAL and spec.delta == 0:
+        raise UsageError(f"estimator: {name} has no bound at delta 0; expected a delta above 0")
 
 
 def _scores(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> dict[str, Pair]:

@@ -12,7 +12,7 @@ from foltr_audit.core.spec.defaults import LEARNER, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.report.tables.ceiling import CeilingRow, ProofScope
+    from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
     from foltr_audit.simulation.privacy_description import PrivacyDescription
 
 _LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)
@@ -57,7 +57,7 @@ def ceiling(
 
     With --auc or --accuracy, the other direction: the largest epsilon that promises no more.
     """
-    from foltr_audit.report.tables.ceiling import CeilingReport
+    from foltr_audit.report.tables.epsilon_meaning import CeilingReport
 
     chains = _Chains(unit, view, rounds, clients, interactions, rank_with, data)
     if not defense and (given := chains.given) is not None:
@@ -94,7 +94,7 @@ def _of_numbers(
     """The rows of numbers, in the order of the options."""
     from foltr_audit.privacy.largest_epsilon import epsilon_of_accuracy, epsilon_of_auc
     from foltr_audit.privacy.tradeoff import TradeOff
-    from foltr_audit.report.tables.ceiling import CeilingRow
+    from foltr_audit.report.tables.epsilon_meaning import CeilingRow
 
     _within("--delta", delta, 0 <= delta < 1, "at least 0, below 1")
     for one in eps:
@@ -134,7 +134,7 @@ class _Chains:
         """
         from foltr_audit.privacy.accounting import trade_off
         from foltr_audit.privacy.observer_views import sees
-        from foltr_audit.report.tables.ceiling import CeilingRow, ProofScope
+        from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
 
         privacy = self._privacy(text)
         situation = privacy.situation(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from foltr_audit.cli.given import published_chain, read_text, refuse_alternatives
 from foltr_audit.cli.options import DATA, DEFENSE, FEDERATION, Table, shared
 from foltr_audit.cli.output import note
+from foltr_audit.core.spec.defaults import PROTOCOLS
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.runner import RunOutput
-
-PROTOCOLS = ("attack", "audit")
-"""What may follow training."""
 
 LEARNER = ("interactions", "learning_rate", "clip_without_pairs", "rank_with")
 """Options that change a parameter of the learner of the same name."""
@@ -43,6 +41,11 @@ AUDIT = (
         "audit.colluders",
     ),
     *("audit.interactions", "audit.lists", "audit.on", "audit.min_documents"),
+)
+MEMBERSHIP = (
+    *("membership.methods", "membership.views", "membership.of"),
+    *("membership.rounds_seen", "membership.shadows"),
+    *("membership.references", "membership.others", "membership.gamma", "membership.offline_scale"),
 )
 SHARED = (
     *("eps", "sensitivity", "defense", "data.source", "fold", "data.normalise", "data.dtype", "data.intents"),
@@ -257,7 +260,7 @@ def field_flags() -> dict[str, str]:
     """The option that sets each field of the Spec, for messages."""
     from foltr_audit.cli.field_options import flags
 
-    names = tuple(name for name in (*SHARED, *ATTACK, *AUDIT) if "." in name or name == "seed")
+    names = tuple(name for name in (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP) if "." in name or name == "seed")
     own = {"population": "--cohort", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}
     found = own | flags(names)
     del found["train.click_model"]  # commands name it differently

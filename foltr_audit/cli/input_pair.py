@@ -27,8 +27,18 @@ def input_pair(inputs: str | None, zero: str | None, one: str | None, function: 
         function: the text that names the audited function.
 
     Raises:
-        UsageError: neither or both are given, or something cannot be read.
+        UsageError: neither or both are given, something cannot be read, or both inputs are the same.
     """
+    first, second = _given_pair(inputs, zero, one, function)
+    numbers = isinstance(first, np.ndarray | np.generic) and isinstance(second, np.ndarray | np.generic)
+    if numbers and np.array_equal(np.asarray(first), np.asarray(second)):
+        raise UsageError("both inputs are the same; expected neighbours that differ")
+    return first, second
+
+
+def _given_pair(
+    inputs: str | None, zero: str | None, one: str | None, function: str
+) -> tuple[object, object]:
     if inputs is not None:
         if zero is not None or one is not None:
             raise UsageError("--inputs: expected no --zero and --one beside it")

@@ -27,6 +27,7 @@ from foltr_audit.cli import (
     diff,
     lint,
     listing,
+    membership,
     merge,
     recommend,
     report,
@@ -57,7 +58,7 @@ app = typer.Typer(
 for command in (
     *(attack.attack, audit.audit, audit_function.audit_function, bundle.bundle, calibrate.calibrate),
     *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),
-    *(significance.significance, diff.diff, lint.lint, merge.merge, report.report),
+    *(significance.significance, diff.diff, lint.lint, membership.membership, merge.merge, report.report),
     bundle.verify,
 ):
     app.command(command.__name__.replace("_", "-"))(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -28,9 +29,14 @@ _SHARED = shared_but(
 @takes(*_SHARED)
 def recommend(
     common: CommonOptions,
-    max_eps: float = option(
-        "Limit of the epsilon that accounting proves for one interaction in a message; inf for no limit.",
-        ...,
+    max_eps: float | None = option(
+        "Limit of the epsilon that accounting proves for one interaction in a message; inf for no limit. "
+        "Required unless --max-proven-auc is given.",
+        panel=_LIMITS,
+    ),
+    max_proven_auc: float | None = option(
+        "Limit of the AUC that the proof of one interaction leaves to any attack on a click. "
+        "Default: no limit.",
         panel=_LIMITS,
     ),
     max_attack_auc: float | None = option(
@@ -78,7 +84,15 @@ def recommend(
     from foltr_audit.utils.optional_dependencies import require
     from foltr_audit.utils.progress import on_terminal
 
-    limits = PrivacyLimits(max_eps=max_eps, max_auc=max_attack_auc, view=view, delta=delta)
+    if max_eps is None and max_proven_auc is None:
+        raise UsageError("--max-eps: missing; expected it, --max-proven-auc, or both")
+    limits = PrivacyLimits(
+        max_eps=math.inf if max_eps is None else max_eps,
+        max_auc=max_attack_auc,
+        max_proven_auc=max_proven_auc,
+        view=view,
+        delta=delta,
+    )
     effort = SearchBudget(candidates=candidates, search_runs=search_runs, runs=runs, trials=trials)
     if method and not limits.single:
         raise UsageError(f"--method: attacks read single messages, and --view {view} shows none")

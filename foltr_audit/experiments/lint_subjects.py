@@ -110,8 +110,21 @@ def describes_system(table: Mapping[str, object]) -> bool:
 
 
 def _of_trace(path: Path) -> LintSubject:
-    """A trace by its header; in a trace of another system each round is a whole cohort."""
+    """A trace by its header, and by the number of clients in a round."""
     trace = Trace.open(path)
-    own = bool(trace.header.spec_hash)
-    cohort = trace.n_messages // trace.n_rounds if trace.n_rounds and not own else 0
+    if trace.header.spec_hash:
+        cohort = _cohort_of_run(path, trace.header.spec_hash)
+    else:  # each round of another system is a whole cohort
+        cohort = trace.n_messages // trace.n_rounds if trace.n_rounds else 0
     return LintSubject(name=str(path), kind="trace", system=declared_by(trace.header, cohort or None))
+
+
+def _cohort_of_run(path: Path, spec_hash: str) -> int:
+    """Clients in a round of the Run that a trace lies in; 0 where it lies elsewhere.
+
+    Its rounds do not say: those of fresh clients hold the messages of many cohorts.
+    """
+    for folder in tuple(path.resolve().parents)[:2]:
+        if (folder / SPEC).is_file() and (spec := RunFolder(folder).spec).hash == spec_hash:
+            return spec.population.cohort_size
+    return 0

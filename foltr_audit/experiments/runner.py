@@ -18,6 +18,7 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.membership.experiment import MembershipFinding, infer_membership
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import (
     PLAN,
@@ -193,6 +194,7 @@ class RunResult:
         undefended: offline nDCG@10 of the same training without a defense; None if it was not trained.
         attacks: what attacks found; empty without an attack protocol.
         findings: results of an audit of its chain's claim.
+        membership: who was told to have taken part, from other federations of the same Spec.
     """
 
     spec: Spec
@@ -203,6 +205,7 @@ class RunResult:
     undefended: float | None = None
     attacks: AttackFindings = AttackFindings()
     findings: tuple[AuditResult, ...] = ()
+    membership: tuple[MembershipFinding, ...] = ()
 
 
 def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[Floats, ...]]:
@@ -259,7 +262,7 @@ class Runner:
         return found
 
     def run(self, spec: Spec, folder: RunFolder | None = None) -> RunResult:
-        """Train a Spec, and attack or audit it if it has such a protocol."""
+        """Train a Spec, and do what its protocols ask for."""
         setup, protocol = self.setup(spec), spec.attack
         undefended: float | None = None
         attacks = AttackFindings()
@@ -272,6 +275,7 @@ class Runner:
                 findings = tuple(audit.findings(_audited_models(setup, trained)))
         else:
             trained, attacks = self._attack(setup, protocol, folder)
+        if protocol is not None or spec.membership is not None:
             undefended = self._twin(spec, trained) if self.with_undefended else None
         return RunResult(
             spec=spec,
@@ -282,6 +286,7 @@ class Runner:
             undefended=undefended,
             attacks=attacks,
             findings=findings,
+            membership=infer_membership(setup, self.progress),
         )
 
     def _attack(

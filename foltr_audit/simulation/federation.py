@@ -8,11 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
+from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.rng import Streams
+from foltr_audit.simulation.cohort_sampler import CohortSampler
 from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
 from foltr_audit.simulation.intent_metrics import PLAYED
-from foltr_audit.simulation.rounds import RoundResult
+from foltr_audit.simulation.rounds import CohortMessages, RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import make_server
 from foltr_audit.utils.arrays import Floats, Ints
@@ -44,42 +48,22 @@ class Federation:
         self.evaluation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train)
 
     def cohort(self, round_: int) -> Ints:
-        """Ids of the clients that play a round, rising.
-
-        A uniform sample without replacement: of all clients, or with a `separation` of b rounds of the b-th
-        part of them whose turn it is. The clients with the smallest tickets play. A client's ticket comes
-        from its own stream, so that more clients do not change the tickets of the others.
-        """
-        population = self.setup.spec.population
-        able = self._turns[round_ % len(self._turns)]
-        if population.cohort_size == able.size:
-            return able
-        tickets = self.setup.streams.clients("cohort", round_, able).uniform(1)[:, 0]
-        # The largest ticket that plays, found without sorting all. Of equal tickets the lower ids play, so
-        # that the cohort has its size.
-        last = np.partition(tickets, population.cohort_size - 1)[population.cohort_size - 1]
-        chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
-        return np.asarray(
-            able[np.sort(np.concatenate([chosen, tied[: population.cohort_size - chosen.size]]))]
-        )
+        """Ids of the clients that play a round, rising; see `CohortSampler`."""
+        return self._cohorts.cohort(round_)
 
     @cached_property
-    def _turns(self) -> list[Ints]:
-        """The clients that may play in rounds t, t + b, t + 2 b, ... for each t below b, by rising ids.
+    def _cohorts(self) -> CohortSampler:
+        return self.cohorts(np.arange(self.setup.spec.population.clients), self.setup.streams)
 
-        Their order is drawn once, and every b-th client of it belongs to one t. So a round follows from its
-        number alone, and no record of earlier cohorts is needed.
-
-        Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to
-        private training", algorithm 2.
-        """
+    def cohorts(self, clients: Ints, streams: Streams) -> CohortSampler:
+        """The cohorts of the Spec, drawn from these clients (n,) with these streams."""
         population = self.setup.spec.population
-        everybody, apart = np.arange(population.clients), population.rounds_apart
-        if apart == 1:
-            return [everybody]
-        tickets = self.setup.streams.clients("separation", 0, everybody).uniform(1)[:, 0]
-        order = np.argsort(tickets, kind="stable")
-        return [np.sort(order[turn::apart]) for turn in range(apart)]
+        return CohortSampler(
+            clients=clients,
+            size=population.cohort_size,
+            separation=population.rounds_apart,
+            streams=streams,
+        )
 
     def rounds(self, start: Floats | GlobalModel, first: int = 0) -> Iterator[RoundResult]:
         """Play rounds first .. T-1 from a first model (P,), or from the server's state."""
@@ -95,11 +79,9 @@ class Federation:
             DataError: the model is no longer finite.
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
-        setup, cohort, most = self.setup, self.cohort(round_), self.clientele.most
-        context = setup.context(round_, cohort, most, before.parameters)
-        asked = self.clientele.ask(context)
-        context = replace(context, counts=asked.counts)  # known only once the clients have asked
-        sent, after = self.training.play(asked, context, before)
+        setup, cohort = self.setup, self.cohort(round_)
+        context = setup.context(round_, cohort, self.clientele.most, before.parameters)
+        context, asked, sent, after = self.exchange(context, before)
         metrics = self.online.compute(sent.interactions, asked, cohort)
         metrics |= self._offline(round_, after.parameters)
         metrics |= sent.wired.costs
@@ -114,6 +96,22 @@ class Federation:
             world=self.clientele.world,
             embeds=setup.spec.trace.embed_features,
         )
+
+    def exchange(
+        self, context: RoundContext, before: GlobalModel
+    ) -> tuple[RoundContext, QueryAssignment, CohortMessages, GlobalModel]:
+        """Let the clients of a context ask, learn and send; nothing is evaluated.
+
+        Returns the context with the number of interactions of each client, their queries, what they sent, and
+        the server's state after it.
+
+        Raises:
+            DataError: the model is no longer finite.
+        """
+        asked = self.clientele.ask(context)
+        context = replace(context, counts=asked.counts)  # known only once the clients have asked
+        sent, after = self.training.play(asked, context, before)
+        return context, asked, sent, after
 
     def _offline(self, round_: int, parameters: Floats) -> dict[str, float]:
         """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""

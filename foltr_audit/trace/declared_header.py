@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,7 +22,14 @@ from foltr_audit.core.plugins.answers import law_of
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
-from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, NormBound, NormScaling, PrivacyEvent
+from foltr_audit.privacy.events import (
+    CorrelatedNoise,
+    MessageAggregation,
+    NoiseAddition,
+    NormBound,
+    NormScaling,
+    PrivacyEvent,
+)
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.trace.header import Fact, TraceHeader
@@ -33,7 +41,7 @@ _MOST_NUMBERS = 10**7  # a message of as many zeros is made
 
 
 def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSystem:
-    """What a header declares: by its defenses where they are registered here, else by its events.
+    """What a header declares: by its defenses where they are registered here, else by its events or facts.
 
     Args:
         header: the header.
@@ -45,28 +53,32 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
     if header.width > _MOST_NUMBERS:
         raise TraceError(f"trace: header: {header.width} numbers a message; expected at most {_MOST_NUMBERS}")
     facts = header.knowledge
-    texts = _texts(facts.get("defense"))
-    events = _steps_of_events(facts.get("events"))
-    chain = _chain(texts)
-    law = _law(facts.get("noise"))
-    claimed = facts.get("eps_claimed")
-    epsilon = float(claimed) if isinstance(claimed, int | float) else math.inf
-    claims: tuple[DeclaredClaim, ...] = ()
+    chain, events = _chain(_texts(facts.get("defense"))), _steps_of_events(facts.get("events"))
+    n = cohort
     if chain is None:
-        steps, known = events if events is not None else ((), False)
+        steps, complete = events if events is not None else (_steps_of_facts(facts), False)
+        claims: tuple[DeclaredClaim, ...] = ()
+        n = n or max((step.shares for step in steps), default=1)
     else:
-        steps, claims, known = _of_chain(chain, _context(header, chain, law, cohort), facts)
-    if not claims and math.isfinite(epsilon):
-        claims = (DeclaredClaim(name="knowledge.eps_claimed", epsilon=epsilon, covers="round"),)
+        stated = _stated_shares(header, chain)
+        n = n or stated
+        context = _context(header, stated or n or 1)
+        always = facts.get("clip_without_pairs") is not False
+        steps = chain_steps(chain, context, acts_without_pairs=always)
+        claims, complete = chain_claims(chain, context), True
+        if n is None and events is not None:
+            steps = _with_sums_of(events[0], steps)
+    claimed = _positive(facts.get("eps_claimed"))
+    if not claims and claimed is not None:
+        claims = (DeclaredClaim(name="knowledge.eps_claimed", epsilon=claimed, covers="round"),)
     behind = facts.get("interactions")
-    shares = [step.shares for step in steps]
     return DeclaredSystem(
         steps=steps,
         claims=claims,
-        complete=known and header.holds_models,
+        complete=complete and header.holds_models,
         parameters=header.width,
-        cohort=cohort if cohort is not None else max(shares, default=None),
-        interactions=behind if isinstance(behind, int) else None,
+        cohort=n if n != 1 else cohort,
+        interactions=int(behind) if is_whole(behind, 1) and isinstance(behind, int) else None,
         separation=_separation(header),
         number_format=_number_format(header),
         lists_follow_clicks=_follow(header),
@@ -74,11 +86,13 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
     )
 
 
-def _of_chain(
-    chain: DefenseChain, context: RoundContext, facts: dict[str, Fact]
-) -> tuple[tuple[DeclaredStep, ...], tuple[DeclaredClaim, ...], bool]:
-    always = facts.get("clip_without_pairs") is not False
-    return chain_steps(chain, context, acts_without_pairs=always), chain_claims(chain, context), True
+def _with_sums_of(stated: Sequence[DeclaredStep], steps: Sequence[DeclaredStep]) -> tuple[DeclaredStep, ...]:
+    """The steps of a chain with the sums that the events state: how large they are depends on the cohort."""
+    sums = iter([step.event for step in stated if isinstance(step.event, MessageAggregation)])
+    return tuple(
+        replace(step, event=next(sums, step.event)) if isinstance(step.event, MessageAggregation) else step
+        for step in steps
+    )
 
 
 def _texts(fact: object) -> list[str] | None:
@@ -99,30 +113,29 @@ def _law(fact: object) -> AdditiveNoise | None:
     return parse_law(fact) if isinstance(fact, str) else None
 
 
-def _context(
-    header: TraceHeader, chain: DefenseChain, law: AdditiveNoise | None, cohort: int | None
-) -> RoundContext:
-    """A round of as many shares as the declared law has; of as many as messages where it does not say."""
+def _context(header: TraceHeader, shares: int) -> RoundContext:
     nobody = np.empty(0, dtype=np.int64)
+    return RoundContext(
+        round=0,
+        shares=shares,
+        clients=nobody,
+        counts=nobody,
+        parameters=np.zeros(header.width),
+        source=Streams(0),
+        separation=_separation(header),
+    )
 
-    def context(shares: int) -> RoundContext:
-        return RoundContext(
-            round=0,
-            shares=shares,
-            clients=nobody,
-            counts=nobody,
-            parameters=np.zeros(header.width),
-            source=Streams(0),
-            separation=_separation(header),
-        )
 
-    whole = [found for link in chain.defenses if (found := law_of(link, context(1))) is not None]
+def _stated_shares(header: TraceHeader, chain: DefenseChain) -> int | None:
+    """Into how many shares the stated law divides the noise of a chain; None where it does not say."""
+    law, alone = _law(header.knowledge.get("noise")), _context(header, 1)
+    whole = [found for link in chain.defenses if (found := law_of(link, alone)) is not None]
     if law is None or len(whole) != 1:
-        return context(cohort or 1)
+        return None
     if isinstance(law, GammaShare):
-        return context(law.n)
+        return law.n if law.n > 1 else None
     ratio = whole[0].variance / law.variance if law.variance > 0 else 1.0
-    return context(max(1, round(min(ratio, _MOST_SHARES))))
+    return round(min(ratio, _MOST_SHARES)) if ratio >= 1.5 else None
 
 
 def _separation(header: TraceHeader) -> int:
@@ -163,6 +176,26 @@ def _steps_of_events(fact: object) -> tuple[tuple[DeclaredStep, ...], bool] | No
     return steps, len(read) == len(found)
 
 
+def _steps_of_facts(facts: Mapping[str, Fact]) -> tuple[DeclaredStep, ...]:
+    """A clip and noise, as far as the facts about them say; more may happen to a message."""
+    norm, order = (_positive(facts.get(name)) for name in ("clip_norm", "clip_ord"))
+    steps = []
+    if norm is not None and order in (1, 2):
+        bound = NormBound(norm=norm, ord=order, of="model")
+        steps.append(DeclaredStep(name="knowledge.clip_norm", event=bound))
+    law = _law(facts.get("noise"))
+    if law is not None:
+        noise = NoiseAddition(law=law)
+        steps.append(DeclaredStep(name="knowledge.noise", event=noise, shares=_parts(noise)))
+    return tuple(steps)
+
+
+def _positive(value: object) -> float | None:
+    """A positive number of a fact; None where it is something else."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and 0 < value < math.inf else None  # type: ignore[arg-type,operator]
+
+
 def _parts(event: object) -> int:
     """The number n that a law of shares names itself."""
     law = event.law if isinstance(event, NoiseAddition) else None
@@ -172,7 +205,7 @@ def _parts(event: object) -> int:
 # --- what is declared twice -----------------------------------------------------------------------
 
 
-def _of_noise(steps: Sequence[DeclaredStep], facts: dict[str, Fact]) -> Iterator[Restatement]:
+def _of_noise(steps: Sequence[DeclaredStep], facts: Mapping[str, Fact]) -> Iterator[Restatement]:
     said = facts.get("noise")
     laws = [step.event.law.text for step in steps if isinstance(step.event, NoiseAddition)]
     if not isinstance(said, str) or not steps or (_law(said) is None and said != "none"):
@@ -189,16 +222,16 @@ def _alike(one: AdditiveNoise | None, other: AdditiveNoise | None) -> bool:
     return same and math.isclose(one.variance, other.variance, rel_tol=_SAME)  # type: ignore[union-attr]
 
 
-def _of_clip(steps: Sequence[DeclaredStep], facts: dict[str, Fact]) -> Iterator[Restatement]:
-    norm, order = facts.get("clip_norm"), facts.get("clip_ord")
+def _of_clip(steps: Sequence[DeclaredStep], facts: Mapping[str, Fact]) -> Iterator[Restatement]:
+    norm, order = (_positive(facts.get(name)) for name in ("clip_norm", "clip_ord"))
     bounds = [step.event for step in steps if isinstance(step.event, NormBound)]
-    if not isinstance(norm, int | float) or not bounds:
+    if norm is None or not bounds:
         return
     if not any(
         math.isclose(bound.norm, norm, rel_tol=_SAME) and order in (None, bound.ord) for bound in bounds
     ):
         done = " and ".join(f"{bound.norm:g} in L{bound.ord:g}" for bound in bounds)
-        said = f"{norm:g}" + ("" if order is None else f" in L{order}")
+        said = f"{norm:g}" + ("" if order is None else f" in L{order:g}")
         yield Restatement(
             field="knowledge.clip_norm", said=said, elsewhere=f"the defenses of the header clip at {done}"
         )

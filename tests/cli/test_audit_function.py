@@ -186,6 +186,7 @@ def test_a_function_that_cannot_be_called_is_one_line(case: str) -> None:
 OPTIONS: dict[str, tuple[tuple[object, ...], str]] = {
     "no inputs": ((), "expected two neighbouring inputs"),
     "one input": (("--zero", "1"), "expected two neighbouring inputs"),
+    "the same twice": (("--zero", "1,2", "--one", "1,2"), "expected neighbours that differ"),
     "both ways": ((*PAIR, "--inputs", "inputs"), "expected no --zero and --one"),
     "no number": (("--zero", "0,a", "--one", "1"), "--zero: '0,a'; expected numbers separated by commas"),
     "ragged": (("--zero", "[[1],[1,2]]", "--one", "1"), "--zero: '[[1],[1,2]]'; expected numbers"),

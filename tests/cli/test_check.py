@@ -66,7 +66,7 @@ def test_limits_that_hold_end_with_0(compared: tuple[Path, Done]) -> None:
     found = done.json()
     assert found["holds"] is True
     assert {one["subject"] for one in found["outcomes"]} == {"published, eps 1.2, perfect clicks"}
-    assert any("L2 clip" in text for text in found["warnings"])
+    assert any("2 R = 3 in L2" in text for text in found["warnings"])
 
 
 def test_a_kept_check_is_a_comparison_that_says_the_same(

@@ -6,22 +6,24 @@ import re
 
 import pytest
 
-from foltr_audit.cli.common import ATTACK, AUDIT, SHARED, field_flags
+from foltr_audit.cli.common import ATTACK, AUDIT, MEMBERSHIP, SHARED, field_flags
 from foltr_audit.cli.field_options import FieldOption
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.defaults import PROTOCOLS
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.membership import MembershipSpec
 from foltr_audit.experiments.plan import apply_changes
 from foltr_audit.studies.model_merging import MergeSpec
 from tests.fixtures.command import run
 
-FIELDS = tuple(name for name in (*SHARED, *ATTACK, *AUDIT) if "." in name or name == "seed")
+FIELDS = tuple(name for name in (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP) if "." in name or name == "seed")
 OTHERWISE = {"schema_", "repetition", "defense", "data.fold", "train.learner", "audit.claim_on"}
 """Fields without an option of their own."""
 
 
 def test_every_field_has_an_option() -> None:
-    tables = {"attack": AttackSpec, "audit": AuditSpec}
+    tables = {"attack": AttackSpec, "audit": AuditSpec, "membership": MembershipSpec}
     names = set()
     for name, field in Spec.model_fields.items():
         inner = tables.get(name) or type(field.default)
@@ -45,7 +47,7 @@ def test_the_default_that_a_help_names_is_that_of_the_field(name: str) -> None:
         return
     given = values if one.form == "list" else words[0]
     table = name.partition(".")[0]
-    left_out: dict[str, object] = {table: {}} if table in ("attack", "audit") else {}
+    left_out: dict[str, object] = {table: {}} if table in PROTOCOLS else {}
     typed = apply_changes(left_out, {name: one.read(given)})
     if one.kind in (int, float):
         typed = apply_changes(left_out, {name: one.kind(words[0])})

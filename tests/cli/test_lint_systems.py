@@ -8,6 +8,7 @@ import pytest
 import tomli_w
 
 import foltr_audit as fa
+from tests.fixtures import foreign_trace
 from tests.fixtures.command import SMALL, run
 from tests.fixtures.described_systems import SHARED_LAPLACE, changed
 
@@ -87,6 +88,16 @@ def test_a_described_system(tmp_path: Path) -> None:
     assert (warned.code, "0 errors, 1 warning" in warned.out) == (0, True)
     assert fa.lint(path).warnings == 1
     assert fa.lint(changed(SHARED_LAPLACE, clip__norm=3)).errors == 2
+
+
+def test_a_trace_of_another_system(tmp_path: Path) -> None:
+    system = foreign_trace.System()
+    head = foreign_trace.header(system, has_truth=False, facts={"eps_claimed": 1.2})
+    folder = foreign_trace.write(tmp_path / "lab", head, foreign_trace.records(system))
+    done = run("lint", folder, "--json")
+    assert done.code == 1
+    (found,) = (one for one in done.json()["systems"][0]["findings"] if one["check"] == "noise shares")
+    assert found["field"] == "knowledge.noise"
 
 
 def test_the_api_takes_specs(tmp_path: Path) -> None:

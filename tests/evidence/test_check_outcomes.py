@@ -12,6 +12,7 @@ from foltr_audit.errors import ContradictionError
 from foltr_audit.evidence.check.limit_check import outcomes
 from foltr_audit.evidence.check.limits import NAMES, SystemLimits
 from foltr_audit.evidence.check.subjects import CheckReading, CheckSubject
+from foltr_audit.report.results.compare_rows import ViewCeiling
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.check_subjects import attack, claim, judged, subject
 
@@ -94,6 +95,7 @@ def test_one_attack_is_said_to_be_the_only_one() -> None:
         ("max_exact_eps", subject(claims=[claim(eps_exact=None)]), "not computable"),
         ("max_exact_eps", subject(claims=[claim(), claim(eps_exact=None)]), "not computable"),
         ("max_measured_eps", subject(claims=[claim(eps_ceiling=0.8)]), "at most 0.8"),
+        ("max_ceiling_auc", subject(ceilings=[], no_ceiling="no Spec"), "no Spec"),
     ],
 )
 def test_what_cannot_be_judged_says_what_is_missing(limit: str, held: CheckSubject, told: str) -> None:
@@ -152,6 +154,21 @@ def test_few_trials_do_not_excuse_a_measured_epsilon_that_is_too_large() -> None
     assert judged("max_measured_eps", 0.8, subject(claims=rows)).status == "broken"
 
 
+def test_the_auc_that_a_proof_leaves_is_of_the_view_that_is_meant() -> None:
+    rows = [
+        ViewCeiling(view="individual", auc=0.77, how="by a toy"),
+        ViewCeiling(view="aggregate", auc=1.0, how="no noise"),
+    ]
+    held = subject(ceilings=rows)
+    assert judged("max_ceiling_auc", 0.77, held).status == "holds"
+    found = judged("max_ceiling_auc", 0.76, held)
+    assert (found.status, found.value, found.interval) == ("broken", 0.77, None)
+    assert found.line.endswith(": .770; at most .76 allowed; message, one interaction: by a toy")
+    nothing = judged("max_ceiling_auc", 0.999, held, view="aggregate")
+    assert (nothing.status, nothing.value) == ("broken", 1.0)
+    assert "nothing is proven: no noise" in nothing.line
+
+
 @pytest.mark.parametrize("verdict", ["refuted", "false by exact loss"])
 def test_a_false_claim_in_any_view_breaks_the_limit(verdict: str) -> None:
     rows = [claim(), claim("aggregate", verdict=verdict, why="a toy says so")]
@@ -168,7 +185,7 @@ def test_claims_that_are_not_refuted_hold_and_no_claim_is_no_pass() -> None:
 
 
 def test_every_limit_is_held_against_every_subject() -> None:
-    table = dict.fromkeys((*NUMBER, *EPS), 0.7) | {"no_refuted_claims": True}
+    table = dict.fromkeys((*NUMBER, *EPS, "max_ceiling_auc"), 0.7) | {"no_refuted_claims": True}
     found = outcomes(SystemLimits.parse(table, ""), [subject(), subject(name="other")])
     assert [(one.subject, one.limit) for one in found] == [
         (name, limit) for name in ("toy, perfect clicks", "other") for limit in NAMES

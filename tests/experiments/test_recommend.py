@@ -93,7 +93,7 @@ def test_only_randomised_clicks_hide_what_lists_tell(learner: str, others: bool)
 def test_without_a_limit_on_epsilon_a_secure_sum_alone_is_a_candidate() -> None:
     space = SearchSpace.of(accountant(PrivacyLimits(max_eps=math.inf)))
     assert {"none", SECURE_AGGREGATION} <= set(space.defenses)
-    assert space.eps[1] == 100.0
+    assert space.defenses["proven-laplace"].eps == (100.0 / 30.0, 100.0)
     assert "proven-gamma-laplace" not in space.defenses  # nothing is proven for what it is made for
 
 
@@ -176,10 +176,9 @@ def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
     """Than nDCG on a dozen validation queries can tell."""
     limits = PrivacyLimits(max_eps=4.0, max_auc=0.75)
     space = SearchSpace(
-        eps=(4.0 / 30.0, 4.0),
         defenses={
-            "proven-click-rr": SearchedNumbers(True, None),
-            "proven-laplace": SearchedNumbers(True, (0.1, 10.0)),
+            "proven-click-rr": SearchedNumbers((4.0 / 30.0, 4.0), None),
+            "proven-laplace": SearchedNumbers((4.0 / 30.0, 4.0), (0.1, 10.0)),
         },
     )
     runner = candidates(limits, tmp_path)

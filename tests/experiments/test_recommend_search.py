@@ -15,12 +15,12 @@ from foltr_audit.experiments.recommend.space import FAIR_SHARE, CandidatePoint, 
 from foltr_audit.rng import Streams
 
 NORMS = Calibration().norms
+EPS = (0.1, 4.0)
 SPACE = SearchSpace(
-    eps=(0.1, 4.0),
     defenses={
-        "none": SearchedNumbers(False, None),
-        "click-rr": SearchedNumbers(True, None),
-        "laplace": SearchedNumbers(True, NORMS),
+        "none": SearchedNumbers(None, None),
+        "click-rr": SearchedNumbers(EPS, None),
+        "laplace": SearchedNumbers(EPS, NORMS),
     },
 )
 Found = list[tuple[CandidatePoint, CandidateScore | None]]
@@ -104,9 +104,9 @@ def test_the_same_seed_asks_for_the_same_candidates_in_batches_of_one_size() -> 
 def test_candidates_stay_inside_the_space() -> None:
     for point, _ in played(1, 30):
         searched = SPACE.defenses[point.alternative]
-        assert (point.eps is not None) == searched.has_eps
+        assert (point.eps is not None) == (searched.eps is not None)
         assert (point.norm is not None) == (searched.norms is not None)
-        assert point.eps is None or SPACE.eps[0] * 0.99 <= point.eps <= SPACE.eps[1]
+        assert point.eps is None or EPS[0] * 0.99 <= point.eps <= EPS[1]
         assert point.norm is None or NORMS[0] * 0.99 <= point.norm <= NORMS[1] * 1.01
 
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from foltr_audit.report.pictures.compare_panels import (
@@ -55,9 +56,26 @@ def test_panels_by_epsilon_are_by_defense_and_end_without_one() -> None:
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1.2", "4.5", "10", "none"]
     recall = next(line for line in axis.get_lines() if line.get_label() == "recall")
     assert np.asarray(recall.get_ydata()).tolist() == pytest.approx([0.612, 0.645, 0.99])  # 10: nothing known
-    assert np.asarray(recall.get_xdata()).tolist() == pytest.approx([0.0, 1.0, 3.0])
+    assert np.asarray(recall.get_xdata()).tolist() == pytest.approx([-0.045, 0.955, 2.955])
     ndcg = next(line for line in axis.get_lines() if line.get_label() == "nDCG@10")
     assert np.asarray(ndcg.get_ydata()).tolist() == pytest.approx([0.4, 0.4, 0.41, 0.4])
+
+
+def test_the_shade_begins_at_what_is_proven() -> None:
+    """Of three epsilons two are proven: no shade where nothing is, and none below a promise."""
+    rows = [
+        setting("a", eps, auc=0.6, ceiling_auc=most) for eps, most in ((1.0, 0.7), (2.0, 0.9), (3.0, None))
+    ]
+    with picture_style():
+        axis = figure_of(next(by_epsilon(report(*rows)))).axes[0]
+        (panel,) = trade_offs(report(*rows))
+        strokes = [line for line in figure_of(panel).axes[0].get_lines() if line.get_marker() == "|"]
+    shades = [patch for patch in axis.patches if isinstance(patch, Rectangle)]
+    assert [one.get_x() for one in shades] == [-0.5, 0.5]
+    assert [one.get_y() for one in shades] == [0.7, 0.9]
+    top = axis.get_ylim()[1]
+    assert all(one.get_y() + one.get_height() == pytest.approx(top) for one in shades)
+    assert [float(np.asarray(line.get_xdata())[0]) for line in strokes] == [0.7, 0.9]
 
 
 def test_defenses_of_one_epsilon_stand_beside_each_other() -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ComparedWarningRow
-from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, measured
+from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, PROMISE, measured
 from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
 from tests.fixtures.comparisons import Made, against, claim, report, setting, warning, where
 
@@ -43,6 +43,13 @@ def test_it_says_what_its_values_are_not() -> None:
     assert text.count("delta") == 1
     assert "1 run;" in text
     assert "2 runs;" in printed(report(*settings(2)))
+
+
+def test_what_is_promised_stands_beside_what_is_found() -> None:
+    made = [setting("none", ceiling=0.9), setting("laplace", 1.2, auc=0.55, ceiling=0.9, ceiling_auc=0.759)]
+    text = printed(report(*made))
+    assert " .759 " in text
+    assert f"promised: {PROMISE}" in text
 
 
 def test_its_p_values_are_corrected() -> None:

@@ -130,6 +130,7 @@ def recommendation() -> RecommendReport:
         defense=("x",),
         options="--defense x",
         eps_proven=1.2,
+        auc_proven=0.76,
         delta=0.0,
         how="",
         ndcg=0.4,
@@ -144,7 +145,7 @@ def recommendation() -> RecommendReport:
     assert compared.dataset is not None
     return RecommendReport(
         config=RecommendConfig(
-            limits=PrivacyLimits(max_eps=4.0, max_auc=0.8),
+            limits=PrivacyLimits(max_eps=4.0, max_auc=0.8, max_proven_auc=0.8),
             effort=SearchBudget(runs=1, trials=40),
             spec=Spec().table(),
         ),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from foltr_audit.core.declared.all_checks import findings
 from foltr_audit.errors import TraceError
@@ -22,6 +25,7 @@ CHAINS = (
         "skellam:sigma=9,step=0.0009765625,sensitivity=3,delta=0.00001",
         "secure-aggregation:threshold=40",
     ),
+    ("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3", "secure-aggregation:threshold=40"),
     ("clip:norm=1,at=message", "correlated-gaussian:sigma=1"),
     ("click-rr:eps=1",),
     ("none",),
@@ -29,10 +33,13 @@ CHAINS = (
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: "+".join(chain))
-def test_a_header_declares_what_its_spec_does(chain: tuple[str, ...], setup_of: SetupOf) -> None:
+@pytest.mark.parametrize("cohort", [40, None])
+def test_a_header_declares_what_its_spec_does(
+    cohort: int | None, chain: tuple[str, ...], setup_of: SetupOf
+) -> None:
     setup = setup_of(defense=chain, clients=40, dtype="float32")
     wanted = setup.privacy.declared()
-    found = declared_by(trace_header(setup, click_model=None, messages=40))
+    found = declared_by(trace_header(setup, click_model=None, messages=40), cohort)
     assert found.steps == wanted.steps
     assert found.claims == wanted.claims
     assert (found.parameters, found.interactions) == (wanted.parameters, wanted.interactions)
@@ -92,6 +99,17 @@ def test_the_same_said_twice_is_no_fault() -> None:
     assert findings(declared_by(header(**facts, clip_norm=1.5, clip_ord=1), 1000)) == ()
 
 
+def test_facts_alone() -> None:
+    """Laplace noise of a message that is clipped, in shares for 1000 clients, of which 40 send."""
+    facts: dict[str, Fact] = {"noise": "gamma-share:n=1000,scale=2.5", "clip_norm": 1.5, "clip_ord": 1}
+    told = {one.check: one for one in findings(declared_by(header(**facts, eps_claimed=1.2), 40))}
+    assert set(told) == {"noise shares", "statement"}
+    assert told["noise shares"].severity == "error"
+    assert "each message carries only 1/1000 of the noise" in told["noise shares"].line
+    facts["noise"] = "laplace:scale=2.5"
+    assert {one.check for one in findings(declared_by(header(**facts, eps_claimed=1.2), 40))} == {"statement"}
+
+
 def test_a_silent_header_declares_nothing() -> None:
     assert findings(declared_by(header(), 1000)) == ()
 
@@ -100,3 +118,29 @@ def test_a_header_of_any_width_costs_no_memory() -> None:
     made = replace(header(defense=["clip:norm=1.5,ord=1"]), parameters=2**31 - 1)
     with pytest.raises(TraceError, match="numbers a message; expected at most 10000000"):
         declared_by(made)
+
+
+TEXTS = (
+    *(*EVENTS, "bounded:of=update,norm=1e308,ord=2", "bounded:of=model,norm=0,ord=inf", "rounded:step=0"),
+    *("noised:gaussian:sigma=1e200", "noised:their-law", "summed:at-least=0", "summed:at-least=5", "opaque:"),
+    *("randomised-clicks:eps=inf", "clip:norm=1.5", "laplace:eps=1e-9,sensitivity=1e9", "nothing", ""),
+    *("laplace:scale=1e-290", "gamma-share:n=1000,scale=2.5", "skellam:sigma=1,step=1", "none"),
+    *("skellam:sigma=9,step=0.001", "secure-aggregation:threshold=7", "correlated-gaussian:bands=9,sigma=1"),
+)
+NUMBERS = st.one_of(st.integers(-5, 2**40), st.floats(allow_nan=False), st.booleans(), st.sampled_from(TEXTS))
+SEVERAL = st.lists(st.sampled_from(TEXTS), max_size=4)
+ANY_FACTS = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(("clip_norm", "clip_ord", "eps_claimed", "interactions", "noise"), NUMBERS),
+        **dict.fromkeys(("events", "defense"), SEVERAL | NUMBERS),
+        **{name: st.booleans() | NUMBERS for name in ("clip_without_pairs", "rank_with")},
+    },
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(facts=ANY_FACTS, cohort=st.none() | st.integers(1, 2000))
+def test_no_facts_break_a_check(facts: dict[str, Fact], cohort: int | None) -> None:
+    for finding in findings(declared_by(header(**facts), cohort)):
+        assert finding.right is None or math.isfinite(finding.right)

@@ -94,7 +94,7 @@ class AccountingBasis:
     sampled: float | None = None
     relation: Relation | None = None
     unit: str | None = None
-    formula: Literal["classical", "analytic"] | None = None
+    formula: Literal["analytic", "classical"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,7 +111,7 @@ class AccountingTable(_Table):
     sampled: Share | None = Field(None, description="Share of the clients that take part in a round.")
     relation: Relation | None = Field(None, description="Whether a unit is replaced, or added or removed.")
     unit: Unit | None = Field(None, description="What neighbouring inputs differ in.")
-    formula: Literal["classical", "analytic"] | None = Field(
+    formula: Literal["analytic", "classical"] | None = Field(
         None, description="How the deviation of normal noise was computed."
     )
 

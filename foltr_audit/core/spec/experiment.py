@@ -18,7 +18,8 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS
+from foltr_audit.core.spec.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.spec.population import PopulationSpec
 from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.errors import UsageError, suggest_name
@@ -40,6 +41,8 @@ class Spec(SpecTable):
         attack: the attack protocol; None for no attack. With one, the default learner is PDGD as
             in Pham 2022 (`pairs=all,normaliser=shown`).
         audit: the audit protocol; None for no audit. It has the same default learner.
+        membership: the membership protocol; None for none. It has the same default learner, and 50 clients
+            if none are given.
 
     Example:
         >>> Spec(population={"clients": 10}).population.cohort_size
@@ -56,6 +59,7 @@ class Spec(SpecTable):
     trace: TraceSpec = TraceSpec()
     attack: AttackSpec | None = None
     audit: AuditSpec | None = None
+    membership: MembershipSpec | None = None
 
     def __init__(self, /, **table: object) -> None:
         """Make a Spec from its fields.
@@ -73,13 +77,14 @@ class Spec(SpecTable):
 
     @model_validator(mode="before")
     @classmethod
-    def _learner_of_the_attack(cls, table: object) -> object:
-        """With an attack or audit the default learner is that of Pham 2022."""
-        if not isinstance(table, Mapping) or (table.get("attack") is None and table.get("audit") is None):
+    def _defaults_of_protocols(cls, table: object) -> object:
+        """With a protocol the default learner is that of Pham 2022; for membership, clients are few."""
+        if not isinstance(table, Mapping):
             return table
-        train = table.get("train") or {}
-        if isinstance(train, Mapping) and "learner" not in train:
-            return {**table, "train": {**train, "learner": default_learner(attacks=True)}}
+        if table.get("membership") is not None:
+            table = _with_default(table, "population", "clients", CLIENTS)
+        if any(table.get(name) is not None for name in PROTOCOLS):
+            table = _with_default(table, "train", "learner", default_learner(attacks=True))
         return table
 
     @model_validator(mode="after")
@@ -89,7 +94,9 @@ class Spec(SpecTable):
             learner
         )
         if problem is None and learner.sends != "models":
-            if self.audit is not None:
+            if self.membership is not None:
+                problem = f"it sends {learner.sends}; membership needs messages that are models"
+            elif self.audit is not None:
                 problem = f"it sends {learner.sends}; an audit needs messages that are models"
             elif self.attack is not None and self.attack.sums:
                 problem = f"it sends {learner.sends}; a view of sums needs messages that are models"
@@ -168,8 +175,13 @@ class Spec(SpecTable):
 
     @property
     def undefended(self) -> Spec:
-        """The same training without defense, attack and audit: the baseline of utility."""
-        return self.model_copy(update={"defense": (NO_DEFENSE,), "attack": None, "audit": None})
+        """The same training without defense and protocols: the baseline of utility."""
+        return self.only_trained.model_copy(update={"defense": (NO_DEFENSE,)})
+
+    @property
+    def only_trained(self) -> Spec:
+        """The same training without any protocol after it."""
+        return self.model_copy(update=dict.fromkeys(PROTOCOLS))
 
 
 _TABLE_CLASSES: dict[str, type[SpecTable]] = {
@@ -179,7 +191,16 @@ _TABLE_CLASSES: dict[str, type[SpecTable]] = {
     "trace": TraceSpec,
     "attack": AttackSpec,
     "audit": AuditSpec,
+    "membership": MembershipSpec,
 }
+
+
+def _with_default(table: Mapping[str, object], name: str, field: str, value: object) -> Mapping[str, object]:
+    """A table in which a field of an inner table has a value if none is given."""
+    inner = table.get(name) or {}
+    if not isinstance(inner, Mapping) or field in inner:
+        return table
+    return {**table, name: {**inner, field: value}}
 
 
 def _refuse_unknown(table: Mapping[str, object]) -> None:

@@ -185,6 +185,16 @@ def _one_attack(limits: SystemLimits, row: CheckedAttack, others: str) -> _Limit
     return _read(limits, CheckReading(row.auc, missing), about, high_is_bad=True)
 
 
+def _ceiling_auc(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
+    """Judge the AUC that a proof leaves to attacks: 1 where nothing is proven, which no limit allows."""
+    found = next((one for one in subject.ceilings if one.view == limits.view), None)
+    if found is None:
+        return _LimitValue(missing=subject.no_ceiling)
+    nothing = "" if found.auc < 1 else "nothing is proven: "
+    about = f"{sees(found.view)}, one interaction: {nothing}{found.how}"
+    return _LimitValue(found.auc, found.auc, about=about)
+
+
 def _of_audit(
     judge: Callable[[SystemLimits, list[ClaimRow]], _LimitValue], limits: SystemLimits, subject: CheckSubject
 ) -> _LimitValue:
@@ -260,6 +270,7 @@ def _loss(limits: SystemLimits, subject: CheckSubject) -> _LimitValue:
 
 _JUDGES: dict[str, Callable[[SystemLimits, CheckSubject], _LimitValue]] = {
     "max_attack_auc": _attack_auc,
+    "max_ceiling_auc": _ceiling_auc,
     "max_measured_eps": partial(_of_audit, _measured_eps),
     "max_exact_eps": partial(_of_audit, _exact_eps),
     "max_proven_eps": partial(_of_audit, _proven_eps),

@@ -22,7 +22,7 @@ EPS_LIMITS = ("max_measured_eps", "max_exact_eps", "max_proven_eps")
 AUDIT_LIMITS = (*EPS_LIMITS, "no_refuted_claims")
 """Limits that need an audit."""
 
-NAMES = ("max_attack_auc", *AUDIT_LIMITS, "min_ndcg", "max_ndcg_loss")
+NAMES = ("max_attack_auc", "max_ceiling_auc", *AUDIT_LIMITS, "min_ndcg", "max_ndcg_loss")
 """Every limit, in the order of the report."""
 
 
@@ -31,19 +31,21 @@ class SystemLimits(SpecTable):
 
     Attributes:
         max_attack_auc: maximum AUC of every attack on clicks; guessing has .5.
+        max_ceiling_auc: maximum AUC that the proof of one interaction leaves to any attack on a click.
         max_measured_eps: maximum of the lower bound that the trials of an audit show.
         max_exact_eps: maximum exact loss of the pair that an audit plays.
         max_proven_eps: maximum of the bound that accounting proves for what the audit plays.
         no_refuted_claims: whether every claimed epsilon has to survive its audit, in every audited view.
         min_ndcg: minimum offline nDCG@10.
         max_ndcg_loss: maximum loss of nDCG@10 compared with the same training without a defense.
-        view: the view of the three limits on epsilons.
+        view: the view of the three limits on epsilons and of the proof for `max_ceiling_auc`.
         use: whether the worse end of a 95 % interval must hold too, or only the value.
     """
 
     model_config = ConfigDict(strict=True)
 
     max_attack_auc: float | None = Field(None, ge=0.5, lt=1)
+    max_ceiling_auc: float | None = Field(None, gt=0.5, lt=1)
     max_measured_eps: float | None = Field(None, gt=0)
     max_exact_eps: float | None = Field(None, gt=0)
     max_proven_eps: float | None = Field(None, gt=0)

@@ -14,10 +14,12 @@ from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, CheckSubject, printable
+from foltr_audit.experiments.comparison.proven_auc import system_aucs
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
 from foltr_audit.judge.bootstrap import Interval, QueryBootstrap
 from foltr_audit.report.results.attack_rows import AttackRow, RefusedRow
+from foltr_audit.report.results.compare_rows import ViewCeiling
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
@@ -27,6 +29,7 @@ from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import Estimate, JsonValue
 
 _NO_TRUTH = "the trace holds no truth to score attacks with"
+_NO_SPEC = "the trace holds no Spec, whose defenses proofs are of; expected a Run, or no --trace"
 _NO_AUDIT = "a trace holds no audit; run one, without --trace"
 _NO_TWIN = "a trace holds no training without a defense; run one, without --trace"
 
@@ -95,6 +98,8 @@ def check_recorded(
             ),
             all_attacks=all_attacks,
             no_attack="no attack on clicks was run" if recorded.has_truth else _NO_TRUTH,
+            ceilings=_ceilings(recorded) if limits.max_ceiling_auc is not None else (),
+            no_ceiling=_NO_SPEC,
             no_audit=_NO_AUDIT,
             ndcg=ndcg,
             loss=CheckReading(missing=_NO_TWIN),
@@ -111,6 +116,14 @@ def _defense(recorded: TraceAttack) -> str:
     defense = recorded.header.knowledge.get("defense", [])
     text = "+".join(defense) if isinstance(defense, list) else str(defense)
     return text or "unknown defense"
+
+
+def _ceilings(recorded: TraceAttack) -> list[ViewCeiling]:
+    """The proven AUC of any attack for each view; none of a trace without its Spec or data."""
+    if recorded.spec is None or recorded.collection is None:
+        return []
+    found = system_aucs(Setup(recorded.spec, recorded.collection).privacy)
+    return [ViewCeiling(view=one.view, auc=one.auc, how=one.how) for one in found]
 
 
 def _ndcg(recorded: TraceAttack, *, with_interval: bool) -> CheckReading:

@@ -10,7 +10,7 @@ from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_rows import ClaimRow, CompareRow
+from foltr_audit.report.results.compare_rows import ClaimRow, CompareRow, ViewCeiling
 from foltr_audit.report.results.compare_worlds import epsilons, families
 from foltr_audit.utils.rows import UNKNOWN, Estimate
 
@@ -48,6 +48,8 @@ class CheckSubject:
         refused: why attacks could not run, by their names.
         all_attacks: whether the AUC cannot be judged if an attack could not run.
         no_attack: why there are no attacks.
+        ceilings: the proven AUC of any attack, for each view.
+        no_ceiling: why there are no ceilings.
         claims: a row for each audited view.
         no_audit: why there are no claims.
         ndcg: offline nDCG@10.
@@ -59,6 +61,8 @@ class CheckSubject:
     refused: Mapping[str, str] = field(default_factory=dict)
     all_attacks: bool = True
     no_attack: str = "no attack was run"
+    ceilings: Sequence[ViewCeiling] = ()
+    no_ceiling: str = "the comparison is of an earlier version; run it again"
     claims: Sequence[ClaimRow] = ()
     no_audit: str = "no audit was run"
     ndcg: CheckReading = NO_READING
@@ -98,6 +102,7 @@ def subjects_of(
                 {one.method: one.reason for one in report.refused if one.setting == row.setting}
             ),
             all_attacks=all_attacks,
+            ceilings=row.ceilings,
             claims=[one for one in report.claims if _is_of(one, row)],
             no_audit=_no_audit(report, row),
             ndcg=CheckReading(row.ndcg),
@@ -134,7 +139,7 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
     ]
     if not found:
         raise UsageError(
-            "the comparison contains only the runs without a defense; check them with --defense none"
+            "the comparison contains only the runs without a defense; choose them with --defense none"
         )
     return found
 

@@ -36,6 +36,7 @@ from foltr_audit.experiments.comparison.facts import (
     EvidenceFacts,
     read_facts,
 )
+from foltr_audit.experiments.comparison.proven_auc import attacked_auc, system_aucs
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -108,6 +109,8 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
             setup.learner, setup.chain, setup.ranker.n_parameters, cell.spec.trace, trained.rounds
         ),
         findings=[AuditFacts.model_validate(asdict(finding)) for finding in cell.findings],
+        proven_aucs=system_aucs(setup.privacy),
+        attacked_auc=None if cell.spec.attack is None else attacked_auc(setup.privacy, cell.spec.attack),
         **({} if evidence is None else {"evidence": _evidence_facts(evidence)}),
     )
     # The facts last: a cell counts as finished once they are there, and files are written in this order.

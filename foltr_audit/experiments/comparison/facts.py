@@ -100,6 +100,22 @@ class UpperBoundFacts(_FactTable):
     how: Text
 
 
+class ProvenAucFacts(_FactTable):
+    """The largest AUC of any attack on a click, by the proof of one interaction.
+
+    Attributes:
+        view: whose observations.
+        interactions: behind a message.
+        auc: of documents that are equally likely clicked; 1 where nothing is proven.
+        how: how the epsilon is proven, or why none is.
+    """
+
+    view: AuditView
+    interactions: Count
+    auc: Share
+    how: Text
+
+
 class LowerBoundFacts(_FactTable):
     """A measured epsilon, as `estimators.LowerBound`."""
 
@@ -171,6 +187,8 @@ class CellFacts(_FactTable):
         too_short: attacked queries that were left out for having too few documents.
         bytes_per_client: that a client sends in a round; None where that is not known.
         findings: what the audit of its claim found; empty without one.
+        proven_aucs: what is proven of its messages, by view; empty in cells of earlier versions.
+        attacked_auc: the same of the attacked messages, for the observer of the attacks; None without one.
         evidence: of its judged lists; None without an attack.
     """
 
@@ -194,6 +212,8 @@ class CellFacts(_FactTable):
     too_short: Count
     bytes_per_client: Number | None
     findings: list[AuditFacts]
+    proven_aucs: list[ProvenAucFacts] = []
+    attacked_auc: ProvenAucFacts | None = None
     evidence: EvidenceFacts | None = None
 
     def text(self) -> str:

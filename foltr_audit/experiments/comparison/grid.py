@@ -105,6 +105,8 @@ class ComparisonGrid(SpecTable):
     @field_validator("spec")
     @classmethod
     def _says_nothing_of_the_axes(cls, table: dict[str, object]) -> dict[str, object]:
+        if "membership" in table:
+            raise ValueError("membership: a comparison has no such protocol; expected no table membership")
         for name in (*_AXES, *_FIXED):
             outer, _, inner = name.partition(".")
             held = table.get(outer)

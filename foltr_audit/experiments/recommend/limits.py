@@ -25,6 +25,8 @@ class PrivacyLimits(ResultRow):
     Attributes:
         max_eps: the largest proven epsilon of one message for one interaction; infinite for no limit.
         max_auc: the largest upper end of the best attack's 95 % interval of AUC; None for no limit.
+        max_proven_auc: the largest AUC that the proof of one interaction leaves to any attack on a click;
+            None for no limit.
         view: `individual`, a server that sees what each client sends, which is the sum under secure
             aggregation; `aggregate`, one that gets only sums, which something outside of the chain computes.
             With `+lists` the epsilon must also hold for a server that sees the shown lists; attacks always
@@ -35,8 +37,9 @@ class PrivacyLimits(ResultRow):
         UsageError: a value out of range, or a limit on attacks where no attack can be.
     """
 
-    max_eps: float
+    max_eps: float = math.inf
     max_auc: float | None = None
+    max_proven_auc: float | None = None
     view: Literal["individual", "individual+lists", "aggregate", "aggregate+lists"] = VIEW
     delta: float = DELTA
 
@@ -45,6 +48,8 @@ class PrivacyLimits(ResultRow):
             raise UsageError(f"--max-eps: {self.max_eps:g}; expected at least {LEAST_EPS:g}, or inf")
         if self.max_auc is not None and not 0 < self.max_auc <= 1:
             raise UsageError(f"--max-attack-auc: {self.max_auc:g}; expected above 0, at most 1")
+        if self.max_proven_auc is not None and not 0.5 < self.max_proven_auc < 1:
+            raise UsageError(f"--max-proven-auc: {self.max_proven_auc:g}; expected above 0.5, below 1")
         if not 0 < self.delta < 1:
             raise UsageError(f"--delta: {self.delta:g}; expected between 0 and 1")
         if without_lists(self.view) not in ("individual", "aggregate"):
@@ -63,6 +68,10 @@ class PrivacyLimits(ResultRow):
     def proves(self, epsilon: float) -> bool:
         """Whether a proven epsilon is within the limit."""
         return epsilon <= self.max_eps * ROUNDING
+
+    def promises(self, auc: float) -> bool:
+        """Whether an AUC that a proof leaves to attacks is within the limit."""
+        return self.max_proven_auc is None or auc <= self.max_proven_auc * ROUNDING
 
     def excess(self, auc_upper: float | None) -> float:
         """By how much the upper end of an attack's interval exceeds the limit; at most 0 within it.

@@ -15,8 +15,10 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import PROVEN, DefenseAlternative
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.recommend.limits import ROUNDING, PrivacyLimits
-from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
+from foltr_audit.privacy.accounting import AccountingContext, UpperBound, trade_off, upper_bound
+from foltr_audit.privacy.largest_epsilon import epsilon_of_auc
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import ResultRow
 
 USUAL_NORM = 1.5
@@ -32,6 +34,7 @@ FAIR_SHARE = 0.75
 """Share of the candidates that is divided equally among the defenses."""
 
 _DIGITS = 3  # of searched numbers, so that chains stay readable
+_HALVINGS = 9  # of the logarithm of the largest epsilon that keeps a limit on AUC
 
 
 class SuggestingTrial(Protocol):
@@ -68,11 +71,13 @@ class CandidateRejection(ResultRow):
     Attributes:
         alternative: which defense.
         eps_proven: the proven epsilon; infinite where nothing is proven.
+        auc_proven: the AUC that the proof leaves to any attack on a click; 1 where nothing is proven.
         why: in words.
     """
 
     alternative: str
     eps_proven: float
+    auc_proven: float = 1.0
     why: str
 
 
@@ -84,11 +89,13 @@ class CandidateProof:
         point: the candidate.
         defense: texts of its chain.
         upper: the proven bound in the limits' view, for one interaction in one message.
+        auc: the AUC that this proof leaves to any attack on a click.
     """
 
     point: CandidatePoint
     defense: tuple[str, ...]
     upper: UpperBound
+    auc: float
 
 
 class CandidateAccountant:
@@ -128,13 +135,28 @@ class CandidateAccountant:
             )
         except UsageError as error:
             return CandidateRejection(alternative=point.alternative, eps_proven=math.inf, why=str(error))
-        upper = upper_bound(defended.privacy.events(), self._situation())
+        events, situation = defended.privacy.events(), self._situation()
+        upper = upper_bound(events, situation)
+        auc = trade_off(events, situation).auc
+        why = self._why_not(point, upper, auc)
+        if why:
+            return CandidateRejection(
+                alternative=point.alternative, eps_proven=upper.epsilon, auc_proven=auc, why=why
+            )
+        return CandidateProof(point, chain, upper, auc)
+
+    def _why_not(self, point: CandidatePoint, upper: UpperBound, auc: float) -> str:
+        """Why a candidate breaks a limit on proofs; empty where it keeps them."""
         if not self.limits.proves(upper.epsilon):
-            return CandidateRejection(alternative=point.alternative, eps_proven=upper.epsilon, why=upper.how)
+            return upper.how
         if point.eps is not None and upper.epsilon > point.eps * ROUNDING:
-            why = f"made for epsilon {point.eps:g}, in this view and chain {upper.how}"
-            return CandidateRejection(alternative=point.alternative, eps_proven=upper.epsilon, why=why)
-        return CandidateProof(point, chain, upper)
+            return f"made for epsilon {point.eps:g}, in this view and chain {upper.how}"
+        if self.limits.max_proven_auc is not None and math.isinf(upper.epsilon):
+            return upper.how
+        if not self.limits.promises(auc):
+            limit = f"above {short(self.limits.max_proven_auc)}"
+            return f"the proof leaves an AUC of {short(auc)} to attacks, {limit}: {upper.how}"
+        return ""
 
     def chain(self, point: CandidatePoint) -> tuple[str, ...]:
         """Texts of a candidate's chain.
@@ -157,20 +179,21 @@ class SearchedNumbers(NamedTuple):
     """The numbers of a defense that are searched for.
 
     Attributes:
-        has_eps: whether its noise is calibrated for a target.
+        eps: smallest and largest target that its noise is calibrated for; None without noise.
         norms: smallest and largest norm of its clip; None if nothing is clipped.
     """
 
-    has_eps: bool
+    eps: tuple[float, float] | None
     norms: tuple[float, float] | None
 
     @classmethod
-    def of(cls, text: str) -> SearchedNumbers:
-        """Those of an alternative, as the calibration of its mechanism says."""
+    def of(cls, text: str, most: float) -> SearchedNumbers:
+        """Those of an alternative, as the calibration of its mechanism says; targets are `most` or less."""
         alternative = DefenseAlternative(text)
         rule = None if alternative.promised is None else calibrations()[alternative.promised]
         clips = rule is not None and rule.order > 0
-        return cls(alternative.uses_epsilon, rule.norms if rule is not None and clips else None)
+        eps = (most / EPS_SPAN, most) if alternative.uses_epsilon else None
+        return cls(eps, rule.norms if rule is not None and clips else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,35 +201,29 @@ class SearchSpace:
     """The candidates that exist.
 
     Attributes:
-        eps: smallest and largest target.
         defenses: alternatives, each with the numbers that are searched for it.
-        refused: alternatives that have no candidate within the limit.
+        refused: alternatives that have no candidate within the limits.
     """
 
-    eps: tuple[float, float]
     defenses: dict[str, SearchedNumbers]
     refused: tuple[CandidateRejection, ...] = ()
 
     @classmethod
     def of(cls, accountant: CandidateAccountant) -> SearchSpace:
-        """Every mechanism with and without secure aggregation that can be proven at the limit itself.
+        """Every mechanism with and without secure aggregation that can be proven at the limits themselves.
 
-        One test per mechanism suffices: whether a proof exists depends on the mechanism, the view and the
-        message format, not on the target, since noise grows until the target is met or none meets it.
+        One test per mechanism and limit suffices: whether a proof exists depends on the mechanism, the view
+        and the message format, not on the target, since noise grows until the target is met or none meets it.
         """
-        most = min(accountant.limits.max_eps, MOST_EPS)
         defenses: dict[str, SearchedNumbers] = {}
         refused: list[CandidateRejection] = []
         for text in alternatives():
-            has_eps = DefenseAlternative(text).uses_epsilon
-            found = accountant.prove(
-                CandidatePoint(text, most if has_eps else None, USUAL_NORM if has_eps else None)
-            )
+            found = _largest(accountant, text)
             if isinstance(found, CandidateRejection):
                 refused.append(found)
             else:
-                defenses[text] = SearchedNumbers.of(text)
-        return cls(eps=(most / EPS_SPAN, most), defenses=defenses, refused=tuple(refused))
+                defenses[text] = SearchedNumbers.of(text, found.point.eps or math.inf)
+        return cls(defenses=defenses, refused=tuple(refused))
 
     def starts(self, candidates: int) -> list[dict[str, object]]:
         """The parameters that are fixed for the first candidates, by name.
@@ -219,10 +236,10 @@ class SearchSpace:
         found: list[dict[str, object]] = []
         for text, searched in self.defenses.items():
             fixed: dict[str, object] = {"defense": text}
-            fixed |= {_eps_of(text): self.eps[1]} if searched.has_eps else {}
+            fixed |= {_eps_of(text): searched.eps[1]} if searched.eps else {}
             fixed |= {_norm_of(text): USUAL_NORM} if searched.norms else {}
             found.append(fixed)
-        open_ones = [text for text, parameters in self.defenses.items() if parameters.has_eps]
+        open_ones = [text for text, parameters in self.defenses.items() if parameters.eps]
         more = max(0, round(candidates * FAIR_SHARE) - len(found))
         found += [{"defense": text} for text in islice(cycle(open_ones), more)]
         return found[:candidates]
@@ -231,13 +248,42 @@ class SearchSpace:
         """The candidate of an Optuna trial, its numbers rounded to three digits."""
         text = trial.suggest_categorical("defense", list(self.defenses))
         searched = self.defenses[text]
-        eps = trial.suggest_float(_eps_of(text), *self.eps, log=True) if searched.has_eps else None
+        eps = trial.suggest_float(_eps_of(text), *searched.eps, log=True) if searched.eps else None
         norm = trial.suggest_float(_norm_of(text), *searched.norms, log=True) if searched.norms else None
         return CandidatePoint(
             text,
-            None if eps is None else min(_round(eps), self.eps[1]),
+            None if eps is None or searched.eps is None else min(_round(eps), searched.eps[1]),
             None if norm is None else _round(norm),
         )
+
+
+def _largest(accountant: CandidateAccountant, text: str) -> CandidateProof | CandidateRejection:
+    """The proof of an alternative with the usual norm at about the largest target within the limits.
+
+    A limit on the AUC has another largest epsilon for each mechanism: that of a pure epsilon is the smallest,
+    and the others are found by bisection.
+    """
+    limits = accountant.limits
+    has_eps = DefenseAlternative(text).uses_epsilon
+    most = min(limits.max_eps, MOST_EPS)
+
+    def prove(eps: float) -> CandidateProof | CandidateRejection:
+        norm = USUAL_NORM if has_eps else None
+        return accountant.prove(CandidatePoint(text, eps if has_eps else None, norm))
+
+    best = prove(most)
+    if limits.max_proven_auc is None or not has_eps or isinstance(best, CandidateProof):
+        return best
+    low = min(_round_down(epsilon_of_auc(limits.max_proven_auc)), most)
+    best, high = prove(low), most
+    for _ in range(_HALVINGS if isinstance(best, CandidateProof) else 0):
+        middle = _round_down(math.sqrt(low * high))
+        found = prove(middle)
+        if isinstance(found, CandidateProof):
+            low, best = middle, found
+        else:
+            high = middle
+    return best
 
 
 def _eps_of(text: str) -> str:
@@ -257,3 +303,8 @@ def alternatives() -> tuple[str, ...]:
 
 def _round(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
+
+
+def _round_down(value: float) -> float:
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _DIGITS)
+    return float(f"{math.floor(value / unit) * unit:.{_DIGITS}g}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from foltr_audit.core.spec.defaults import PROTOCOLS
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.reader import RunReader, read_runs, refuse_twice
@@ -18,7 +19,6 @@ Fields = dict[str, JsonValue]
 
 _OF_A_REPETITION = ("seed", "repetition", "data.fold")
 _ONLY_RECORDED = ("trace.every", "trace.embed_features")
-_OPTIONAL = ("attack", "audit")
 LEARNER = "train.learner"
 _WORDS = {"None": "none", "True": "yes", "False": "no"}
 
@@ -153,13 +153,13 @@ def _setting(run: RunReader) -> Fields:
     """
     left_out = (*_OF_A_REPETITION, *_ONLY_RECORDED)
     table = {name: value for name, value in flat(run.spec.table()).items() if name not in left_out}
-    return table | {name: getattr(run.spec, name) is not None for name in _OPTIONAL}
+    return table | {name: getattr(run.spec, name) is not None for name in PROTOCOLS}
 
 
 def _has(table: Fields, name: str) -> bool:
     """Whether a field can be present; those of an optional table need the table."""
     top, _, inner = name.partition(".")
-    return not inner or top not in _OPTIONAL or bool(table[top])
+    return not inner or top not in PROTOCOLS or bool(table[top])
 
 
 def _differing(tables: Sequence[Fields]) -> list[Fields]:

@@ -13,7 +13,7 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.report.pictures import compare_plots as pictures
-from foltr_audit.report.pictures.compare_plots import GLYPHS, MEASURES, SeriesStyle
+from foltr_audit.report.pictures.compare_plots import GLYPHS, MEASURES, RULED_OUT, SeriesStyle
 from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw_panel
 from foltr_audit.report.pictures.style import save_picture
 from foltr_audit.report.render.document import LegendKey
@@ -68,7 +68,7 @@ def trade_offs(report: CompareReport) -> Iterator[PanelPlot]:
 
 
 def by_epsilon(report: CompareReport) -> Iterator[PanelPlot]:
-    """Precision, recall and nDCG@10 against epsilon: a panel for each world, learner and defense."""
+    """Precision, recall, AUC and nDCG@10 against epsilon: a panel for each world, learner and defense."""
     for world in worlds(report):
         for rows in world.by_learner():
             plain = next((row for row in rows if row.setting.alternative == NO_DEFENSE), None)
@@ -185,7 +185,10 @@ def defense_keys(report: CompareReport) -> list[LegendKey]:
 
 def measure_keys() -> list[LegendKey]:
     """What colours and marks of measures mean."""
-    return [LegendKey(GLYPHS[number], number, label) for number, label in enumerate(MEASURES)]
+    return [
+        *(LegendKey(GLYPHS[number], number, label) for number, label in enumerate(MEASURES)),
+        LegendKey("▒", None, RULED_OUT),
+    ]
 
 
 def draw_comparison(path: Path, report: CompareReport) -> None:
@@ -232,12 +235,16 @@ def comparison_figure(report: CompareReport) -> Figure:
 
 def _handles(keys: Sequence[LegendKey]) -> list[object]:
     from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
-    looks = [SeriesStyle(key.colour or 0) for key in keys]
-    return [
-        Line2D([], [], linestyle="none", marker=look.marker, color=look.colour, label=key.text)
-        for look, key in zip(looks, keys, strict=True)
-    ]
+    found: list[object] = []
+    for key in keys:
+        if key.colour is None:
+            found.append(Patch(color=pictures.DIM, alpha=0.3, linewidth=0, label=key.text))
+            continue
+        look = SeriesStyle(key.colour)
+        found.append(Line2D([], [], linestyle="none", marker=look.marker, color=look.colour, label=key.text))
+    return found
 
 
 def _beside(keys: Sequence[LegendKey]) -> int:

@@ -32,8 +32,15 @@ MEASURES: dict[str, Callable[[CompareRow], Estimate]] = {
     "precision": lambda row: row.precision,
     "recall": lambda row: row.recall,
     "nDCG@10": lambda row: row.ndcg,
+    "AUC": lambda row: row.auc,
 }
 """What is drawn against epsilon."""
+
+RULED_OUT = "AUC ruled out by proof (equal priors)"
+"""What the shade says: of documents that are equally likely clicked."""
+
+_TOP = 1.03  # upper end of the axis of measures
+_SHADE = 0.13  # opacity of what is ruled out, so that grid and marks are seen through it
 
 
 class SeriesStyle(NamedTuple):
@@ -146,12 +153,23 @@ def draw_trade_off(axis: Axes, rows: Sequence[CompareRow], families: Sequence[st
         if ndcg.ci95 is not None:
             axis.plot([auc.value] * 2, ndcg.ci95, **bar)  # type: ignore[arg-type]
         _draw_point(axis, auc.value, ndcg.value, look.marker, look.colour, filled=bool(row.pareto))
+        _draw_promise(axis, row, look.colour)
         labels.append(PointLabel(auc.value, ndcg.value, _label(row, rows), look.colour))
     axis.set_xlabel("AUC of the best attack (lower is more private)")
     axis.set_ylabel("offline nDCG@10 (higher is better)")
     if rows:
         axis.margins(0.12, 0.16)
         place_labels(axis, labels)
+
+
+def _draw_promise(axis: Axes, row: CompareRow, colour: str) -> None:
+    """A stroke at the largest AUC that the proof leaves to attacks, and a dotted line to it."""
+    if row.ceiling_auc is None:
+        return
+    ndcg = row.ndcg.value
+    look: dict[str, Any] = {"color": colour, "linewidth": 0.9, "zorder": 1.8}
+    axis.plot([row.auc.value, row.ceiling_auc], [ndcg, ndcg], linestyle=(0, (1, 2)), **look)
+    axis.plot([row.ceiling_auc], [ndcg], marker="|", markersize=9.0, markeredgewidth=1.6, **look)
 
 
 def _draw_point(axis: Axes, x: float, y: float, marker: str, colour: str, *, filled: bool) -> None:
@@ -172,7 +190,9 @@ def _broken(row: CompareRow) -> str:
 
 
 def draw_by_epsilon(axis: Axes, rows: Sequence[CompareRow], plain: CompareRow | None) -> None:
-    """Precision and recall of the best attack, and nDCG@10, against the claimed epsilon.
+    """Precision, recall and AUC of the best attack, and nDCG@10, against the claimed epsilon.
+
+    Where an AUC of attacks is proven, the AUCs above it are shaded.
 
     Args:
         axis: an empty one.
@@ -186,6 +206,11 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[CompareRow], plain: CompareRow | 
     shown = [*rows, *([plain] if plain is not None and plain not in rows else [])]
     for number, label in enumerate(MEASURES):
         _draw_measure(axis, shown, label, SeriesStyle(number), joined=len(rows) if among else 0)
+    for place, row in enumerate(shown):
+        if row.ceiling_auc is not None:
+            high = _TOP - row.ceiling_auc
+            axis.bar(place, high, 1.0, row.ceiling_auc, color=DIM, alpha=_SHADE, linewidth=0, zorder=0.5)
+            axis.plot([place - 0.5, place + 0.5], [row.ceiling_auc] * 2, color=DIM, linewidth=0.9, zorder=1)
     if among:
         every = [row.setting.eps for row in shown]
         axis.set_xticks(range(len(shown)), ["none" if eps is None else epsilon(eps) for eps in every])
@@ -195,7 +220,7 @@ def draw_by_epsilon(axis: Axes, rows: Sequence[CompareRow], plain: CompareRow | 
         slope: dict[str, Any] = {"rotation": 35, "rotation_mode": "anchor", "horizontalalignment": "right"}
         axis.set_xticks(range(len(shown)), names, fontsize=7.0, **(slope if len(shown) > 2 else {}))
     axis.set_xlim(-0.5, len(shown) - 0.5)
-    axis.set_ylim(-0.03, 1.03)
+    axis.set_ylim(-0.03, _TOP)
     axis.grid(visible=False, axis="x")
 
 
@@ -203,7 +228,7 @@ def _draw_measure(
     axis: Axes, rows: Sequence[CompareRow], label: str, look: SeriesStyle, *, joined: int
 ) -> None:
     """One measure of each row with its interval, at the row's number; the first `joined` rows by a line."""
-    shift = 0.09 * (look.number - 1)
+    shift = 0.09 * (look.number - 1.5)
     values = [MEASURES[label](row) for row in rows]
     found = [(place, value) for place, value in enumerate(values) if value.known]
     x, y = [place + shift for place, _ in found], [value.value for _, value in found]

@@ -25,7 +25,7 @@ from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_summary import cells_done, summarise
 from foltr_audit.report.results.compare_worlds import epsilons, worlds
 from foltr_audit.report.results.provenance import Provenance
-from foltr_audit.report.results.wording import CHOSEN, FRONT, evaluated_part
+from foltr_audit.report.results.wording import CHOSEN, FRONT, PROMISE, evaluated_part
 from foltr_audit.report.tables import compare as tables
 from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon
@@ -49,11 +49,12 @@ _TRADE_OFF = (
     "Each point is a defense: to the left, the best attack finds less; further up, the ranker is better. "
     f"Filled points on the grey line are the front: {FRONT}. Labels are "
     "claimed epsilons, or names where there is only one. Thin lines are 95 % intervals, the dashed line is "
-    "chance."
+    f"chance. A dotted line leads to a stroke where something is proven: {PROMISE}."
 )
 _BY_EPSILON = (
-    f"Precision and recall of the attack with the best AUC, {CHOSEN}; and offline nDCG@10. Last: no defense. "
-    "Where there is no precision, the attack named nothing. Thin lines are 95 % intervals."
+    f"Precision, recall and AUC of the attack with the best AUC, {CHOSEN}; and offline nDCG@10. Last: no "
+    "defense. Where there is no precision, the attack named nothing. Thin lines are 95 % intervals. The "
+    f"shade begins at what is proven: {PROMISE}."
 )
 _LEARNING = (
     "Offline: nDCG@10 of the global model on {part} after each round. Online: nDCG@10 of the lists that "

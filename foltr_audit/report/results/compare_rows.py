@@ -77,6 +77,21 @@ class AuditedView(ResultRow):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ViewCeiling(ResultRow):
+    """The largest AUC of any attack on a click of the messages of a round, by the proof of one interaction.
+
+    Attributes:
+        view: whose observations.
+        auc: of documents that are equally likely clicked; 1 where nothing is proven.
+        how: how an epsilon is proven, or why none is.
+    """
+
+    view: str
+    auc: float
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompareRow(ResultRow):
     """A defense in a world: what it claims, what the best attack finds, and what it costs.
 
@@ -86,6 +101,9 @@ class CompareRow(ResultRow):
         attack, attacks: the attack with the highest AUC, None if none ran; and how many ran.
         accuracy, precision, recall, f1, auc, tpr_at_1: of that attack.
         lists: that it was judged on.
+        ceiling_auc: the largest AUC of any attack on a click of the attacked messages, by proof, of documents
+            that are equally likely clicked; None where nothing is proven.
+        ceilings: the same for each view, of the messages of a round.
         baseline, baseline_auc: the guess without a message with the highest AUC.
         ndcg: offline nDCG@10.
         evaluated_on: which queries that is of.
@@ -115,6 +133,8 @@ class CompareRow(ResultRow):
     auc: Estimate
     tpr_at_1: Estimate
     lists: int | None
+    ceiling_auc: float | None = None
+    ceilings: tuple[ViewCeiling, ...] = ()
     baseline: str | None
     baseline_auc: float | None
     ndcg: Estimate = column("ndcg@10")

@@ -31,6 +31,7 @@ from foltr_audit.report.results.compare_rows import (
     CompareRow,
     CurveRow,
     ServedRow,
+    ViewCeiling,
 )
 from foltr_audit.report.results.group_success import scored_groups
 from foltr_audit.report.results.pareto import ByQuery
@@ -184,6 +185,10 @@ def compare_row(
         auc=best.found.auc if best else UNKNOWN,
         tpr_at_1=best.found.tpr_at_1 if best else UNKNOWN,
         lists=best.found.lists if best else None,
+        ceiling_auc=_ceiling(group.facts),
+        ceilings=tuple(
+            ViewCeiling(view=one.view, auc=one.auc, how=one.how) for one in group.facts[0].proven_aucs
+        ),
         baseline=guess.method if guess else None,
         baseline_auc=guess.found.auc.value if guess else None,
         ndcg=QueryBootstrap(names, group.streams).share(values) if names.size else UNKNOWN,
@@ -212,6 +217,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
     """Mean over repetitions; None where it is not known of all."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def _ceiling(facts: Sequence[CellFacts]) -> float | None:
+    """The largest proven AUC of the attacked messages of all repetitions; None where nothing is proven."""
+    known = [1.0 if one.attacked_auc is None else one.attacked_auc.auc for one in facts]
+    return max(known) if max(known) < 1 else None
 
 
 def _highest(attacks: Sequence[ComparedAttackRow], *, baseline: bool) -> ComparedAttackRow | None:

@@ -145,6 +145,7 @@ def _candidate_row(number: int, one: CandidateResult, limits: PrivacyLimits) -> 
         defense=proven.defense if proven else (),
         options=options(proven.defense if proven else ()),
         eps_proven=proven.upper.epsilon if proven else one.refused.eps_proven if one.refused else None,
+        auc_proven=proven.auc if proven else one.refused.auc_proven if one.refused else None,
         delta=proven.upper.delta if proven else None,
         how=proven.upper.how if proven else None,
         ndcg=one.ndcg if score else None,

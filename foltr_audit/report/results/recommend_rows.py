@@ -16,6 +16,7 @@ class CandidateRow(ResultRow):
         name, alternative, eps, norm: the defense, what it was made for, and its clip norm.
         defense, options: the chain, and as options of the other commands; empty if it was refused.
         eps_proven, delta, how: what is proven, and how.
+        auc_proven: the AUC that the proof leaves to any attack on a click.
         ndcg: mean nDCG@10; None where it was not run.
         attack, auc: the attack with the largest upper end of its AUC.
         excess: by how much that exceeds the limit.
@@ -30,6 +31,7 @@ class CandidateRow(ResultRow):
     defense: tuple[str, ...]
     options: str
     eps_proven: float | None
+    auc_proven: float | None
     delta: float | None
     how: str | None
     ndcg: float | None = column("ndcg@10_validation")

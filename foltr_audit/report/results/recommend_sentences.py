@@ -54,6 +54,9 @@ def _claims(evidence: CompareRow, limits: PrivacyLimits) -> list[str]:
     found = [f"the verdict on its epsilon is: {audit.verdict}"] if audit.verdict in FALSE else []
     if not limits.proves(audit.eps_proven):
         found.append(f"the audit proves epsilon {epsilon(audit.eps_proven)}, above {epsilon(limits.max_eps)}")
+    left = next((one.auc for one in evidence.ceilings if one.view == limits.view), 1.0)
+    if not limits.promises(left):
+        found.append(f"the proof leaves an AUC of {short(left)}, above {short(limits.max_proven_auc)}")
     return found
 
 
@@ -91,6 +94,10 @@ def sentence(
     if audit is not None and math.isfinite(audit.eps_proven):
         observer = with_article(sees(limits.view))
         start += f", and an epsilon of {audit.eps_proven:.4g} is proven where the server sees {observer}"
+    if limits.max_proven_auc is not None:
+        start += (
+            f"; no attack can read a click of one interaction with an AUC above {short(chosen.auc_proven)}"
+        )
     text = f"{start}; on the test part it reaches {short(evidence.ndcg.value)}{compared}"
     if evidence.auc.known:
         text += f", and the best attack, {evidence.attack}, an AUC of {short(evidence.auc.value)}"
@@ -102,8 +109,11 @@ def sentence(
 
 def _none(nearest: Sequence[CandidateRow], search: SearchCounts, limits: PrivacyLimits) -> str:
     if not search.candidates:
+        limited = [] if math.isinf(limits.max_eps) else [f"an epsilon of at most {epsilon(limits.max_eps)}"]
+        if limits.max_proven_auc is not None:
+            limited.append(f"an AUC of attacks of at most {short(limits.max_proven_auc)}")
         return (
-            f"No defense keeps to the limits: of none is an epsilon of at most {epsilon(limits.max_eps)} "
+            f"No defense keeps to the limits: of none is {' and '.join(limited)} "
             f"proven where the server sees {with_article(sees(limits.view))}."
         )
     start = f"No defense keeps to the limits: none of {search.candidates} candidates does"

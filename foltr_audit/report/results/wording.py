@@ -17,6 +17,12 @@ FRONT = (
 CHOSEN = "chosen on the lists that it is shown on, so a little high"
 """A note on the values of the best attack."""
 
+PROMISE = (
+    "the largest AUC that any attack can have, by the proof of one interaction, where all documents are "
+    "equally likely clicked"
+)
+"""What a proof says of the attacked messages."""
+
 FIXED = "over queries, with the trained models held fixed (repetitions are averaged first)"
 """What the intervals and p-values of offline nDCG@10 are over."""
 

@@ -63,7 +63,7 @@ def print_attack(report: AttackReport, console: Console) -> None:
     if len({row.setting.learner for row in report.information}) > 1:
         _print(details.learners_table(report.information), console)
     if report.utility:
-        _print(_utility_table(report.utility, no_relevant(report.config)), console)
+        _print(utility_table(report.utility, no_relevant(report.config)), console)
     if report.utility_groups:
         _print(utility_groups_table(report.utility_groups), console)
     for found in details.query_tables(report.queries):
@@ -177,7 +177,8 @@ def _lists(rows: Sequence[AttackRow]) -> str:
     return "\n".join([seen, *known, *lines])
 
 
-def _utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
+def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
+    """How good the trained models are; `words` say how queries without relevant documents count."""
     settings = [row.setting for row in rows]
     apart = [name for name in differing(settings) if name not in ("trained_on", "defense")]
     # The chain is a column only where epsilon and the other settings do not tell the rows apart

@@ -23,6 +23,7 @@ from foltr_audit.report.results.wording import (
     CHOSEN,
     FIXED,
     FRONT,
+    PROMISE,
     counted,
     evaluated_part,
     measured,
@@ -99,9 +100,10 @@ def leaks_table(world: WorldRows, columns: WorldColumns) -> Table:
         [ON_FRONT, columns.name, *columns.attack],
         world.results,
         caption=f"attack: the one with the highest AUC of those that ran, {CHOSEN}; "
-        "without: highest AUC of a guess that reads no message; below each value: its 95 % interval; "
+        f"promised: {PROMISE}; without: highest AUC of a guess that reads no message; "
+        "below each value: its 95 % interval; "
         f"*: on the front of AUC and nDCG@10: {FRONT}",
-        spare=("accuracy", "F1", "TPR@1%", "without", "attack"),
+        spare=("accuracy", "F1", "TPR@1%", "promised", "without", "attack"),
     )
 
 
@@ -173,7 +175,8 @@ def everything_table(world: WorldRows) -> Table:
         world.results,
         caption="Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over "
         f"queries, of online nDCG@10 over runs. The best attack is {CHOSEN}; without: the best guess that "
-        "reads no message. An epsilon is of what the server sees. Measured: with the ceiling that this "
+        f"reads no message; promised: {PROMISE}. An epsilon is of what the server sees. "
+        "Measured: with the ceiling that this "
         "number of trials could show. Each holds on its own, not corrected for several. Differences are "
         f"to no defense. Offline nDCG@10 is of {part}; its intervals and p (paired t-test, "
         f"Bonferroni-corrected for the tests of this table) are {FIXED}; online p: over runs, not corrected. "

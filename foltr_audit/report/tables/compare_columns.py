@@ -63,6 +63,14 @@ def _without(row: CompareRow) -> Cell:
     return Cell(short(row.baseline_auc), short_method(row.baseline))
 
 
+PROMISED = Column[CompareRow](
+    "promised",
+    lambda row: NONE if row.ceiling_auc is None else Cell(short(row.ceiling_auc)),
+    group="best attack",
+)
+"""The largest AUC of any attack on a click, by proof."""
+
+
 def difference_column(group: str = "") -> Column[CompareRow]:
     """The difference in offline nDCG@10 to no defense."""
     return Column("difference", lambda row: difference_cell(row.ndcg_difference, row.ndcg_p), group=group)
@@ -126,7 +134,7 @@ class WorldColumns:
             Column[CompareRow](header, _known(number), group="best attack")
             for header, number in metrics.items()
         ]
-        return [attack_column("best attack"), self.auc, *others, WITHOUT]
+        return [attack_column("best attack"), self.auc, PROMISED, *others, WITHOUT]
 
     @property
     def offline(self) -> list[Column[CompareRow]]:

@@ -67,6 +67,8 @@ def _limits_line(report: RecommendReport) -> str:
     auc = "" if limits.max_auc is None else f", AUC of attacks at most {short(limits.max_auc)}"
     most = f"epsilon at most {limits.max_eps:g} (delta {limits.delta:g}) for one interaction"
     most = "any epsilon" if math.isinf(limits.max_eps) else most
+    if limits.max_proven_auc is not None:
+        most += f", proven AUC at most {short(limits.max_proven_auc)}"
     spec = report.config.experiment
     return escape(
         f"{spec.train.click_model} clicks, scenario {spec.population.scenario}, "
@@ -113,6 +115,10 @@ def _audited(
     return Column(header, cell)
 
 
+_ATTACKED = "a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
+_PROMISED = "AUC promised: the most that any attack on a click can reach, by the proof of one interaction"
+
+
 def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> Table:
     """The best candidates on the validation part."""
     limited = report.config.limits.max_auc is not None
@@ -123,6 +129,9 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
         Column("proven", lambda row: NONE if row.eps_proven is None else Cell(eps_text(row.eps_proven))),
         short_column("nDCG@10", lambda row: row.ndcg),
     ]
+    promised = report.config.limits.max_proven_auc is not None
+    if promised:
+        columns.insert(3, short_column("AUC\npromised", lambda row: row.auc_proven))
     if limited:
         columns += [
             Column("attack", lambda row: row.attack or "-", "name", narrow=short_method),
@@ -132,9 +141,7 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
         f"{title}, on the validation part, which chose",
         columns,
         rows,
-        caption="a candidate keeps to --max-attack-auc if the interval of every attack ends below it"
-        if limited
-        else "",
+        caption="; ".join([_PROMISED] * promised + [_ATTACKED] * limited),
         spare=("attack", "clip"),
     )
 

@@ -28,8 +28,8 @@ RATES = (0.001, 0.01, 0.1)
 class SecretRow(ResultRow):
     """How often a secret is named right: `prior` without the message, at most `success` with it.
 
-    `near` is the most for guesses that need only be near the secret, with `prior` as their share of right
-    ones without the message (Hayes, Mahloujifar & Balle 2023, theorem 2).
+    `near` is the most for guesses that need only be near the secret, of which `prior` are right without the
+    message (Hayes, Mahloujifar & Balle 2023, theorem 2).
     """
 
     prior: float

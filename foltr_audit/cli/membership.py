@@ -1,0 +1,35 @@
+"""`foltr-audit membership`: tell from the global models alone who took part in the training."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from foltr_audit.cli.common import MEMBERSHIP, CommonOptions, shared_but, use_threads
+from foltr_audit.cli.lazy import OtherHelp, takes
+from foltr_audit.cli.options import FEDERATION
+from foltr_audit.cli.output import save_config, show, warn
+
+_CLIENTS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
+
+
+@takes(*MEMBERSHIP, _CLIENTS, *shared_but("population.clients"))
+def membership(common: CommonOptions) -> None:
+    """Tell from global models who took part in the training: membership inference with shadow federations.
+
+    Federations of the same Spec are trained, each with a random half of the candidates. Every one is attacked
+    with the others as shadows. AUC and true positive rates stand beside chance, and beside the most that the
+    proof for one client over all rounds leaves to any attack.
+    """
+    from foltr_audit.experiments.runner import Runner, run_plan
+    from foltr_audit.report.results.membership import MembershipReport
+    from foltr_audit.report.tables.membership import print_membership
+    from foltr_audit.utils.progress import on_terminal
+
+    plan, output = common.plan(protocol="membership"), common.output()
+    save_config(common.save_config, plan)
+    use_threads(common.threads)
+    report = MembershipReport.of(plan, run_plan(plan, output, Runner(on_terminal())))
+    if output is not None:
+        output.save_results(report.json())
+    show(report.json, partial(print_membership, report), json=common.json)
+    warn(row.warning for row in report.warnings)

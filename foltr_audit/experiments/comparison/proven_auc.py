@@ -1,0 +1,46 @@
+"""What proofs promise of a system's messages: the AUC that they leave to any attack on a click."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.defaults import DELTA, UNIT
+from foltr_audit.experiments.comparison.facts import ProvenAucFacts
+from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.privacy.events import PrivacyEvent
+from foltr_audit.privacy.observer_views import VIEWS, attacked_view
+from foltr_audit.simulation.privacy_description import PrivacyDescription
+
+
+def system_aucs(privacy: PrivacyDescription) -> list[ProvenAucFacts]:
+    """The AUC for each view, of the messages that clients send in a round."""
+    return [_proven_auc(privacy, view, privacy.clients.interactions) for view in VIEWS]
+
+
+def attacked_auc(privacy: PrivacyDescription, attack: AttackSpec) -> ProvenAucFacts:
+    """The AUC for the observer and the messages of an attack protocol."""
+    fresh = attack.target == "fresh"
+    return _proven_auc(
+        privacy,
+        attacked_view(attack.view, attack.hide),
+        attack.interactions if fresh else privacy.clients.interactions,
+    )
+
+
+def _proven_auc(privacy: PrivacyDescription, view: str, interactions: int) -> ProvenAucFacts:
+    return _computed(privacy.events(), privacy.situation(view, UNIT, interactions=interactions))
+
+
+@lru_cache(maxsize=256)  # the same for all repetitions of a chain
+def _computed(events: tuple[PrivacyEvent, ...], situation: AccountingContext) -> ProvenAucFacts:
+    promise = ProvenPromise.of(events, situation, DELTA)
+    return ProvenAucFacts.model_validate(
+        {
+            "view": situation.view,
+            "interactions": situation.interactions,
+            "auc": promise.curve.auc,
+            "how": promise.upper.how,
+        }
+    )

@@ -1,0 +1,1 @@
+"""Who took part in a training, told with shadow federations. Begin with `experiment.py`."""

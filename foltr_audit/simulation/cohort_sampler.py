@@ -1,0 +1,61 @@
+"""Which clients play a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Ints
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CohortSampler:
+    """Draws cohorts without replacement, from all clients or from those whose turn it is.
+
+    Attributes:
+        clients: ids of the clients, rising, int64 (n,).
+        size: number of clients in a round.
+        separation: rounds from one in which a client plays to its next one, at least.
+        streams: named random streams.
+    """
+
+    clients: Ints
+    size: int
+    separation: int
+    streams: Streams
+
+    def cohort(self, round_: int) -> Ints:
+        """Ids of the clients that play a round, rising.
+
+        A uniform sample without replacement: of all clients, or with a `separation` of b rounds of the b-th
+        part of them whose turn it is. The clients with the smallest tickets play. A client's ticket comes
+        from its own stream, so that more clients do not change the tickets of the others.
+        """
+        able = self._turns[round_ % len(self._turns)]
+        if self.size == able.size:
+            return able
+        tickets = self.streams.clients("cohort", round_, able).uniform(1)[:, 0]
+        # The largest ticket that plays, found without sorting all. Of equal tickets the lower ids play, so
+        # that the cohort has its size.
+        last = np.partition(tickets, self.size - 1)[self.size - 1]
+        chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
+        return np.asarray(able[np.sort(np.concatenate([chosen, tied[: self.size - chosen.size]]))])
+
+    @cached_property
+    def _turns(self) -> list[Ints]:
+        """The clients that may play in rounds t, t + b, t + 2 b, ... for each t below b, by rising ids.
+
+        Their order is drawn once, and every b-th client of it belongs to one t. So a round follows from its
+        number alone, and no record of earlier cohorts is needed.
+
+        Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to
+        private training", algorithm 2.
+        """
+        if self.separation == 1:
+            return [self.clients]
+        tickets = self.streams.clients("separation", 0, self.clients).uniform(1)[:, 0]
+        order = np.argsort(tickets, kind="stable")
+        return [self.clients[np.sort(order[turn :: self.separation])] for turn in range(self.separation)]

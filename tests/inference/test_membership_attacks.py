@@ -1,0 +1,124 @@
+"""LiRA and RMIA: against loops over candidates, and against the closed form of a Gaussian mean."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from foltr_audit.core.spec.membership import MembershipMethod, MembershipSpec
+from foltr_audit.errors import UsageError
+from foltr_audit.inference.membership_attacks import (
+    FEW,
+    LikelihoodRatioAttack,
+    RelativeAttack,
+    ShadowEvidence,
+    membership_attack,
+)
+
+S, N, Z = 150, 6, 9
+
+
+def known(shadows: int = S, seed: int = 1) -> ShadowEvidence:
+    """Evidence of candidates that differ in how much they leak and how much it varies."""
+    rng = np.random.default_rng(seed)
+    members = rng.random((shadows, N)) < 0.5
+    leak, spread = np.linspace(0.0, 3.0, N), np.linspace(0.5, 2.0, N)
+    return ShadowEvidence(
+        attacked=rng.normal(size=N),
+        shadows=leak * members + spread * rng.normal(size=(shadows, N)),
+        members=members,
+        attacked_others=rng.normal(size=Z),
+        shadow_others=rng.normal(size=(shadows, Z)),
+    )
+
+
+def test_lira_is_a_ratio_of_fitted_densities() -> None:
+    here = known()
+    for c in range(N):
+        there, absent = here.shadows[here.members[:, c], c], here.shadows[~here.members[:, c], c]
+        online, offline = (
+            LikelihoodRatioAttack().scores(here)[c],
+            LikelihoodRatioAttack(offline=True).scores(here)[c],
+        )
+        fits = [norm(each.mean(), each.std(ddof=1)) for each in (there, absent)]
+        assert online == pytest.approx(fits[0].logpdf(here.attacked[c]) - fits[1].logpdf(here.attacked[c]))
+        assert norm.cdf(offline) == pytest.approx(fits[1].cdf(here.attacked[c]))
+
+
+def test_with_few_shadows_candidates_share_a_variance() -> None:
+    here = known(shadows=FEW - 1)
+    rest = [here.shadows[~here.members[:, c], c] for c in range(N)]
+    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in rest)
+    deviation = np.sqrt(squares / sum(each.size - 1 for each in rest))
+    direct = [(here.attacked[c] - rest[c].mean()) / deviation for c in range(N)]
+    np.testing.assert_allclose(LikelihoodRatioAttack(offline=True).scores(here), direct)
+
+
+@pytest.mark.parametrize("offline", [False, True])
+@pytest.mark.parametrize("gamma", [0.5, 1.0, 3.0])
+def test_rmia_counts_pairs(gamma: float, *, offline: bool) -> None:
+    """Each candidate against each other client, with ratios that are not taken in logarithms."""
+    here, scale = known(), 0.3
+    ratio = np.exp(here.shadows)
+    direct = np.zeros(N)
+    for c in range(N):
+        without = ratio[~here.members[:, c], c].mean()
+        there = scale * without + 1 - scale if offline else ratio[here.members[:, c], c].mean()
+        mine = np.exp(here.attacked[c]) / (there + without)
+        for z in range(Z):
+            outside = np.exp(here.shadow_others[:, z]).mean()
+            theirs = np.exp(here.attacked_others[z]) / (scale * outside + 1 - scale + outside)
+            direct[c] += mine / theirs >= gamma
+    found = RelativeAttack(offline=offline, gamma=gamma, scale=scale).scores(here)
+    np.testing.assert_allclose(found, direct / Z)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_both_ends_of_the_line_of_rmia_are_valid(scale: float) -> None:
+    assert np.isfinite(RelativeAttack(offline=True, scale=scale).scores(known())).all()
+
+
+@pytest.mark.parametrize("kind", [LikelihoodRatioAttack, RelativeAttack])
+def test_offline_nothing_is_known_of_federations_with_a_candidate(
+    kind: type[LikelihoodRatioAttack] | type[RelativeAttack],
+) -> None:
+    here = known()
+    other = replace(here, shadows=np.where(here.members, here.shadows + 5.0, here.shadows))
+    offline, online = kind(offline=True), kind()
+    np.testing.assert_array_equal(offline.scores(other), offline.scores(here))
+    assert (online.scores(other) != online.scores(here)).any()
+
+
+def test_large_evidence_stays_finite() -> None:
+    here = known()
+    huge = replace(
+        here, attacked=1e4 * here.attacked, shadows=1e4 * here.shadows, shadow_others=1e4 * here.shadow_others
+    )
+    for name in get_args(MembershipMethod):
+        assert np.isfinite(membership_attack(name, MembershipSpec()).scores(huge)).all()
+
+
+def test_a_name_means_its_attack() -> None:
+    protocol = MembershipSpec(gamma=2.0, offline_scale=0.7)
+    assert membership_attack("lira", protocol) == LikelihoodRatioAttack()
+    assert membership_attack("lira-offline", protocol) == LikelihoodRatioAttack(offline=True)
+    assert membership_attack("rmia", protocol) == RelativeAttack(gamma=2.0, scale=0.7)
+    assert membership_attack("rmia-offline", protocol) == RelativeAttack(offline=True, gamma=2.0, scale=0.7)
+
+
+def test_rmia_needs_others() -> None:
+    alone = replace(known(), attacked_others=np.empty(0), shadow_others=np.empty((S, 0)))
+    with pytest.raises(UsageError, match="took part in no federation"):
+        RelativeAttack().scores(alone)
+
+
+def test_candidates_that_are_in_all_shadows_or_in_none_are_scored() -> None:
+    here = known()
+    for members in (np.zeros((S, N), dtype=np.bool_), np.ones((S, N), dtype=np.bool_)):
+        for name in get_args(MembershipMethod):
+            scores = membership_attack(name, MembershipSpec()).scores(replace(here, members=members))
+            assert np.isfinite(scores).all()
