@@ -22,7 +22,7 @@ from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 
 _MOST_STANDARD_ERRORS = 6.0
-_AS_GOOD, _BY_CHANCE = 0.95, 0.05  # of scores; thousands of trials choose them
+_AS_GOOD, _BY_CHANCE = 0.95, 0.15  # of scores; thousands of trials choose them
 
 
 @dataclass(frozen=True, kw_only=True)
