@@ -40,7 +40,7 @@ class CorrelatedGaussianNoise(Defense):
     """
 
     name: ClassVar[str] = "correlated-gaussian"
-    calibrated_by: ClassVar[Calibration] = Calibration(in_sum=True, needs_delta=True)
+    calibrated_by: ClassVar[Calibration] = Calibration(in_sum=True, released=True, needs_delta=True)
     works_on_sums: ClassVar[bool] = True
 
     sigma: float = Field(

@@ -43,7 +43,8 @@ AUDIT = (
     *("audit.interactions", "audit.lists", "audit.on", "audit.min_documents"),
 )
 MEMBERSHIP = (
-    *("membership.methods", "membership.views", "membership.of", "membership.shadows"),
+    *("membership.methods", "membership.views", "membership.of"),
+    *("membership.rounds_seen", "membership.shadows"),
     *("membership.references", "membership.others", "membership.gamma", "membership.offline_scale"),
 )
 SHARED = (

@@ -1,10 +1,11 @@
-"""`foltr-audit report`: write the findings of a stored comparison as a page, Markdown, JSON or CSV."""
+"""`foltr-audit report`: write the findings of a stored comparison, or a privacy card of its defenses."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from foltr_audit.cli.options import argument, option, switch
 from foltr_audit.cli.output import note, print_line
@@ -12,6 +13,7 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.report.render.document import ReportDocument
     from foltr_audit.report.results.compare import CompareReport
 
 
@@ -32,6 +34,17 @@ def report(
     ),
     out: Path | None = option("Write the report to a file instead of stdout.", metavar="FILE"),
     overwrite: bool = switch("--overwrite", "Replace the file in --out."),
+    card: bool = switch(
+        "--card",
+        "Write a privacy card instead, html or md: one page for a data protection officer. Who sees what; "
+        "what is claimed, proven and measured; what was not tested.",
+    ),
+    defense: list[str] | None = option(
+        "With --card: a defense of the comparison. May be repeated. Default: all except none."
+    ),
+    eps: list[float] | None = option(
+        "With --card: an epsilon of the comparison. May be repeated. Default: all."
+    ),
 ) -> None:
     """Describe the findings of a comparison in words, pictures and tables; it may be unfinished."""
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -41,12 +54,13 @@ def report(
 
     _refuse_file(out, overwrite=overwrite)
     form = _format(to, out)
+    chosen = _chosen(defense, eps, form, card=card)
     stored = ComparisonFolder.open(folder)
     found = CompareReport.of(stored, progress=on_terminal(), partial=True)
     planned, done = cells_done(found)
     if done < planned:
         note(f"unfinished: {done} of {planned} cells are done; compare --resume runs the rest")
-    text = _text(found, stored, form)
+    text = _text(found, stored, form) if chosen is None else _card_text(found, stored, form, chosen)
     if out is None:
         print_line(text.removesuffix("\n"))
         return
@@ -56,6 +70,30 @@ def report(
     with report_write_errors(out):
         atomic_files.write_text(out, text)
     note(f"wrote {out}")
+
+
+class CardChoice(NamedTuple):
+    """The defenses that have a card; empty for all but none."""
+
+    defenses: Sequence[str]
+    eps: Sequence[float]
+
+
+def _chosen(
+    defense: list[str] | None, eps: list[float] | None, form: ReportFormat, *, card: bool
+) -> CardChoice | None:
+    """The defenses of --card; None without it.
+
+    Raises:
+        UsageError: options that do not fit together.
+    """
+    if not card:
+        for flag in [name for name, given in (("--defense", defense), ("--eps", eps)) if given]:
+            raise UsageError(f"{flag}: only with --card")
+        return None
+    if form not in (ReportFormat.html, ReportFormat.md):
+        raise UsageError(f"--card: not as {form.value}; expected html or md")
+    return CardChoice(defense or (), eps or ())
 
 
 def _format(to: ReportFormat | None, out: Path | None) -> ReportFormat:
@@ -100,11 +138,29 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
     from foltr_audit.report.render.compare_document import document
     from foltr_audit.report.results.provenance import Provenance
 
-    provenance = Provenance.of(stored)
+    pictures = to is ReportFormat.html
+    return _rendered(document(found, Provenance.of(stored), pictures=pictures), to)
+
+
+def _card_text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat, chosen: CardChoice) -> str:
+    from foltr_audit.evidence.check.subjects import chosen_rows
+    from foltr_audit.report.render.card_document import card_document
+    from foltr_audit.report.results.privacy_card import privacy_cards
+    from foltr_audit.report.results.provenance import Provenance
+
+    if not found.results:
+        raise UsageError("--card: no cell of this comparison is done; expected one or more")
+    rows = chosen_rows(found, chosen.defenses, chosen.eps)
+    cards = privacy_cards(found, stored.cells(), rows)
+    return _rendered(card_document(cards, Provenance.of(stored)), to)
+
+
+def _rendered(document: ReportDocument, to: ReportFormat) -> str:
+    """A document as HTML or Markdown."""
     if to is ReportFormat.md:
         from foltr_audit.report.render.markdown import markdown
 
-        return markdown(document(found, provenance, pictures=False))
+        return markdown(document)
     from foltr_audit.report.render.html import html_page
 
-    return html_page(document(found, provenance))
+    return html_page(document)

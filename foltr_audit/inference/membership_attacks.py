@@ -18,7 +18,7 @@ from foltr_audit.utils.arrays import Bools, Floats
 from foltr_audit.utils.frozen_arrays import freeze
 
 FEW = 128
-"""With fewer shadows than this, all candidates share one variance (Carlini et al. 2022, section VI.C)."""
+"""With fewer shadows than this, all candidates share one variance (Carlini et al. 2022, section VI)."""
 
 _SMALLEST = 1e-300  # the least variance and mean
 
@@ -63,7 +63,7 @@ class LikelihoodRatioAttack(MembershipAttack):
     Offline it knows the shadows without the candidate only, and scores how far above them the evidence is.
 
     Source: Carlini, Chien, Nasr, Song, Terzis & Tramer 2022, "Membership inference attacks from first
-    principles", algorithm 1 and section V.
+    principles", algorithm 1 and section IV.
     """
 
     name: ClassVar[str] = "lira"
@@ -91,8 +91,8 @@ class RelativeAttack(MembershipAttack):
     are unknown (offline, and for clients that took part in none), the mean with it is taken to be `scale`
     times the mean without it plus `1 - scale`; a likelihood ratio has mean 1 without the client.
 
-    Source: Zarifzadeh, Liu & Shokri 2024, "Low-cost high-power membership inference attacks", sections 2 and
-    3; the likelihood ratio takes the place of the probability of a label.
+    Source: Zarifzadeh, Liu & Shokri 2024, "Low-cost high-power membership inference attacks", section 2;
+    the likelihood ratio takes the place of the probability of a label.
     """
 
     name: ClassVar[str] = "rmia"

@@ -100,8 +100,8 @@ def test_what_its_options_prove() -> None:
     assert found["schema"] == "foltr-audit/calibrate/1"
     assert found["target"] == {
         "eps": 0.7, "delta": 1e-6, "unit": "query", "view": "aggregate", "sees": "sum", "colluders": None,
-        "rounds": 5, "clients": 60, "arriving": 50, "interactions": 1, "ranked_with": "local",
-        "parameters": 12,
+        "rounds": 5, "clients": 60, "cohort": 60, "secret_sample": False, "arriving": 50,
+        "interactions": 1, "ranked_with": "local", "parameters": 12,
     }  # fmt: skip
     there = AccountingContext(
         view="aggregate", unit="query", parameters=12, shares=60, arriving=50, rounds=5, delta=1e-6

@@ -17,6 +17,7 @@ from foltr_audit.experiments.comparison.alternatives import (
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
+from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.simulation.setup import Setup
 
 STUDY = Runner()
@@ -182,7 +183,7 @@ def test_a_proof_of_sums_knows_what_clients_weigh(text: str, where: str) -> None
 )
 def test_what_is_promised_to_those_who_see_lists(text: str, learner: str, hides: bool) -> None:
     here = setup(learner=learner)
-    assert DefenseAlternative(text).hides_from_lists(here) == hides
+    assert DefenseAlternative(text).promised_views(here) == (None if hides else WITHOUT_LISTS)
     chain = DefenseAlternative(text).chain(here, 1.2, 3.0, 1e-5)
     events = STUDY.setup(Spec.parse({**here.spec.table(), "defense": list(chain)})).privacy.events()
     there = AccountingContext(
@@ -195,3 +196,13 @@ def test_what_is_promised_to_those_who_see_lists(text: str, learner: str, hides:
         ranked_with=here.learner.ranked_with,
     )
     assert (upper_bound(events, there).epsilon < 1.3) == hides
+
+
+def test_noise_of_the_aggregator_promises_nothing_to_who_sees_messages() -> None:
+    for learner, views in (
+        ("fpdgd", ("aggregate",)),
+        ("fpdgd:rank_with=global", ("aggregate", "aggregate+lists")),
+    ):
+        here = setup(learner=learner)
+        for text in ("proven-correlated-gaussian", "proven-correlated-gaussian+secure-aggregation"):
+            assert DefenseAlternative(text).promised_views(here) == views

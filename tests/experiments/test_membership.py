@@ -151,6 +151,15 @@ def test_undefended_federations_leak_their_members() -> None:
     assert interval(found["client", "lira"], "tpr_at_1")[0] > 0.02
 
 
+def test_two_global_models_in_a_row_tell_less_than_all() -> None:
+    """And as much as the whole of a run of one round, where both views see the same two models."""
+    last = infer_membership(setup_of(rounds=5, rounds_seen=1, views=["client"], methods=["lira"]))[0]
+    every = findings("none")["client", "lira"].metrics["auc"].value
+    assert 0.5 < last.metrics["auc"].value < every
+    released, client = infer_membership(setup_of(rounds=1, rounds_seen=1, methods=["lira"]))
+    assert released.metrics == client.metrics
+
+
 def test_noise_that_hides_a_client_leaves_chance() -> None:
     """The ceiling itself is close to chance; the AUC of 512 members and others within five deviations."""
     for each in findings(HIDES_ALL).values():

@@ -49,6 +49,7 @@ class Calibration(NamedTuple):
         order: norm of the ball that models are clipped to first, 1 or 2; 0 if nothing is clipped.
         in_sum: clients share one noise, of which a single message carries next to nothing, or the aggregator
             adds it: the target is proven for the sum of the messages.
+        released: the aggregator adds the noise: nothing is proven but for the sums that it releases.
         needs_delta: nothing is proven at delta 0.
         norms: smallest and largest norm of the ball that `recommend` tries, on a log scale.
     """
@@ -56,6 +57,7 @@ class Calibration(NamedTuple):
     falls: bool = False
     order: int = 2
     in_sum: bool = False
+    released: bool = False
     needs_delta: bool = False
     norms: tuple[float, float] = (0.1, 10.0)
 

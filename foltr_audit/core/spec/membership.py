@@ -37,6 +37,12 @@ class MembershipSpec(SpecTable):
         description="What is known of a candidate. client: the queries that it asks; log: also the draws "
         "behind its lists and clicks.",
     )
+    rounds_seen: Annotated[int | None, Flag(default="all")] = Field(
+        None,
+        ge=1,
+        description="With --view client: number of last rounds of which the observer sees the models before "
+        "and after. 1: two global models in a row.",
+    )
     shadows: int = Field(
         128, ge=16, le=100_000, description="Number of federations that are trained and attacked."
     )

@@ -139,7 +139,7 @@ def chosen_rows(report: CompareReport, defenses: Sequence[str], eps: Sequence[fl
     ]
     if not found:
         raise UsageError(
-            "the comparison contains only the runs without a defense; check them with --defense none"
+            "the comparison contains only the runs without a defense; choose them with --defense none"
         )
     return found
 

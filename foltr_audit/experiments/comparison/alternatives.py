@@ -23,6 +23,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.privacy.events import MessageAggregation
 from foltr_audit.privacy.noise.parse import parts
+from foltr_audit.privacy.observer_views import VIEWS, WITHOUT_LISTS, without_lists
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 
@@ -107,10 +108,14 @@ class DefenseAlternative:
             return None
         return {"claim": eps, "delta": delta if calibrations()[self.promised].needs_delta else 0.0}
 
-    def hides_from_lists(self, setup: Setup) -> bool:
-        """Whether its promise also holds for an observer of the shown lists."""
-        clipped = self.promised is None or calibrations()[self.promised].order > 0
-        return not clipped or not setup.clients.lists_follow_clicks
+    def promised_views(self, setup: Setup) -> tuple[str, ...] | None:
+        """The views that its promise holds in; None for all of them."""
+        rule = None if self.promised is None else calibrations()[self.promised]
+        hides = rule is None or rule.order == 0 or not setup.clients.lists_follow_clicks
+        views = tuple(VIEWS) if hides else WITHOUT_LISTS
+        if rule is not None and rule.released:
+            return tuple(view for view in views if without_lists(view) == "aggregate")
+        return None if hides else views
 
     def chain(self, setup: Setup, eps: float, sensitivity: float, delta: float) -> tuple[str, ...]:
         """Texts of the chain for a claimed epsilon.

@@ -20,7 +20,6 @@ from foltr_audit.experiments.comparison.alternatives import (
 )
 from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.utils.formatting import epsilon
 from foltr_audit.utils.rows import ResultRow
 
@@ -208,7 +207,8 @@ class GridExpansion:
     def _with_claim(self, spec: Spec, label: DefenseLabel) -> Spec:
         """The audit of the epsilon that a chain is proven for; with a delta where it claims no pure one.
 
-        The claim covers observers of the shown lists only where lists reveal nothing about clicks.
+        The claim covers the observers of the promise, and those of the shown lists only where lists reveal
+        nothing about clicks.
         """
         if spec.audit is None:
             return spec
@@ -217,8 +217,8 @@ class GridExpansion:
         if claim is None:
             without = math.isinf(self.study.setup(spec).privacy.claim())
             claim = {"delta": self.grid.delta} if without and spec.audit.delta is None else {}
-        elif not alternative.hides_from_lists(self.study.setup(spec)):
-            claim = {**claim, "claim_on": WITHOUT_LISTS}
+        else:
+            claim = {**claim, "claim_on": alternative.promised_views(self.study.setup(spec))}
         return spec.model_copy(update={"audit": spec.audit.model_copy(update=claim)})
 
     def _defended(self, blank: Spec, learner: str, label: DefenseLabel) -> Spec | None:

@@ -74,7 +74,7 @@ def infer_membership(setup: Setup, progress: Progress = SILENT) -> tuple[Members
     found = []
     with progress.task("judge", len(members) * len(protocol.views) * len(protocol.methods)) as tick:
         for view in protocol.views:
-            evidence = _evidence(view, members, models, updates)
+            evidence = _evidence(view, members, models, updates, protocol.rounds_seen)
             limit = ceiling(setup, view)
             for method in protocol.methods:
                 scores = evidence.scores(membership_attack(method, protocol), tick)
@@ -107,9 +107,13 @@ def _train(
     return members, models, updates
 
 
-def _evidence(view: MembershipView, members: Bools, models: Floats, updates: Floats) -> FederationEvidence:
-    """The evidence of all federations: of the sum of all rounds' changes, or of each round's change."""
+def _evidence(
+    view: MembershipView, members: Bools, models: Floats, updates: Floats, seen: int | None
+) -> FederationEvidence:
+    """The evidence of all federations: of the sum of all rounds' changes, or of the last rounds' changes."""
     changes = np.diff(models, axis=1)
+    if view == "client" and seen is not None:
+        changes, updates = changes[:, -seen:], updates[:, -seen:]
     if view == "released":
         changes, updates = (each.sum(axis=1, keepdims=True) for each in (changes, updates))
     candidates = members.shape[1]
@@ -127,7 +131,7 @@ def ceiling(setup: Setup, view: MembershipView) -> MembershipCeiling:
     share = population.cohort_size / population.clients
     secret = share < 1 and population.rounds_apart == 1
     situation = setup.privacy.in_all_rounds(setup.privacy.situation("aggregate", "client", delta=DELTA))
-    situation = replace(situation, sampled=share if secret else 1.0, secret_sample=secret)
+    situation = replace(situation, sampled=share if secret else 1.0, cohorts="secret" if secret else "any")
     if view == "client" and situation.shares > 1 and not upper_bound(events, situation).on_sum:
         situation = replace(situation, view="colluding", colluders=1)
     bound, curve = upper_bound(events, situation), trade_off(events, situation)

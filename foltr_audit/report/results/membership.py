@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,11 +12,16 @@ from foltr_audit.experiments.membership.experiment import MembershipFinding
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.roc import FALSE_POSITIVES
-from foltr_audit.report.results.base import DatasetFacts, Report, Setting, groups, utility_rows, warning_rows
+from foltr_audit.report.results.base import (
+    DatasetFacts,
+    Report,
+    Setting,
+    WarningRow,
+    groups,
+    utility_rows,
+    warning_rows,
+)
 from foltr_audit.utils.rows import Estimate, ResultRow, column
-
-SEES = {"released": "first and trained model", "client": "every global model"}
-"""What the observer of each view sees."""
 
 CHANCE = {"auc": 0.5} | {name: 1.0 / one_in for name, one_in in FALSE_POSITIVES.items()}
 """What guessing reaches."""
@@ -95,7 +100,7 @@ class MembershipRow(ResultRow):
             view=finding.view,
             of=protocol.of,
             method=finding.method,
-            observed=SEES[finding.view],
+            observed=_observed(finding.view, protocol.rounds_seen, spec.train.rounds),
             members=finding.members,
             candidates=finding.candidates,
             federations=finding.federations,
@@ -124,15 +129,37 @@ class MembershipReport(Report):
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> MembershipReport:
         """The report on the cells of a plan."""
+        rows = tuple(
+            MembershipRow.of_finding(finding, group.setting, cell.spec)
+            for group in groups(cells)
+            for cell in group.cells
+            for finding in cell.membership
+        )
         return cls(
             config=plan.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
-            warnings=warning_rows(cells),
-            results=tuple(
-                MembershipRow.of_finding(finding, group.setting, cell.spec)
-                for group in groups(cells)
-                for cell in group.cells
-                for finding in cell.membership
-            ),
+            warnings=(*warning_rows(cells), *_contradictions(rows)),
+            results=rows,
         )
+
+
+def _observed(view: str, seen: int | None, rounds: int) -> str:
+    """What the observer of a view sees, in words."""
+    if view == "released":
+        return "first and trained model"
+    return "every global model" if seen is None or seen >= rounds else f"last {seen + 1} global models"
+
+
+def _contradictions(rows: Sequence[MembershipRow]) -> Iterator[WarningRow]:
+    """A warning for each metric whose whole interval lies above its ceiling."""
+    for row in rows:
+        for name in CHANCE:
+            metric: MembershipMetric = getattr(row, name)
+            if metric.broken:
+                yield WarningRow(
+                    defense=row.setting.defense,
+                    warning=f"{row.method}, {row.observed}: {name} {metric.found.value:.3g} lies above the "
+                    f"ceiling {metric.ceiling:.3g}: one such interval in 40 does by chance; if not, the "
+                    "proof is wrong: repeat it with another --seed and more --shadows",
+                )
