@@ -83,7 +83,7 @@ def chain(mechanism: ComparedNoise, who: CohortSizes, eps: float, runs: Lifetime
         rounds=runs.rounds,
         separation=1 if mechanism.secret else who.separation,
         sampled=who.cohort / who.clients if mechanism.secret else 1.0,
-        secret_sample=mechanism.secret,
+        cohorts="secret" if mechanism.secret else "any",
         delta=DELTA,
     )
     found = calibrate(mechanism.defense, eps, situation, norm=runs.norm)

@@ -32,7 +32,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
-from foltr_audit.privacy.accounting import UpperBound, upper_bound
+from foltr_audit.privacy.accounting import RunBound, UpperBound, run_bound, upper_bound
 from foltr_audit.privacy.events import OpaqueChange
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -56,7 +56,7 @@ class AuditResult:
         eps_claimed: what is claimed for all of them together.
         delta: of the claim.
         upper: what is proven for these messages.
-        upper_run: what is proven for all rounds of the training run together.
+        run: what is proven for all rounds of the training run together.
         exact: the privacy loss of this pair, where it is computable.
         lower: the lower bound of the trials.
         estimates: the lower bounds of all estimators for the same trials.
@@ -78,7 +78,7 @@ class AuditResult:
     eps_claimed: float
     delta: float
     upper: UpperBound
-    upper_run: UpperBound
+    run: RunBound
     exact: float | None
     lower: LowerBound
     estimates: tuple[LowerBound, ...]
@@ -210,7 +210,7 @@ class Audit:
         claim = self._claim(session, canary.unit, view)
         normal = game.trials.score in LINEAR and nearly_normal(session.noise(view).law, session.widest_grid)
         chosen = self._estimator(claim, normal=normal)
-        upper, upper_run = self._upper(session, canary.unit, view, claim, declared)
+        upper, run = self._upper(session, canary.unit, view, claim, declared)
         trials = self._played(game, view, claim, upper)
         place = f"{canary.name}/{canary.unit}/{view}"
         estimates, strict = (
@@ -250,7 +250,7 @@ class Audit:
             eps_claimed=claim.epsilon,
             delta=claim.delta,
             upper=upper,
-            upper_run=upper_run,
+            run=run,
             exact=exact,
             lower=lower,
             estimates=estimates,
@@ -287,8 +287,8 @@ class Audit:
 
     def _upper(
         self, session: AuditSession, unit: str, view: str, claim: ChainClaim, declared: DeclarationCheck
-    ) -> tuple[UpperBound, UpperBound]:
-        """What is proven for the played messages, and for the rounds of the whole run with their own B."""
+    ) -> tuple[UpperBound, RunBound]:
+        """What is proven for the played messages, and for all rounds of the run."""
         situation = replace(
             self.setup.privacy.situation(
                 view,
@@ -300,12 +300,11 @@ class Audit:
             arriving=None if session.masked else session.arriving,  # a secure sum may hold fewer
             colluders=self.protocol.colluders,
         )
-        own = replace(situation, interactions=self.setup.learner.interactions)
-        run = self.setup.privacy.in_all_rounds(own)
-        upper, upper_run = (upper_bound(declared.events, each) for each in (situation, run))
+        upper = upper_bound(declared.events, situation)
+        run = run_bound(declared.events, self.setup.privacy.lifetime(situation))
         if declared.broken and not np.isfinite(upper.epsilon):
             upper = replace(upper, how=f"{BROKEN}: {declared.why}")
-        return upper, upper_run
+        return upper, run
 
     def _estimator(self, claim: ChainClaim, *, normal: bool) -> str:
         asked = self.protocol.estimator

@@ -34,6 +34,7 @@ class NoiseCalibration:
         mechanism: name of the defense that randomises.
         defense: texts of the chain, for `--defense` joined by `+`; empty if none meets the target.
         upper: the bound that is proven for that chain, or for the best one that was tried.
+        once: what is proven for it of one round; None if no chain meets the target.
         average_sd: standard deviation of the noise on one coordinate of the average; None without noise.
         why_not: why no noise meets the target; None if some does.
         wired: whether given links, e.g. secure aggregation, end the chain.
@@ -44,6 +45,7 @@ class NoiseCalibration:
     defense: tuple[str, ...]
     upper: UpperBound
     average_sd: float | None
+    once: UpperBound | None = None
     why_not: str | None = None
     wired: bool = False
     pure: bool = False
@@ -127,6 +129,7 @@ class _NoiseSearch:
             defense=self._texts(best),
             upper=upper,
             average_sd=self._average_sd(best),
+            once=upper_bound(self._events(best), replace(self.situation, rounds=1)),
             wired=bool(self.wire),
             pure=self._is_pure(best),
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foltr_audit.cli.options import Json, option
+from foltr_audit.cli.options import Json, option, switch
 from foltr_audit.cli.output import show, warn
-from foltr_audit.core.spec.defaults import DELTA, SECURE_AGGREGATION, UNIT, VIEW
+from foltr_audit.core.spec.defaults import CLIENT, DELTA, SECURE_AGGREGATION, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def calibrate(
     target_eps: float = option("Epsilon that has to be proven.", ...),
     delta: float = option("Delta of that epsilon; 0 for a pure epsilon.", DELTA),
-    unit: str = option("What neighbouring inputs differ in: click, interaction, query or client.", UNIT),
+    unit: str | None = option(
+        "What neighbouring inputs differ in: click, interaction, query or client. Default: interaction; "
+        "client with several --rounds, since an interaction is part of one round."
+    ),
     view: str = option(
         "What the server sees: individual, aggregate or colluding, each also with +lists.", VIEW
     ),
@@ -24,7 +27,13 @@ def calibrate(
         "With --view colluding: number of other clients that collude with the server. Default: all."
     ),
     rounds: int = option("Number of rounds that the target covers.", 1),
-    clients: int = option("Number n of clients in a round.", 1000),
+    clients: int = option("Number of clients.", 1000, name=("--clients", "--population")),
+    cohort: int | None = option("Number of clients sampled for each round. Default: all."),
+    separation: int = option("Rounds from one in which a client takes part to its next one, at least.", 1),
+    secret_sample: bool = switch(
+        "--secret-sample",
+        "Assume that whoever looks does not know which clients take part in a round, unlike the server.",
+    ),
     arriving: int | None = option("Number of messages that arrive. Default: all."),
     interactions: int = option("Interactions of a client in a round.", 1),
     rank_with: str = option("Model that ranks a client's lists: local or global.", "local"),
@@ -41,6 +50,9 @@ def calibrate(
 ) -> None:
     """Show the least noise with which each mechanism provably meets a target, as options of other commands.
 
+    With several --rounds the target is of all of them together, for a client that takes part in those for
+    which it is sampled.
+
     Mechanisms that share one noise among all clients are shown with secure aggregation, since a single
     message carries almost none of it.
     """
@@ -55,17 +67,22 @@ def calibrate(
         raise UsageError(f"--rank-with: {rank_with!r}; expected local or global")
     if colluders is not None and not view.startswith("colluding"):
         raise UsageError("--colluders: expected --view colluding, or colluding+lists")
+    taking_part = _cohort(clients, cohort)
+    able = _able(clients, taking_part, separation)
     situation = AccountingContext(
         view=view,
-        unit=unit,
+        unit=unit or (UNIT if rounds == 1 else CLIENT),
         parameters=_features(data) if parameters is None else parameters,
-        shares=clients,
+        shares=taking_part,
         arriving=arriving,
         colluders=colluders,
         interactions=interactions,
         ranked_with="global" if rank_with == "global" else "local",
         rounds=rounds,
+        separation=separation,
         delta=delta,
+        sampled=taking_part / able,
+        cohorts="secret" if secret_sample else "known",
     )
     chosen = dict.fromkeys(mechanism or calibrations())
     summed = _secure_sum(situation)
@@ -76,9 +93,28 @@ def calibrate(
         )
         for name in chosen
     ]
-    report = NoiseCalibrationReport(target=target_eps, situation=situation, found=found)
+    report = NoiseCalibrationReport(target=target_eps, situation=situation, clients=clients, found=found)
     show(report.json, report.print, json=json)
     warn(report.warnings)
+
+
+def _cohort(clients: int, cohort: int | None) -> int:
+    """The number of clients in a round."""
+    if clients < 1:
+        raise UsageError(f"--clients: {clients}; expected at least 1")
+    if cohort is not None and not 1 <= cohort <= clients:
+        raise UsageError(f"--cohort: {cohort} of {clients} clients; expected 1 to {clients}")
+    return clients if cohort is None else cohort
+
+
+def _able(clients: int, cohort: int, separation: int) -> int:
+    """The number of clients that may take part in a round."""
+    if not 1 <= separation <= clients // cohort:
+        raise UsageError(
+            f"--separation: {separation} with cohorts of {cohort} out of {clients} clients; "
+            f"expected 1 to {clients // cohort}"
+        )
+    return clients // separation
 
 
 def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ def option(
     default: Any = None,
     *,
     panel: str | None = None,
-    name: str | None = None,
+    name: str | tuple[str, ...] | None = None,
     metavar: str | None = None,
     least: int | None = None,
 ) -> Any:
@@ -30,13 +30,13 @@ def option(
         text: its help.
         default: the value if it is not given; an ellipsis if it has to be given.
         panel: the part of the help that shows it.
-        name: its name; None for the name of the parameter. A flag without a `--no-` form needs one.
+        name: its name, or names; None for the name of the parameter. A flag without a `--no-` form needs one.
         metavar: the word for its value in the help.
         least: its smallest value.
     """
     return OptionInfo(
         default=default,
-        param_decls=() if name is None else (name,),
+        param_decls=() if name is None else (name,) if isinstance(name, str) else name,
         help=text,
         rich_help_panel=panel,
         metavar=metavar,

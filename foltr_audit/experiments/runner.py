@@ -39,6 +39,8 @@ from foltr_audit.experiments.stages import (
 )
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
+from foltr_audit.privacy.accounting.run_bound import ProvenView
+from foltr_audit.privacy.observer_views import attacked_view, without_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.simulation.setup import Setup, number_intents
@@ -193,6 +195,7 @@ class RunResult:
         trained: the trained model and its metrics, without the rounds themselves.
         undefended: offline nDCG@10 of the same training without a defense; None if it was not trained.
         attacks: what attacks found; empty without an attack protocol.
+        proven: what is proven for the observer of the attacks, first without the lists; empty without one.
         findings: results of an audit of its chain's claim.
         membership: who was told to have taken part, from other federations of the same Spec.
     """
@@ -204,8 +207,15 @@ class RunResult:
     trained: TrainResult
     undefended: float | None = None
     attacks: AttackFindings = AttackFindings()
+    proven: tuple[ProvenView, ...] = ()
     findings: tuple[AuditResult, ...] = ()
     membership: tuple[MembershipFinding, ...] = ()
+
+
+def proven_of(setup: Setup, protocol: AttackSpec) -> tuple[ProvenView, ...]:
+    """What is proven for the observer of attacks: without the shown lists, and with them if it sees them."""
+    view = attacked_view(protocol.view, protocol.hide)
+    return tuple(setup.privacy.proven(each) for each in dict.fromkeys((without_lists(view), view)))
 
 
 def _audited_models(setup: Setup, trained: TrainResult) -> dict[str, tuple[Floats, ...]]:
@@ -285,6 +295,7 @@ class Runner:
             trained=replace(trained, recording=None),
             undefended=undefended,
             attacks=attacks,
+            proven=() if protocol is None else proven_of(setup, protocol),
             findings=findings,
             membership=infer_membership(setup, self.progress),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from foltr_audit.core.declared.all_checks import warnings
@@ -15,6 +16,9 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
 )
+from foltr_audit.core.spec.defaults import CLIENT, DELTA, UNIT
+from foltr_audit.privacy.accounting.bound import upper_bound
+from foltr_audit.privacy.accounting.run_bound import ProvenView, run_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.simulation.client_population import ClientPopulation
 
@@ -75,6 +79,33 @@ class PrivacyDescription:
     def in_all_rounds(self, situation: AccountingContext) -> AccountingContext:
         """The same unit, for all rounds of the run; a client takes part in as many of them as it may."""
         return replace(situation, rounds=self.clients.rounds, separation=self.clients.spec.rounds_apart)
+
+    def lifetime(self, situation: AccountingContext) -> AccountingContext:
+        """The same observer, for all rounds of the run; it knows who takes part in each.
+
+        A click and an interaction are part of one round, so the bound is for their client.
+        A run has a delta: at delta 0 nothing but the sum over all rounds would be proven.
+        """
+        population = self.clients.spec
+        return replace(
+            self.in_all_rounds(situation),
+            unit=CLIENT,
+            interactions=self.clients.interactions,
+            sampled=population.cohort_size / (population.clients // population.rounds_apart),
+            cohorts="known",
+            delta=situation.delta or DELTA,
+        )
+
+    def proven(self, view: str) -> ProvenView:
+        """What is proven in a view for one interaction in a round, and for one client over the run.
+
+        Of a round it is pure where a pure bound exists.
+        """
+        events, there = self.events(), self.situation(view, UNIT)
+        once = upper_bound(events, there)
+        if math.isinf(once.epsilon):
+            once = upper_bound(events, replace(there, delta=DELTA))
+        return ProvenView(view=view, unit=UNIT, once=once, run=run_bound(events, self.lifetime(there)))
 
     def noise(self) -> str | None:
         """The noise law of one message, as text."""

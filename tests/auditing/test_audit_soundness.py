@@ -13,6 +13,7 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Attack, Defense, Inference, View
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.events import NoiseAddition, OpaqueChange, PrivacyEvent
+from foltr_audit.privacy.loss.composition import pure_over
 from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
@@ -88,7 +89,8 @@ def test_the_whole_run_has_its_own_interactions(setup_of: SetupOf) -> None:
     alone: dict[str, Any] = {"units": ("query",), "views": ("individual",), "interactions": 1}
     run = found(setup_of, "click-rr:eps=0.5", made, **alone)
     assert run.upper.epsilon == pytest.approx(10 * 0.5)
-    assert run.upper_run.epsilon == pytest.approx(3 * 4 * 10 * 0.5)
+    assert run.run.upper.delta == 1e-5
+    assert run.run.upper.epsilon == pytest.approx(pure_over(0.5, 3 * 4 * 10, 1e-5))
     whole = found(setup_of, "click-rr:eps=0.5", made, **(alone | {"interactions": None}))
     assert whole.interactions == 4, "as many as the learner's"
     assert whole.upper.epsilon == pytest.approx(4 * 10 * 0.5)

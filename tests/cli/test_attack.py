@@ -80,7 +80,7 @@ def test_the_table_says_synthetic_and_what_it_means() -> None:
     assert done.code == 0
     assert done.said == ""
     assert "warning" not in done.out
-    for word in ("synthetic", "olsr", "random:k=3", "ceiling", "At a claimed epsilon of 1.2"):
+    for word in ("synthetic", "olsr", "random:k=3", "ideal", "At a claimed epsilon of 1.2"):
         assert word in done.out
 
 

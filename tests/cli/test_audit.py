@@ -93,7 +93,7 @@ def test_the_table_says_why() -> None:
     assert "Laplace noise of scale 2.5 in the sum of 40 messages" in words
     assert "two models at opposite ends of the L2 ball of radius 1.5" in words
     assert "8.14" in words
-    assert "ceiling" in words
+    assert "at most" in words
 
 
 def test_a_claim_of_ones_own_and_proofs() -> None:

@@ -9,9 +9,21 @@ import math
 from typing import NamedTuple
 
 import pytest
+from scipy import optimize, stats
 
-from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
+from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_mu
 from tests.fixtures.described_systems import NUMBERS_ONLY, SHARED_LAPLACE, Tables, changed, found_in
+
+
+def over_cohorts(mu: float, rounds: int, share: float, delta: float) -> float:
+    """Epsilon of a run whose delta is the mean over the numbers of rounds of a client."""
+    chances = [(float(stats.binom.pmf(k, rounds, share)), mu * math.sqrt(k)) for k in range(rounds + 1)]
+
+    def over(eps: float) -> float:
+        return math.fsum(chance * gaussian_delta(one, eps) for chance, one in chances) - delta
+
+    return float(optimize.brentq(over, 0.0, 100.0, xtol=1e-9))
+
 
 SIGMA = 3.0 / gaussian_mu(1.0, 1e-5)
 """The deviation at which an L2 distance of 3 gives (1, 1e-5)."""
@@ -156,13 +168,13 @@ FAULTS = {
     "delta": Fault(N, {"claim__delta": 0.001}, "delta", 1 / 5000, {"claim__delta": 1e-6}, "warning"),
     "run": Fault(N, {"claim__covers": "run"}, "rounds", 120.0, {"accounting__rounds": 100}),
     "run of Laplace noise": Fault(L, {"claim__covers": "run"}, "rounds", 120.0, {"run__rounds": 1}),
-    # 100 rounds of mu are one of 10 mu.
+    # k rounds of mu are one of sqrt(k) mu, and a client takes part in a fifth of 100 rounds.
     "run of normal noise": Fault(
         G,
         {"claim__covers": "run"},
         "rounds",
-        gaussian_epsilon(10 * 3.0 / SIGMA, 1e-5),
-        {"claim__epsilon": 14.5},
+        over_cohorts(3.0 / SIGMA, 100, 0.2, 1e-5),
+        {"claim__epsilon": 6.0},
     ),
     # ln(1 + q (e^eps - 1)) is the epsilon of a secret sample of a share q.
     "sample": Fault(

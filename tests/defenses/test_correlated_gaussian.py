@@ -190,7 +190,7 @@ def test_lost_messages_and_weights_change_nothing() -> None:
 def test_a_secret_sample_amplifies_each_turn(separation: int) -> None:
     """Noise that is independent from turn to turn proves what as much noise on messages would."""
     length = participation_sensitivity(separation, 40, 1, 40)
-    sampled = {"sampled": 0.1, "secret_sample": True}
+    sampled = {"sampled": 0.1, "cohorts": "secret"}
     event = CorrelatedNoise(sigma=6.0 * length, bands=separation)
     law = NoiseAddition(law=Gaussian(sigma=6.0 / math.sqrt(100)))
     turns = 40 // separation

@@ -112,7 +112,8 @@ def cell_facts(of: Spec) -> dict[str, Any]:
         "colluders": None,
     }
     finding |= {"about": "a query", "model": "first", "interactions": 4, "messages": 1, "eps_claimed": 1.2}
-    finding |= {"delta": 0.0, "upper": bound, "upper_run": bound, "exact": "inf", "lower": lower}
+    run = {"unit": "client", "rounds": 20, "sampled": 0.1, "upper": bound, "always": bound}
+    finding |= {"delta": 0.0, "upper": bound, "run": run, "exact": "inf", "lower": lower}
     finding |= {"estimates": [lower], "score": "likelihood", "declared": "as declared", "declared_why": ""}
     finding |= {"verdict": "refuted", "why": "these trials show it"}
     data: dict[str, Any] = {

@@ -280,13 +280,13 @@ def test_a_secret_sample(share: float) -> None:
     """Exact for the pair in which the replaced client becomes like all others."""
     chain, there = (L1, WHOLE), {"view": "individual", "sampled": share}
     assert epsilon(*chain, **there) == pytest.approx(1.2), "the server picks who takes part"
-    found = epsilon(*chain, secret_sample=True, **there)
+    found = epsilon(*chain, cohorts="secret", **there)
     x = np.linspace(-60, 60, 100_001)
     one, other = stats.laplace.pdf(x, 1.5, 2.5), stats.laplace.pdf(x, -1.5, 2.5)
     exact = np.log(share * one + (1 - share) * other) - np.log(other)
     assert found == pytest.approx(np.abs(exact).max(), rel=1e-9)
-    assert epsilon(*chain, secret_sample=True, rounds=7, **there) == pytest.approx(7 * found)
-    hidden = {"sampled": share, "secret_sample": True}
+    assert epsilon(*chain, cohorts="secret", rounds=7, **there) == pytest.approx(7 * found)
+    hidden = {"sampled": share, "cohorts": "secret"}
     assert epsilon(*chain, view="colluding", **hidden) == pytest.approx(1.2), "the others tell"
     assert epsilon(*chain, largest_weight=2.0, **hidden) == pytest.approx(1.2)
     clicks = ClickRandomization(epsilon=1.0)
@@ -301,7 +301,7 @@ def test_a_secret_sample_of_several_rounds_meets_a_click_at_last() -> None:
     Then one round is as if nobody had been sampled away: at least ln(1 + .88 (e^eps - 1)) = 1.11 is lost.
     """
     share, rounds = 0.1, 20
-    there = {"view": "individual", "sampled": share, "secret_sample": True}
+    there = {"view": "individual", "sampled": share, "cohorts": "secret"}
     used = 1 - (1 - share) ** rounds
     lost = math.log1p(used * math.expm1(1.2))
     for unit in ("click", "interaction"):
@@ -313,11 +313,9 @@ def test_a_secret_sample_of_several_rounds_meets_a_click_at_last() -> None:
 
 @pytest.mark.parametrize("rounds", [1, 20])
 def test_a_secret_sample_under_gaussian_noise(rounds: int) -> None:
-    hidden = {"view": "individual", "sampled": 0.05, "secret_sample": True, "rounds": rounds, "delta": 1e-5}
+    hidden = {"view": "individual", "sampled": 0.05, "cohorts": "secret", "rounds": rounds, "delta": 1e-5}
     found = epsilon(L2, NoiseAddition(law=Gaussian(sigma=3.0)), **hidden)
-    assert found < 0.7 * epsilon(
-        L2, NoiseAddition(law=Gaussian(sigma=3.0)), **{**hidden, "secret_sample": False}
-    )
+    assert found < 0.7 * epsilon(L2, NoiseAddition(law=Gaussian(sigma=3.0)), **{**hidden, "cohorts": "any"})
     if rounds == 1:
         x = np.linspace(-40, 60, 2_000_001)
         mixed = 0.05 * stats.norm.pdf(x, 1.0) + 0.95 * stats.norm.pdf(x)

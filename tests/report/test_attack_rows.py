@@ -61,7 +61,9 @@ def rows_of(judged: ClickEvidence, queries: tuple[str, ...] = ()) -> dict[str, l
     return kinds(typed_rows(judged, queries))
 
 
-OF_CLICKS = set(KINDS) - {"facts", "counts", "intent_inference", "linkage", "query_identification", "tasks"}
+OF_CLICKS = set(KINDS) - {
+    *("facts", "counts", "intent_inference", "linkage", "proven", "query_identification", "tasks")
+}
 """The kinds that judged lists have rows of."""
 
 

@@ -157,7 +157,7 @@ def found(view: str, upper: float, unit: str = "interaction", verdict: str = "pr
             "eps_claimed": 1.2,
             "delta": 0.0,
             "upper": bound,
-            "upper_run": bound,
+            "run": {"unit": "client", "rounds": 9, "sampled": 1.0, "upper": bound, "always": bound},
             "exact": None,
             "lower": lower,
             "estimates": [lower],

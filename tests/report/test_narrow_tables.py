@@ -27,7 +27,7 @@ from foltr_audit.report.tables.recommend import print_recommend
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.check_subjects import subject
 from tests.fixtures.command import SMALL, run
-from tests.fixtures.comparisons import checked, claim, report, setting, where
+from tests.fixtures.comparisons import checked, claim, report, run_bound, setting, where
 
 LONG = "proven-skellam+secure-aggregation"
 LINES = ["proven-skellam +", "secure-aggregation,", "eps 1.2"]
@@ -133,6 +133,7 @@ def recommendation() -> RecommendReport:
         auc_proven=0.76,
         delta=0.0,
         how="",
+        run=run_bound(2.4),
         ndcg=0.4,
         attack="map",
         auc=Estimate(0.7, (0.6, 0.8)),
@@ -178,10 +179,10 @@ SMALL_RUN = (*SMALL, "--eps", "1.2")
             ("audit", "--trials", "40"),
             60,
             ("sees", "claimed", "measured", "verdict", "refuted"),
-            "ceiling, exact",
+            "at most, exact",
         ),
         (("train",), 44, ("eps", "round", "online", "MRR@10"), "offline DCG@10"),
-        (("train",), 60, ("trained", "ceiling"), "runs, clipped"),
+        (("train",), 58, ("trained", "ideal"), "runs, clipped"),
         (
             (
                 "attack",

@@ -27,6 +27,7 @@ from foltr_audit.report.results.card_sentences import (
     cost_sentence,
     limit_sentences,
     model_sentence,
+    run_sentences,
 )
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ClaimRow, ComparedRefusal, ViewCeiling
@@ -38,6 +39,7 @@ from tests.fixtures.comparisons import (
     failed,
     provenance,
     report,
+    run_bound,
     setting,
     several,
     unfinished,
@@ -213,6 +215,24 @@ def test_observers_without_an_audit_have_their_proofs() -> None:
     shown = [row["any attack, right in 100"] for row in rows]
     assert shown[:3] == ["70", "-", "60"]
     assert [row["verdict"] for row in rows[1:]] == ["not checked"] * 5
+
+
+def test_the_whole_run_has_a_limit_of_its_own() -> None:
+    place = where("laplace", 1.2)
+    bounded = replace(run_bound(2.0), unit="client", rounds=7, sampled=0.25, eps_always=9.0)
+    clicks = replace(run_bound(30.0), unit="query", rounds=7, sampled=1.0)
+    nothing = replace(run_bound(), rounds=7, how="too many rounds")
+    rows = [
+        replace(claim(place, "proven", view=view), run=run)
+        for view, run in (("individual", nothing), ("aggregate", bounded), ("colluding", clicks))
+    ]
+    unlimited = claim(place, "not refuted", view="individual+lists")
+    first, second, third = run_sentences(card_of(*rows, unlimited))
+    start = "Over all 7 rounds, where the server sees the message: "
+    assert first == (f"{start}{NO_LIMIT} about one person. Why: too many rounds.")
+    assert "no attack says rightly from which more than 89 times in 100" in second  # e^2 / (1 + e^2) is .881
+    assert "as often as possible: epsilon 9" in second
+    assert "too weak to limit an attack" in third
 
 
 @pytest.mark.parametrize("verdict", ["contradiction", "declared law broken"])

@@ -99,7 +99,7 @@ def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
         separation=system.separation,
         delta=claim.delta,
         sampled=system.sampled or 1.0,
-        secret_sample=system.secret_sample,
+        cohorts="secret" if system.secret_sample else "known",
     )
     halved = claim.relation == "add-remove"
     return upper_bound([_halved(event) if halved else event for event in system.events], situation)

@@ -12,6 +12,9 @@ from typing import Final
 UNIT: Final = "interaction"
 """What neighbouring inputs differ in."""
 
+CLIENT: Final = "client"
+"""What they differ in where a bound is of a whole run: an interaction is part of one round only."""
+
 VIEW: Final = "individual"
 """Whose observations: a server that receives what each client sends.
 

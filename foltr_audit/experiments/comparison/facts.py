@@ -100,6 +100,16 @@ class UpperBoundFacts(_FactTable):
     how: Text
 
 
+class RunBoundFacts(_FactTable):
+    """What is proven for all rounds together, as `accounting.RunBound`."""
+
+    unit: Text
+    rounds: Count
+    sampled: Share
+    upper: UpperBoundFacts
+    always: UpperBoundFacts
+
+
 class ProvenAucFacts(_FactTable):
     """The largest AUC of any attack on a click, by the proof of one interaction.
 
@@ -142,7 +152,7 @@ class AuditFacts(_FactTable):
     eps_claimed: Number
     delta: Number
     upper: UpperBoundFacts
-    upper_run: UpperBoundFacts
+    run: RunBoundFacts
     exact: Number | None
     lower: LowerBoundFacts
     estimates: list[LowerBoundFacts]

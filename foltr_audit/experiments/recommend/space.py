@@ -15,7 +15,14 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import PROVEN, DefenseAlternative
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.recommend.limits import ROUNDING, PrivacyLimits
-from foltr_audit.privacy.accounting import AccountingContext, UpperBound, trade_off, upper_bound
+from foltr_audit.privacy.accounting import (
+    AccountingContext,
+    RunBound,
+    UpperBound,
+    run_bound,
+    trade_off,
+    upper_bound,
+)
 from foltr_audit.privacy.largest_epsilon import epsilon_of_auc
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.formatting import short
@@ -90,12 +97,14 @@ class CandidateProof:
         defense: texts of its chain.
         upper: the proven bound in the limits' view, for one interaction in one message.
         auc: the AUC that this proof leaves to any attack on a click.
+        run: what is proven in that view for one client over the whole run.
     """
 
     point: CandidatePoint
     defense: tuple[str, ...]
     upper: UpperBound
     auc: float
+    run: RunBound
 
 
 class CandidateAccountant:
@@ -143,7 +152,8 @@ class CandidateAccountant:
             return CandidateRejection(
                 alternative=point.alternative, eps_proven=upper.epsilon, auc_proven=auc, why=why
             )
-        return CandidateProof(point, chain, upper, auc)
+        run = run_bound(events, self.setup.privacy.lifetime(situation))
+        return CandidateProof(point, chain, upper, auc, run)
 
     def _why_not(self, point: CandidatePoint, upper: UpperBound, auc: float) -> str:
         """Why a candidate breaks a limit on proofs; empty where it keeps them."""

@@ -11,7 +11,7 @@ from foltr_audit.privacy.accounting.situation import IN_SUM, LISTS_REVEAL, Accou
 from foltr_audit.privacy.accounting.sum_noise import by_sum_noise
 from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, walk
 from foltr_audit.privacy.events import PrivacyEvent
-from foltr_audit.privacy.loss.losses import PureLoss
+from foltr_audit.privacy.loss.losses import PrivacyLoss, PureLoss
 from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
 from foltr_audit.privacy.observer_views import sees_lists
 
@@ -44,7 +44,9 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
       the noise was added to (Mironov 2012, "On significance of the least significant bits for differential
       privacy", section 4): nothing is proven then for whoever sees single messages.
     - Over T rounds losses compose for the units `query` and `client`. A single click or interaction is part
-      of one round; later rounds depend on it only through what was observed in that round.
+      of one round; later rounds depend on it only through what was observed in that round. Where cohorts are
+      drawn at random, whoever knows who takes part knows in how many rounds a client does, a number that
+      does not depend on its data: deltas of that many rounds are averaged (`privacy/loss/participation.py`).
     - A secret sample of fixed size amplifies noise, but not randomised clicks (whose loss is smaller than
       that between two clients). It does not amplify where colluding clients or lists reveal who took part,
       or where weights differ. Over several rounds it amplifies units that every round may touch, but not a
@@ -195,18 +197,20 @@ def _share(situation: AccountingContext) -> float:
     """The share of clients in a sample that amplifies; 1 where none does."""
     revealed = situation.seen == "colluding" or sees_lists(situation.view)
     once = situation.touched == situation.turns
-    hidden = situation.secret_sample and not revealed and situation.largest_weight == 1
+    hidden = situation.cohorts == "secret" and not revealed and situation.largest_weight == 1
     return situation.sampled if hidden and once else 1.0
 
 
 def _bound(proof: LossProof, situation: AccountingContext) -> UpperBound:
     if proof.loss is None:
         return UpperBound(epsilon=math.inf, delta=situation.delta, how=proof.how)
-    rounds = 1 if proof.whole else situation.touched
+    rounds, sometimes = 1 if proof.whole else situation.touched, False
     epsilon, delta = proof.loss.epsilon(rounds, 0.0, proof.share), 0.0
     if situation.delta > 0:
-        pure = epsilon if proof.spent == 0 else math.inf
-        epsilon = proof.loss.epsilon(rounds, situation.delta - proof.spent, proof.share)
+        pure, left = epsilon if proof.spent == 0 else math.inf, situation.delta - proof.spent
+        epsilon = proof.loss.epsilon(rounds, left, proof.share)
+        drawn = math.inf if proof.whole else _sometimes(proof.loss, left, situation)
+        epsilon, sometimes = min(drawn, epsilon), drawn < epsilon
         delta = 0.0 if pure <= epsilon else situation.delta
     if math.isinf(epsilon):
         of_kind = situation.delta == 0 and proof.kind != ""
@@ -217,6 +221,19 @@ def _bound(proof: LossProof, situation: AccountingContext) -> UpperBound:
         how += f"; {rounds} rounds compose"
     elif situation.rounds > 1 and not proof.whole:
         how += f"; a{'n' * (situation.unit == 'interaction')} {situation.unit} is part of one round"
-    if proof.share < 1:
+    if sometimes:
+        how += f", each with {100 * situation.sampled:.3g} % of the clients, known to the observer"
+    elif proof.share < 1:
         how += f"; amplified by a secret sample of {100 * proof.share:.3g} %"
     return UpperBound(epsilon=epsilon, delta=delta, how=how)
+
+
+def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) -> float:
+    """Epsilon of a client that takes part in some rounds, known to the observer; infinite if in any.
+
+    With a separation of b rounds a client may take part in every b-th round.
+    """
+    drawn = situation.cohorts != "any" and situation.sampled < 1 and situation.touched == situation.turns
+    if not drawn or not situation.recurs:
+        return math.inf
+    return loss.epsilon_sometimes(situation.touched, delta, situation.sampled)

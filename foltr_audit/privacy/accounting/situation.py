@@ -54,7 +54,9 @@ class AccountingContext:
             take part in every b-th round only, and the observer knows in which ones.
         delta: delta of the bound; 0 for pure differential privacy.
         sampled: share of the clients that may take part in a round and do, a sample of fixed size, above 0.
-        secret_sample: the observer does not know who took part.
+        cohorts: what a bound for several rounds assumes of them: `any`, also that the client takes part in
+            every round in which it may; `known`: drawn at random, and the observer knows who takes part;
+            `secret`: drawn at random, and it does not.
 
     Raises:
         UsageError: a value out of range.
@@ -76,7 +78,7 @@ class AccountingContext:
     separation: int = 1
     delta: float = 0.0
     sampled: float = 1.0
-    secret_sample: bool = False
+    cohorts: Literal["any", "known", "secret"] = "any"
 
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
@@ -110,9 +112,14 @@ class AccountingContext:
         return without_lists(self.view)
 
     @property
+    def recurs(self) -> bool:
+        """Whether the messages of several rounds may depend on the unit."""
+        return self.rounds > 1 and self.unit in ("query", "client")
+
+    @property
     def touched(self) -> int:
         """Rounds whose messages may depend on the unit other than through what was observed before."""
-        if self.unit not in ("query", "client"):
+        if not self.recurs:
             return 1
         return min(self.turns, self.participations or self.turns)
 

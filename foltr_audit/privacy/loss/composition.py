@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 from foltr_audit.privacy.loss.conversions import ORDERS
 
-_SMALLEST_DELTA = 1e-12  # below, rounding errors of the Fourier transform that convolves could matter
+SMALLEST_DELTA = 1e-12
+"""Below, rounding errors of the Fourier transform that convolves could matter."""
+
 _SPREAD = 40.0  # standard deviations of a binomial law that are summed up; the rest counts in full
 _LARGEST_SAMPLED_ORDER = 128  # the time for an order grows with its square
 _LONGEST = 2_000_000  # bins of a composed distribution at most, which bounds time and memory
@@ -54,6 +56,14 @@ def pure_over(epsilon: float, times: int, delta: float) -> float:
     total = times * epsilon
     if delta == 0 or not 0 < total < math.inf:
         return total
+    return smallest(pure_delta(epsilon, times), total, delta)
+
+
+def pure_delta(epsilon: float, times: int) -> Callable[[float], float]:
+    """Delta at each epsilon of any mechanism of a pure epsilon, above 0, that runs several times.
+
+    Source: as `pure_over`.
+    """
     from scipy.stats import binom
 
     chance = 1.0 / (1.0 + math.exp(-epsilon)) if epsilon < 700 else 1.0
@@ -69,7 +79,7 @@ def pure_over(epsilon: float, times: int, delta: float) -> float:
         gained = -np.expm1(np.minimum(eps - losses, 0.0))
         return outside + float(masses @ gained)
 
-    return _smallest(delta_at, total, delta)
+    return delta_at
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +99,7 @@ def laplace_over(epsilon: float, times: int, delta: float) -> float:
         return total
     if times == 1:
         return max(0.0, epsilon + 2.0 * math.log1p(-delta))
-    if delta < _SMALLEST_DELTA:
+    if delta < SMALLEST_DELTA:
         return pure_over(epsilon, times, delta)
     return min(total, float(_laplace_losses(epsilon, times).get_epsilon_for_delta(delta)))
 
@@ -97,9 +107,16 @@ def laplace_over(epsilon: float, times: int, delta: float) -> float:
 @lru_cache(maxsize=4)
 def _laplace_losses(epsilon: float, times: int) -> PrivacyLossDistribution:
     """The distribution of the privacy loss of several runs; it is slow to compose, and serves all deltas."""
+    return laplace_losses(epsilon, times, times)
+
+
+def laplace_losses(epsilon: float, times: int, most: int) -> PrivacyLossDistribution:
+    """The distribution of the privacy loss of several runs, in bins that also suit `most` runs."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    width = max(epsilon / 2000.0, times * epsilon / _LONGEST)
+    width = max(epsilon / 2000.0, most * epsilon / _LONGEST)
+    if times == 0:
+        return privacy_loss_distribution.identity(width)
     once = privacy_loss_distribution.from_laplace_mechanism(
         1.0, sensitivity=epsilon, value_discretization_interval=width
     )
@@ -138,7 +155,7 @@ def _sampled_gaussian(mu: float, share: float, times: int) -> RdpAccountant:
     return accountant
 
 
-def _smallest(delta_at: Callable[[float], float], high: float, delta: float) -> float:
+def smallest(delta_at: Callable[[float], float], high: float, delta: float) -> float:
     """The smallest eps in 0..high with `delta_at(eps) <= delta`, from above; `high` if there is none."""
     if delta_at(high) > delta:
         return high

@@ -13,6 +13,7 @@ from foltr_audit.privacy.loss.composition import (
     pure_over,
     sampled_gaussian_over,
 )
+from foltr_audit.privacy.loss.participation import gaussian_sometimes, laplace_sometimes, pure_sometimes
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class PureLoss:
             return pure_over(amplified(self.count * self.once, share), rounds, delta)
         return pure_over(self.once, rounds * self.count, delta)
 
+    def epsilon_sometimes(self, rounds: int, delta: float, share: float) -> float:
+        """Epsilon at delta after T rounds, each with a share of the clients, which the observer knows."""
+        return pure_sometimes(self.once, self.count, rounds, share, delta)
+
 
 @dataclass(frozen=True)
 class LaplaceLoss:
@@ -51,6 +56,10 @@ class LaplaceLoss:
             return plain
         added = amplified_over(lambda spent: laplace_over(self.once, 1, spent), rounds, delta, share)
         return min(plain, added, pure_over(amplified(self.once, share), rounds, delta))
+
+    def epsilon_sometimes(self, rounds: int, delta: float, share: float) -> float:
+        """Epsilon at delta after T rounds, each with a share of the clients, which the observer knows."""
+        return laplace_sometimes(self.once, rounds, share, delta)
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,12 @@ class GaussianLoss:
         if not self.normal:
             return min(plain, added)
         return min(plain, added, sampled_gaussian_over(self.mu, share, rounds, delta))
+
+    def epsilon_sometimes(self, rounds: int, delta: float, share: float) -> float:
+        """Epsilon at delta after T rounds, each with a share of the clients, which the observer knows."""
+        if self.mu == 0 or not delta > 0:
+            return self._plain(rounds, delta)
+        return gaussian_sometimes(self.mu, rounds, share, delta)
 
     def _plain(self, rounds: int, delta: float) -> float:
         mu = self.mu * math.sqrt(rounds)

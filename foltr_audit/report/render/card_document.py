@@ -21,6 +21,7 @@ from foltr_audit.report.results.card_sentences import (
     false_sentences,
     limit_sentences,
     model_sentence,
+    run_sentences,
 )
 from foltr_audit.report.results.privacy_card import PrivacyCard
 from foltr_audit.report.results.provenance import Provenance
@@ -81,11 +82,13 @@ def _short(card: PrivacyCard) -> Iterator[Block]:
     for text in false_sentences(card):
         yield Notice(text)
     worst = max(card.worlds, key=lambda world: world.best_auc)
-    yield BulletList([*limit_sentences(card), model_sentence(card), attack_sentence(worst)])
+    yield BulletList(
+        [*limit_sentences(card), *run_sentences(card), model_sentence(card), attack_sentence(worst)]
+    )
 
 
 def _made(cards: Sequence[PrivacyCard], provenance: Provenance) -> Iterator[Block]:
-    yield facts_table("Versions and data", [Fact(*pair) for pair in _versions(cards, provenance)])
+    yield facts_table("Versions and data", list(_versions(cards, provenance)))
     yield Paragraph(
         "Inside of the folder of the comparison. The same seed gives the same numbers. The first command "
         "runs everything again, the second one makes this card, and the others run one cell each:"
@@ -103,7 +106,7 @@ def _card_command(cards: Sequence[PrivacyCard]) -> str:
     return f"{command} {cards[0].options}" if len(cards) == 1 else command
 
 
-def _versions(cards: Sequence[PrivacyCard], provenance: Provenance) -> Iterator[tuple[str, str]]:
-    yield from provenance.versions.items()
+def _versions(cards: Sequence[PrivacyCard], provenance: Provenance) -> Iterator[Fact]:
+    yield Fact("versions", ", ".join(f"{name} {version}" for name, version in provenance.versions.items()))
     for fold in next((card.data.folds for card in cards if card.data is not None), ()):
-        yield f"fingerprint of the data, fold {fold.fold}", fold.fingerprint
+        yield Fact(f"fingerprint of the data, fold {fold.fold}", fold.fingerprint)

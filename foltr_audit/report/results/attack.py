@@ -48,6 +48,7 @@ from foltr_audit.report.results.inquiries import (
     TaskRow,
     score_row,
 )
+from foltr_audit.report.results.proven_rows import ProvenRow, proven_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import ResultRow, column
 
@@ -71,6 +72,7 @@ class AttackRows(ResultRow):
             one; left out where a message has one list.
         promises: what is proven for the attacked messages, one row per setting and unit; left out where
             messages do not say what defenses do.
+        proven: one row per setting and observer: what is proven of a round, and of the whole run.
         queries: one row per attack and attacked list of the named queries.
         query_identification: one row per attack that identifies queries.
         refused: one row per attack that could not run, and why.
@@ -89,6 +91,7 @@ class AttackRows(ResultRow):
     linkage: tuple[LinkRow, ...] = ()
     places: tuple[GroupRow, ...] = column(optional=True, default=())
     promises: tuple[PromiseRow, ...] = column(optional=True, default=())
+    proven: tuple[ProvenRow, ...] = ()
     queries: tuple[QueryListRow, ...] = ()
     query_identification: tuple[QueryIdRow, ...] = ()
     refused: tuple[RefusedRow, ...] = ()
@@ -121,6 +124,7 @@ class AttackReport(AttackRows, Report):
 def _group_rows(group: RunGroup) -> Iterator[AttackRows]:
     spec = group.cells[0].spec
     queries = spec.attack.queries if spec.attack is not None else ()
+    yield AttackRows(proven=tuple(proven_rows(group.cells[0].proven, group.setting)))
     for click_model in group.cells[0].attacks.found:
         found = TaskEvidence.combined([cell.attacks.found[click_model] for cell in group.cells])
         yield rows_of(found, click_model, group.setting, Streams(spec.seed), queries)

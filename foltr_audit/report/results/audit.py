@@ -14,6 +14,7 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import DatasetFacts, Report, Setting, groups, utility_rows, warning_rows
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.rows import ResultRow, column
 
 
@@ -48,7 +49,7 @@ class FindingRow(ResultRow):
     Attributes:
         setting: what was run; its `eps_claimed` is that of the finding.
         run: its repetition.
-        rounds: its number of rounds.
+        whole_run: what is proven for all of its rounds together; columns begin with `run_`.
     """
 
     setting: Setting = column(embedded=True)
@@ -73,8 +74,7 @@ class FindingRow(ResultRow):
     declared: str
     declared_why: str
     upper_how: str
-    eps_upper_run: float
-    rounds: int
+    whole_run: RunBoundRow = column("run_", embedded=True)
     estimator: str
     assumes: str
     score: str
@@ -111,8 +111,7 @@ class FindingRow(ResultRow):
             declared=finding.declared,
             declared_why=finding.declared_why,
             upper_how=finding.upper.how,
-            eps_upper_run=finding.upper_run.epsilon,
-            rounds=spec.train.rounds,
+            whole_run=RunBoundRow.of(finding.run),
             estimator=finding.lower.estimator,
             assumes=finding.lower.assumes,
             score=finding.score,

@@ -77,7 +77,7 @@ def _attacks_on_clicks() -> list[str]:
 def _observers(card: PrivacyCard, protocols: list[AttackSpec]) -> Iterator[str]:
     attacked = {attacked_view(one.view, one.hide) for one in protocols}
     ran = join_names([with_article(SEES[view]) for view in VIEWS if view in attacked])
-    yield f"Attacks by anybody but a server that sees {ran}; attacks on the trained model."
+    yield f"Attacks by anybody but a server that sees {ran}. The command membership attacks trained models."
     sent = {make(Learner, spec.train.learner).interactions for spec in card.specs}
     behind = {one.interactions for one in protocols if one.target == "fresh"}
     if behind and behind != sent:

@@ -12,6 +12,7 @@ from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.privacy.tradeoff import TradeOff
 from foltr_audit.report.results.compare_rows import ClaimRow
 from foltr_audit.report.results.privacy_card import PrivacyCard
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.report.results.wording import delta_text
 
 ONE_OF = {
@@ -29,10 +30,19 @@ _MOST = {
     "interaction": _CLICKS,
     "query": "if a person clicked one of two things for a query, and both are equally likely, no attack says "
     "rightly which more than {most} times in 100 on average",
-    "client": "if one of two persons took part, and both are equally likely, no attack says rightly which "
-    "more than {most} times in 100 on average",
+    "client": "if the messages of a client come from one of two persons, and both are equally likely, no "
+    "attack says rightly from which more than {most} times in 100 on average",
 }
 """What a proof leaves to attacks, by its unit."""
+
+_RUN = {
+    "query": "if a person clicked in one of two ways, and both are equally likely, no attack says rightly in "
+    "which more than {most} times in 100 on average",
+    "client": _MOST["client"],
+}
+"""What a proof of the whole run leaves to attacks, by its unit."""
+
+_WEAK = "what is proven is too weak to limit an attack in practice"
 
 NO_LIMIT = "no limit is known to what an attack can find"
 """What follows where nothing is proven."""
@@ -64,9 +74,20 @@ def limit_text(unit: str, most: int) -> str:
     >>> limit_text("click", 77)
     'of 100 clicks that are as likely as not, no attack guesses more than 77 right on average'
     """
-    if most == 100:
-        return "what is proven is too weak to limit an attack in practice"
-    return _MOST[unit].format(most=most)
+    return _WEAK if most == 100 else _MOST[unit].format(most=most)
+
+
+def run_text(run: RunBoundRow) -> str:
+    """The most that any attack can find in all rounds together, in words, and its proof."""
+    if math.isinf(run.eps):
+        return f"{NO_LIMIT} about one person. Why: {run.how.rstrip('.')}"
+    most = most_of_hundred(run.eps, run.delta)
+    limit = _WEAK if most == 100 else _RUN[run.unit].format(most=most)
+    proven = f"{limit}. Proven: {eps_words(run.eps, run.delta)}"
+    if run.sampled == 1:
+        return proven
+    always = "nothing" if math.isinf(run.eps_always) else f"epsilon {run.eps_always:.3g}"
+    return f"{proven}; for somebody who takes part as often as possible: {always}"
 
 
 def eps_words(eps: float, delta: float) -> str:
@@ -109,6 +130,12 @@ def observer_limits(card: PrivacyCard) -> list[ObserverLimit]:
     ceilings = _ceilings(card)
     limits = [_of_claim(row, ceilings.get(row.view)) for row in card.claims]
     return [*limits, *_unchecked(card, ceilings)]
+
+
+def limits_of_run(card: PrivacyCard) -> list[tuple[str, int, str]]:
+    """What an observer sees, the rounds, and the limit for all of them, of each who is limited in one."""
+    limited = [one.claim for one in observer_limits(card) if one.claim is not None and one.most is not None]
+    return [(row.sees, row.run.rounds, run_text(row.run)) for row in limited]
 
 
 def least_limit(limits: list[ObserverLimit]) -> ObserverLimit | None:

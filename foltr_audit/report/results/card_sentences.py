@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 from foltr_audit.auditing.verdict import BROKEN
 from foltr_audit.privacy.observer_views import VIEWS, with_article
-from foltr_audit.report.results.card_limits import NO_LIMIT, ONE_OF, eps_words, least_limit, observer_limits
+from foltr_audit.report.results.card_limits import (
+    NO_LIMIT,
+    ONE_OF,
+    eps_words,
+    least_limit,
+    limits_of_run,
+    observer_limits,
+)
 from foltr_audit.report.results.compare_rows import ClaimRow
 from foltr_audit.report.results.privacy_card import CardWorld, PrivacyCard
 from foltr_audit.report.results.wording import counted, join_names, whole_percent
@@ -72,6 +79,15 @@ def limit_sentences(card: PrivacyCard) -> Iterator[str]:
         yield f"Where the server sees {_any_of(seen)}: {text}."
     if not found:
         yield f"No claim was checked: {NO_LIMIT}."
+
+
+def run_sentences(card: PrivacyCard) -> Iterator[str]:
+    """The same for all rounds together, of each observer who is limited in one round."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for seen, rounds, text in limits_of_run(card):
+        found.setdefault((rounds, text), []).append(seen)
+    for (rounds, text), several in found.items():
+        yield f"Over all {rounds} rounds, where the server sees {_any_of(several)}: {text}."
 
 
 def model_sentence(card: PrivacyCard) -> str:

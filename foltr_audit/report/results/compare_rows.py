@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.group_success import GroupSuccess
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.rows import Estimate, JsonValue, ResultRow, column
 
 WorldKey = tuple[str, str, str]
@@ -64,6 +65,7 @@ class AuditedView(ResultRow):
         delta: of the claim.
         verdict: on the claim.
         unit: what neighbouring inputs differ in.
+        run: what is proven for the whole run.
     """
 
     eps_claimed: float
@@ -74,6 +76,7 @@ class AuditedView(ResultRow):
     delta: float
     verdict: str
     unit: str
+    run: RunBoundRow = column("run_", embedded=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +188,8 @@ class ClaimRow(ResultRow):
         view, sees: what the server sees, by name and in words.
         unit, canary: what neighbouring inputs differ in, and the pair that was played.
         eps_claimed, delta: the claim.
-        eps_upper, eps_upper_run: bounds by accounting, of one message and of all of the run together.
+        eps_upper: bound by accounting, of one message.
+        run: what is proven for the whole run.
         eps_exact: the loss of the pair, where it has a formula.
         eps_lower, eps_ceiling: what the trials show at least, and the most that they could.
         confidence, trials: of the trials.
@@ -205,7 +209,7 @@ class ClaimRow(ResultRow):
     eps_claimed: float
     delta: float
     eps_upper: float
-    eps_upper_run: float
+    run: RunBoundRow = column("run_", embedded=True)
     eps_exact: float | None
     eps_lower: float
     eps_ceiling: float

@@ -35,6 +35,7 @@ from foltr_audit.report.results.compare_rows import (
 )
 from foltr_audit.report.results.group_success import scored_groups
 from foltr_audit.report.results.pareto import ByQuery
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.arrays import Floats
@@ -247,6 +248,7 @@ def _audits(findings: Sequence[AuditFacts]) -> dict[str, AuditedView]:
                 delta=worst.delta,
                 verdict=worst.verdict,
                 unit=worst.unit,
+                run=RunBoundRow.of(worst.run),
             )
     return found
 
@@ -354,7 +356,7 @@ def claim_rows(group: CellGroup) -> list[ClaimRow]:
             eps_claimed=finding.eps_claimed,
             delta=finding.delta,
             eps_upper=finding.upper.epsilon,
-            eps_upper_run=finding.upper_run.epsilon,
+            run=RunBoundRow.of(finding.run),
             eps_exact=finding.exact,
             eps_lower=finding.lower.epsilon,
             eps_ceiling=finding.lower.ceiling,

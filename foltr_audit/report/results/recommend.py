@@ -25,6 +25,7 @@ from foltr_audit.report.results.compare_rows import (
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
 from foltr_audit.report.results.recommend_sentences import broken_on_test, sentence
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue, ResultRow
 
@@ -148,6 +149,7 @@ def _candidate_row(number: int, one: CandidateResult, limits: PrivacyLimits) -> 
         auc_proven=proven.auc if proven else one.refused.auc_proven if one.refused else None,
         delta=proven.upper.delta if proven else None,
         how=proven.upper.how if proven else None,
+        run=RunBoundRow.of(proven.run) if proven else None,
         ndcg=one.ndcg if score else None,
         attack=leak.method if leak else None,
         auc=Estimate(leak.auc, leak.interval) if leak else UNKNOWN,

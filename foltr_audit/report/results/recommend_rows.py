@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.rows import Estimate, ResultRow, column
 
 
@@ -15,8 +16,9 @@ class CandidateRow(ResultRow):
         candidate: its number in the search, from 1.
         name, alternative, eps, norm: the defense, what it was made for, and its clip norm.
         defense, options: the chain, and as options of the other commands; empty if it was refused.
-        eps_proven, delta, how: what is proven, and how.
+        eps_proven, delta, how: what is proven of a message, and how.
         auc_proven: the AUC that the proof leaves to any attack on a click.
+        run: what is proven of the whole run; None where it was refused.
         ndcg: mean nDCG@10; None where it was not run.
         attack, auc: the attack with the largest upper end of its AUC.
         excess: by how much that exceeds the limit.
@@ -34,6 +36,7 @@ class CandidateRow(ResultRow):
     auc_proven: float | None
     delta: float | None
     how: str | None
+    run: RunBoundRow | None
     ndcg: float | None = column("ndcg@10_validation")
     attack: str | None
     auc: Estimate

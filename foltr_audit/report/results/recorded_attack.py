@@ -12,15 +12,17 @@ from foltr_audit.core.records.population import SEVERAL, Population
 from foltr_audit.core.spec.attack import refuse_unknown_queries
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.recorded_attack import TraceAttack
-from foltr_audit.experiments.runner import DataFacts
+from foltr_audit.experiments.runner import DataFacts, proven_of
 from foltr_audit.privacy.observer_views import attacked_view, sees
-from foltr_audit.report.results.attack import AttackReport, joined, rows_of
+from foltr_audit.report.results.attack import AttackReport, AttackRows, joined, rows_of
 from foltr_audit.report.results.base import DatasetFacts, FoldFacts, Setting, UtilityGroupRow, UtilityRow
 from foltr_audit.report.results.doubts import doubt_rows
 from foltr_audit.report.results.fact_warnings import CheckedFacts, FactRow, fact_warnings
 from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings
+from foltr_audit.report.results.proven_rows import proven_rows
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
+from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import JsonValue
@@ -49,6 +51,10 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
     }
     if recorded.spec is not None:
         config["spec"] = recorded.spec.table()
+    if recorded.spec is not None and recorded.collection is not None:
+        proven = proven_of(Setup(recorded.spec, recorded.collection), protocol)
+        setting = _setting(recorded.header, recorded.spec, recorded.population)
+        pieces.append(AttackRows(proven=tuple(proven_rows(proven, setting))))
     utility, utility_groups = _utility(recorded)
     rows = joined(pieces)
     return AttackReport(

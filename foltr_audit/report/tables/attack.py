@@ -14,7 +14,9 @@ from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.base import DatasetFacts, UtilityRow
 from foltr_audit.report.results.fact_warnings import print_facts
 from foltr_audit.report.results.meaning import describe_results
+from foltr_audit.report.results.proven_rows import ProvenRow
 from foltr_audit.report.results.settings import differing
+from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.tables import attack_details as details
 from foltr_audit.report.tables.columns import (
     OfSetting,
@@ -30,6 +32,7 @@ from foltr_audit.report.tables.columns import (
     short_column,
     trained_on_column,
 )
+from foltr_audit.report.tables.compare_columns import eps_text
 from foltr_audit.report.tables.group_tables import groups_table, utility_groups_table
 from foltr_audit.report.tables.inquiries import print_inquiries
 from foltr_audit.report.tables.promises import ANY_ATTACK, EXPLAINED, promise_lines, with_ceilings
@@ -66,6 +69,8 @@ def print_attack(report: AttackReport, console: Console) -> None:
         _print(utility_table(report.utility, no_relevant(report.config)), console)
     if report.utility_groups:
         _print(utility_groups_table(report.utility_groups), console)
+    if any(math.isfinite(row.eps_proven) for row in report.proven):
+        _print(_proven_table(report.proven), console)
     for found in details.query_tables(report.queries):
         _print(found, console)
     for line in details.not_attacked_lines(report.queries):
@@ -177,6 +182,25 @@ def _lists(rows: Sequence[AttackRow]) -> str:
     return "\n".join([seen, *known, *lines])
 
 
+def _proven_table(rows: Sequence[ProvenRow]) -> Table:
+    apart = [name for name in differing([row.setting for row in rows]) if name not in ("trained_on", "sees")]
+    unit = rows[0].unit
+    columns: list[Column[ProvenRow]] = [
+        Column("server sees", lambda row: row.setting.sees or "", "name"),
+        *setting_columns(rows, apart),
+        epsilon_column(),
+        Column("round", lambda row: eps_text(row.eps_proven)),
+        Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
+    ]
+    return make_table(
+        "proven epsilon, whatever the attack",
+        columns,
+        rows,
+        caption=f"round: proven for one {unit} in a message of training; "
+        f"{run_caption(row.run for row in rows)}",
+    )
+
+
 def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
     """How good the trained models are; `words` say how queries without relevant documents count."""
     settings = [row.setting for row in rows]
@@ -193,7 +217,7 @@ def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
         short_column("untrained", lambda row: row.untrained),
         short_column("trained", lambda row: row.ndcg),
         short_column("undefended", lambda row: row.undefended),
-        short_column("ceiling", lambda row: row.ceiling),
+        short_column("ideal", lambda row: row.ceiling),
         percent_column("clipped", lambda row: row.clipped),
         Column("runs", lambda row: str(row.runs)),
     ]
@@ -201,7 +225,7 @@ def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
         f"nDCG@10 on {' or '.join(sorted({row.evaluated_on for row in rows}, reverse=True))}",
         columns,
         rows,
-        caption="ceiling: what a perfect ranker reaches; queries without relevant documents "
+        caption="ideal: what the best possible ranking reaches; queries without relevant documents "
         f"{words}".rstrip(),
-        spare=("runs", "clipped", "ceiling", "untrained"),
+        spare=("runs", "clipped", "ideal", "untrained"),
     )

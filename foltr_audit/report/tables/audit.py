@@ -12,6 +12,7 @@ from foltr_audit.auditing.verdict import BROKEN
 from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.render.terminal import STYLES, print_table
 from foltr_audit.report.results.audit import AuditReport, FindingRow
+from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import verdict_mark, verdict_text
 from foltr_audit.report.tables.attack import dataset_line, systems_of
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
@@ -52,9 +53,10 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         Column("sees", view, "name"),
         Column("claimed", lambda row: _bound(row.setting.eps_claimed)),
         Column("proven", lambda row: _bound(row.eps_upper)),
+        Column("run", lambda row: _bound(row.whole_run.eps) + row.whole_run.of_clicks),
         Column("exact", lambda row: _number(row.eps_exact)),
         Column("measured", lambda row: _number(row.eps_lower)),
-        Column("ceiling", lambda row: _number(row.eps_ceiling)),
+        Column("at most", lambda row: _number(row.eps_ceiling)),
         *([Column[FindingRow]("trials", lambda row: str(row.trials))] if stopped else []),
         Column("verdict", _verdict, "name", narrow=lambda text: text.replace("by ", "by\n")),
     ]
@@ -62,12 +64,13 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         f"{first.setting.defense}\nepsilon of {per} {behind}{delta}",
         columns,
         rows,
-        caption="sees: what the server sees; proven: an upper bound; exact: the loss of the pair that was "
+        caption="sees: what the server sees; proven: an upper bound; "
+        f"{run_caption(row.whole_run for row in rows)}; exact: the loss of the pair that was "
         f"played; measured: shown by {shown_by} per hypothesis, each at "
-        f"{100 * first.confidence:g} % confidence, and ceiling: the most that so many can show",
+        f"{100 * first.confidence:g} % confidence, and at most: the most that so many can show",
         space=2,
         narrow_space=1,
-        spare=("ceiling", "exact", "claimed", "proven"),
+        spare=("at most", "exact", "claimed", "run", "proven"),
     )
 
 
@@ -97,9 +100,8 @@ def _block(row: FindingRow, *, several: bool) -> Iterator[str]:
     )
     at = "a global model of another round each" if row.model == "rounds" else f"the {row.model} model"
     yield escape(f"  pair: {row.pair}; at {at}")
-    whole = f"; over all {row.rounds} rounds of the run {_number(row.eps_upper_run)}"
-    proven = f"{_bound(row.eps_upper)}: {row.upper_how}{whole if math.isfinite(row.eps_upper) else ''}"
-    yield escape(f"  proven {proven}")
+    yield escape(f"  proven {_bound(row.eps_upper)}: {row.upper_how}")
+    yield escape(f"  {row.whole_run.text}")
     if row.declared == "not looked":
         yield escape(f"  not checked whether links do what they declare: {row.declared_why}")
     assumed = f", which assumes {row.assumes}" if row.assumes else ""

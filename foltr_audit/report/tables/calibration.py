@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.markup import escape
 
 from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrations
-from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.privacy.accounting import AccountingContext, UpperBound
+from foltr_audit.privacy.loss.conversions import few_digits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.plain_report import PlainReport
@@ -33,6 +35,9 @@ class CalibrationTarget(ResultRow):
     colluders: int | None
     rounds: int
     clients: int
+    cohort: int
+    separation: int
+    secret_sample: bool
     arriving: int
     interactions: int
     ranked_with: str
@@ -45,6 +50,8 @@ class MechanismRow(ResultRow):
 
     Attributes:
         sum_only: whether the bound only holds for sums of messages.
+        eps_upper, delta: what is proven for all rounds of the target together.
+        eps_round: what is proven for one round, at most at the delta of the target; None where there is none.
         how: why the bound holds; `why_not` where there is none.
     """
 
@@ -53,6 +60,7 @@ class MechanismRow(ResultRow):
     defense: tuple[str, ...]
     eps_upper: float
     delta: float
+    eps_round: float | None
     average_sd: float | None
     how: str
     why_not: str | None
@@ -66,6 +74,7 @@ class MechanismRow(ResultRow):
             defense=tuple(one.defense),
             eps_upper=one.upper.epsilon,
             delta=one.upper.delta,
+            eps_round=None if one.once is None else one.once.epsilon,
             average_sd=one.average_sd,
             how=one.upper.how,
             why_not=one.why_not,
@@ -90,11 +99,13 @@ class NoiseCalibrationReport:
     Attributes:
         target: epsilon of all rounds of the situation.
         situation: the system whose noise is wanted.
+        clients: number of clients, of which some take part in a round.
         found: one answer per mechanism.
     """
 
     target: float
     situation: AccountingContext
+    clients: int
     found: Sequence[NoiseCalibration]
 
     def json(self) -> str:
@@ -122,7 +133,10 @@ class NoiseCalibrationReport:
             sees=sees(there.view, there.colluders),
             colluders=there.colluders,
             rounds=there.rounds,
-            clients=there.shares,
+            clients=self.clients,
+            cohort=there.shares,
+            separation=there.separation,
+            secret_sample=there.cohorts == "secret",
             arriving=there.arriving or there.shares,
             interactions=there.interactions,
             ranked_with=there.ranked_with,
@@ -136,28 +150,49 @@ class NoiseCalibrationReport:
         return make_table(
             f"least noise for epsilon {self.target:g}{delta} per {there.unit}{rounds},\n"
             f"where the server sees {with_article(sees(there.view, there.colluders))}",
-            _COLUMNS,
+            _RUN_COLUMNS if there.rounds > 1 else _COLUMNS,
             self.found,
-            caption=f"average sd: standard deviation of the noise on one of {there.parameters} coordinates "
-            f"of the average\nover {there.arriving or there.shares} of {there.shares} clients",
+            caption=f"{self._assumes()}average sd: standard deviation of the noise on one of "
+            f"{there.parameters} coordinates of the average\n"
+            f"over {there.arriving or there.shares} of {there.shares} clients",
         )
 
-    def _commands(self) -> Iterator[str]:
-        """How to check each answer, for one message where the target is that of several rounds."""
+    def _assumes(self) -> str:
+        """What the number for the run assumes, for the caption."""
         there = self.situation
-        rounds = f" --messages {there.rounds}" if there.touched > 1 else ""
+        if there.rounds == 1:
+            return ""
+        known = "nobody else knows which" if there.cohorts == "secret" else "the server knows which"
+        drawn = f"{there.shares} of {self.clients} clients take part in each, and {known}"
+        if there.separation > 1:
+            drawn += f",\neach {there.separation} rounds apart at least"
+        who = drawn if there.shares < self.clients else "all clients take part in each"
+        return f"round, run: proven of one round, and of all {there.rounds}: {who}\n"
+
+    def _commands(self) -> Iterator[str]:
+        """How to check each answer, by the messages of all rounds, or by one where clients are sampled."""
+        there = self.situation
+        several, drawn = there.touched > 1, there.shares < self.clients
+        rounds = f" --rounds {there.rounds}" if drawn else f" --messages {there.rounds}"
+        cohort = f" --cohort {there.shares}" if drawn else ""
+        cohort += f" --separation {there.separation}" if there.separation > 1 else ""
         lost = 1 - (there.arriving or there.shares) / there.shares
         drop_out = f" --drop-out {lost:.6g}" if lost else ""
         colluders = "" if there.colluders is None else f" --colluders {there.colluders}"
         behind = "" if there.unit == "client" else f" --canary-interactions {there.interactions}"
         ranks = " --rank-with global" if there.ranked_with == "global" else ""
         for one in self.found:
-            if not one.why_not:
-                yield (
-                    f"foltr-audit audit --defense {'+'.join(one.defense)} --clients {there.shares} "
-                    f"--unit {there.unit} --view {there.view}{colluders}{behind}{ranks}{rounds}{drop_out} "
-                    f"--claim {self.target:g} --delta {0.0 if one.pure else there.delta:g}"
-                )
+            if one.once is None:
+                continue
+            pure, claim = one.pure, self.target
+            if several and drawn:
+                pure, claim = one.once.delta == 0, few_digits(one.once.epsilon, math.ceil)
+            yield (
+                f"foltr-audit audit --defense {'+'.join(one.defense)} --clients {self.clients}{cohort} "
+                f"--unit {there.unit} --view {there.view}{colluders}{behind}{ranks}"
+                f"{rounds if several else ''}{drop_out} "
+                f"--claim {claim:g} --delta {0.0 if pure else there.delta:g}"
+            )
 
     def _lines(self) -> Iterator[str]:
         for one in self.found:
@@ -196,9 +231,21 @@ def _average_sd(one: NoiseCalibration) -> str:
     return "-" if one.why_not or one.average_sd is None else f"{one.average_sd:.4g}"
 
 
-_COLUMNS: list[Column[NoiseCalibration]] = [
-    Column("mechanism", lambda one: one.mechanism, "name"),
-    Column("noise in", _place, "name"),
-    Column("proven", lambda one: "-" if one.why_not else f"{one.upper.epsilon:.4f}"),
-    Column("average sd", _average_sd),
-]
+def _epsilon(bound: UpperBound | None) -> str:
+    return "-" if bound is None else f"{bound.epsilon:.4f}"
+
+
+def _columns(*proven: Column[NoiseCalibration]) -> list[Column[NoiseCalibration]]:
+    return [
+        Column("mechanism", lambda one: one.mechanism, "name"),
+        Column("noise in", _place, "name"),
+        *proven,
+        Column("average sd", _average_sd),
+    ]
+
+
+_COLUMNS = _columns(Column("proven", lambda one: _epsilon(one.once)))
+_RUN_COLUMNS = _columns(
+    Column("round", lambda one: _epsilon(one.once)),
+    Column("run", lambda one: "-" if one.why_not else _epsilon(one.upper)),
+)

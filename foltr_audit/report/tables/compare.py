@@ -19,6 +19,7 @@ from foltr_audit.report.results.compare_rows import (
     CompareRow,
 )
 from foltr_audit.report.results.compare_worlds import WorldRows, worlds
+from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import (
     CHOSEN,
     FIXED,
@@ -120,7 +121,7 @@ def prices_table(world: WorldRows, columns: WorldColumns) -> Table:
         caption=f"{counted(first.setting.runs, 'run')}; nDCG@10 on "
         f"{evaluated_part(row.evaluated_on for row in rows)}, and online (mean of rounds{over}); difference: "
         f"to no defense, with p of a paired t-test times {tests}; "
-        f"interval of nDCG@10 and p: {FIXED}; ceiling {short(first.ceiling)}, untrained "
+        f"interval of nDCG@10 and p: {FIXED}; ideal ranking {short(first.ceiling)}, untrained "
         f"{short(first.untrained)}; bytes: of a client in a round",
         spare=("bytes", "hit hardest", "served worst", ONLINE, "p"),
     )
@@ -175,14 +176,20 @@ def everything_table(world: WorldRows) -> Table:
         world.results,
         caption="Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over "
         f"queries, of online nDCG@10 over runs. The best attack is {CHOSEN}; without: the best guess that "
-        f"reads no message; promised: {PROMISE}. An epsilon is of what the server sees. "
-        "Measured: with the ceiling that this "
+        f"reads no message; promised: {PROMISE}. An epsilon is of what the server sees, proven "
+        f"of a message{_of_runs(world)}. Measured: with the most that this "
         "number of trials could show. Each holds on its own, not corrected for several. Differences are "
         f"to no defense. Offline nDCG@10 is of {part}; its intervals and p (paired t-test, "
         f"Bonferroni-corrected for the tests of this table) are {FIXED}; online p: over runs, not corrected. "
         "Clients: the group with the lowest online nDCG@10, and the one with the highest AUC of the best "
         "attack.",
     )
+
+
+def _of_runs(world: WorldRows) -> str:
+    """What the proven epsilons of a run assume, if any view was audited."""
+    runs = [audit.run for row in world.results for audit in row.audits.values()]
+    return f"; {run_caption(runs)}" if runs else ""
 
 
 def claims_table(claims: Sequence[ClaimRow]) -> Table:
@@ -212,19 +219,20 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
             Column("pair", lambda row: row.canary, "words", only="page"),
             Column("claimed", lambda row: claimed_cell(row.eps_claimed, row.delta)),
             number("proven", lambda row: row.eps_upper),
-            number("all rounds", lambda row: row.eps_upper_run),
+            Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
             number("exact", lambda row: row.eps_exact),
             number("measured", lambda row: row.eps_lower),
-            number("ceiling", lambda row: row.eps_ceiling),
+            number("at most", lambda row: row.eps_ceiling),
             Column("verdict", lambda row: _verdict(row), "name", narrow=_by),
             Column("why", lambda row: row.why, "words", only="page"),
         ],
         claims,
-        caption="proven: an upper bound by accounting; all rounds: of all messages of the run together; "
+        caption="proven: an upper bound by accounting; "
+        f"{run_caption(row.run for row in claims)}; "
         "exact: the loss of the pair that was played, where it has a formula; measured: a lower bound from "
-        f"trials with that pair, which can show the ceiling at most, {measured(claims[0].confidence)}; a "
-        "claim below the exact or the measured loss is false",
-        spare=("ceiling", "all rounds", "exact", "proven", "claimed"),
+        "trials with that pair, and at most: the most that so many can show, "
+        f"{measured(claims[0].confidence)}; a claim below the exact or the measured loss is false",
+        spare=("at most", "run", "exact", "proven", "claimed"),
     )
 
 

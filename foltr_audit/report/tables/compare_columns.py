@@ -186,9 +186,9 @@ class WorldColumns:
 
     @property
     def epsilons(self) -> list[Column[CompareRow]]:
-        """Proven and measured epsilons of each audited view."""
+        """Epsilons of each audited view: proven of a message and of the run, and measured."""
         views = [view for view in VIEWS if any(view in row.audits for row in self.world.results)]
-        return [column for view in views for column in (_proven(view), _measured(view))]
+        return [column for view in views for column in (_proven(view), _run(view), _measured(view))]
 
     def front(self, *, every: bool = False) -> Column[CompareRow]:
         """Whether a row is on the front, and by which it is dominated: by the first, or by `every` one."""
@@ -224,6 +224,14 @@ def _proven(view: str) -> Column[CompareRow]:
         return NONE if audit is None else Cell(eps_text(audit.eps_proven))
 
     return Column("proven", cell, group=f"epsilon, {sees(view)}")
+
+
+def _run(view: str) -> Column[CompareRow]:
+    def cell(row: CompareRow) -> Cell:
+        audit = row.audits.get(view)
+        return NONE if audit is None else Cell(eps_text(audit.run.eps) + audit.run.of_clicks)
+
+    return Column("run", cell, group=f"epsilon, {sees(view)}")
 
 
 def _measured(view: str) -> Column[CompareRow]:

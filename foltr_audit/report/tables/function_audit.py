@@ -26,10 +26,10 @@ def print_function_audit(report: FunctionAuditReport, console: Console) -> None:
             _COLUMNS,
             report.results,
             caption=f"measured: shown by {row.trials} trials with each input, at {100 * row.confidence:g} % "
-            "confidence; ceiling: the most that so many can show",
+            "confidence; at most: the most that so many can show",
             space=2,
             narrow_space=1,
-            spare=("ceiling", "claimed"),
+            spare=("at most", "claimed"),
         ),
         console,
     )
@@ -52,6 +52,6 @@ def _verdict(row: FunctionAuditRow) -> Cell:
 _COLUMNS: list[Column[FunctionAuditRow]] = [
     Column("claimed", lambda row: epsilon(row.eps_claimed)),
     Column("measured", lambda row: f"{row.eps_lower:.2f}"),
-    Column("ceiling", lambda row: f"{row.eps_ceiling:.2f}"),
+    Column("at most", lambda row: f"{row.eps_ceiling:.2f}"),
     Column("verdict", _verdict, "name"),
 ]

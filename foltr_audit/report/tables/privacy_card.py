@@ -120,7 +120,7 @@ def observers_table(card: PrivacyCard) -> Table:
             Column("protected", lambda one: ONE_OF[one.unit], "words"),
             _of_claim("claimed", lambda row: claimed_cell(row.eps_claimed, row.delta)),
             _of_claim("one round", lambda row: eps_text(row.eps_upper), "proven at most"),
-            _of_claim("whole run", lambda row: eps_text(row.eps_upper_run), "proven at most"),
+            _of_claim("whole run", lambda row: Cell(eps_text(row.run.eps), row.run.who), "proven at most"),
             _of_claim("measured at least", _measured),
             Column("any attack, right in 100", lambda one: NONE if one.most is None else str(one.most)),
             Column("verdict", _verdict, "name"),

@@ -13,6 +13,7 @@ from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.compare_rows import AuditedView, CompareRow
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
+from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import counted, short_method
 from foltr_audit.report.tables.attack import dataset_line
 from foltr_audit.report.tables.columns import estimate_column, short_column
@@ -90,27 +91,27 @@ def evidence_table(report: RecommendReport, row: CompareRow) -> Table:
             attack_column(),
             estimate_column("AUC", lambda row: row.auc),
             WITHOUT,
-            _audited("claimed", report, lambda audit: audit.eps_claimed),
-            _audited("proven", report, lambda audit: audit.eps_proven),
-            _audited("measured", report, lambda audit: audit.eps_measured),
+            _audited("claimed", report, lambda audit: eps_text(audit.eps_claimed)),
+            _audited("proven", report, lambda audit: eps_text(audit.eps_proven)),
+            _audited("run", report, lambda audit: eps_text(audit.run.eps) + audit.run.of_clicks),
+            _audited("measured", report, lambda audit: eps_text(audit.eps_measured)),
             BYTES,
         ],
         [row, *others],
         caption="below each value: its 95 % interval over queries; difference: to no defense; without: "
-        "highest AUC of a guess that reads no message; proven: an upper bound by accounting; measured: what "
+        "highest AUC of a guess that reads no message; proven: an upper bound by accounting; "
+        f"{_of_runs(report, [row, *others])}measured: what "
         f"{effort.trials} trials show at least; bytes: of a client in a round",
-        spare=("bytes", "claimed", "without", "attack", "measured"),
+        spare=("bytes", "claimed", "without", "attack", "measured", "run"),
     )
 
 
-def _audited(
-    header: str, report: RecommendReport, number: Callable[[AuditedView], float]
-) -> Column[CompareRow]:
+def _audited(header: str, report: RecommendReport, text: Callable[[AuditedView], str]) -> Column[CompareRow]:
     """An epsilon of the view of the limits."""
 
     def cell(row: CompareRow) -> Cell:
         audit = row.audits.get(report.config.limits.view)
-        return NONE if audit is None else Cell(eps_text(number(audit)))
+        return NONE if audit is None else Cell(text(audit))
 
     return Column(header, cell)
 
@@ -127,6 +128,9 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
         name_column("defense", lambda row: row.name),
         Column("clip", lambda row: "-" if row.norm is None else f"{row.norm:g}"),
         Column("proven", lambda row: NONE if row.eps_proven is None else Cell(eps_text(row.eps_proven))),
+        Column(
+            "run", lambda row: NONE if row.run is None else Cell(eps_text(row.run.eps) + row.run.of_clicks)
+        ),
         short_column("nDCG@10", lambda row: row.ndcg),
     ]
     promised = report.config.limits.max_proven_auc is not None
@@ -141,9 +145,22 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
         f"{title}, on the validation part, which chose",
         columns,
         rows,
-        caption="; ".join([_PROMISED] * promised + [_ATTACKED] * limited),
-        spare=("attack", "clip"),
+        caption="; ".join([*_of_candidates(rows), *[_PROMISED] * promised, *[_ATTACKED] * limited]),
+        spare=("attack", "clip", "run"),
     )
+
+
+def _of_runs(report: RecommendReport, rows: Sequence[CompareRow]) -> str:
+    """What the column `run` of audited rows assumes."""
+    audits = [row.audits.get(report.config.limits.view) for row in rows]
+    runs = [audit.run for audit in audits if audit is not None]
+    return f"{run_caption(runs)}; " if runs else ""
+
+
+def _of_candidates(rows: Sequence[CandidateRow]) -> list[str]:
+    """What the column `run` of candidates assumes."""
+    runs = [row.run for row in rows if row.run is not None]
+    return [run_caption(runs)] if runs else []
 
 
 def _search_line(search: SearchCounts) -> str:

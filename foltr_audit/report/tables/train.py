@@ -128,7 +128,7 @@ def _utility_table(rows: Sequence[UtilityRow], words: str, part: str) -> Table:
         epsilon_column(),
         short_column("untrained", lambda row: row.untrained),
         short_column("trained", lambda row: row.ndcg),
-        short_column("ceiling", lambda row: row.ceiling),
+        short_column("ideal", lambda row: row.ceiling),
         short_column("online\nmean", lambda row: row.online_mean),
         short_column("online\nsum", lambda row: row.online_sum, 2),
         percent_column("clipped", lambda row: row.clipped),
@@ -138,7 +138,7 @@ def _utility_table(rows: Sequence[UtilityRow], words: str, part: str) -> Table:
         f"nDCG@10 of the trained model ({part.replace('the ', '')}) and of what its users saw (online)",
         columns,
         rows,
-        caption=f"ceiling: what a perfect ranker reaches; queries without relevant documents {words}\n"
+        caption=f"ideal: what the best possible ranking reaches; queries without relevant documents {words}\n"
         f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}",
-        spare=("runs", "clipped", "online\nsum", "ceiling", "untrained"),
+        spare=("runs", "clipped", "online\nsum", "ideal", "untrained"),
     )

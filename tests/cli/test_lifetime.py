@@ -1,0 +1,107 @@
+"""Bounds of a whole run, as commands print them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy import stats
+
+from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
+from foltr_audit.privacy.loss.participation import laplace_sometimes
+from tests.fixtures.command import run
+
+SMALL = ("--data", "synthetic:mq2007:60", "--clients", 40, "--cohort", 4, "--rounds", 6)
+LAPLACE = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
+
+
+def delta_of(mu: float, rounds: int, share: float, eps: float) -> float:
+    """The mean over numbers of rounds, of Gaussian noise."""
+    counts = range(1, rounds + 1)
+    return math.fsum(
+        float(stats.binom.pmf(k, rounds, share)) * gaussian_delta(mu * math.sqrt(k), eps) for k in counts
+    )
+
+
+def test_calibrate_finds_the_noise_of_a_run() -> None:
+    asked = ("calibrate", "--target-eps", 1, "--rounds", 100, "--parameters", 46)
+    sampled = ("--cohort", 1000, "--population", 100000)
+    found = run(*asked, *sampled, "--mechanism", "gaussian", "--json").json()
+    target, (row,) = found["target"], found["results"]
+    assert (target["unit"], target["rounds"]) == ("client", 100)
+    assert (target["clients"], target["cohort"], target["secret_sample"]) == (100000, 1000, False)
+    sigma = float(row["defense"][1].partition("sigma=")[2])
+    mu = 3.0 / sigma
+    assert 0.999e-5 < delta_of(mu, 100, 0.01, 1.0) <= 1e-5, "no less noise would do"
+    assert row["eps_upper"] == pytest.approx(1.0, rel=1e-3)
+    assert row["eps_round"] == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-6)
+    always = run(*asked, "--clients", 1000, "--mechanism", "gaussian", "--json").json()["results"][0]
+    assert float(always["defense"][1].partition("sigma=")[2]) == pytest.approx(
+        3.0 / gaussian_mu_over(100, 1.0), rel=1e-4
+    )
+
+
+def gaussian_mu_over(rounds: int, eps: float) -> float:
+    """The mu of one round of which so many are (eps, 1e-5)-DP, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        fits = gaussian_delta(middle * math.sqrt(rounds), eps) <= 1e-5
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def test_calibrate_prints_both_bounds_and_what_they_assume() -> None:
+    asked = ("calibrate", "--target-eps", 1, "--rounds", 100, "--parameters", 46, "--mechanism", "gaussian")
+    sampled = ("--cohort", 1000, "--population", 100000)
+    printed = run(*asked, *sampled).out
+    assert "1.0000" in printed
+    assert "round" in printed.splitlines()[3]
+    flat = " ".join(printed.split())
+    assert "1000 of 100000 clients take part in each, and the server knows which" in flat
+    assert "--clients 100000 --cohort 1000 --unit client" in flat
+    hidden = run(*asked[:-1], "laplace", *sampled, "--secret-sample")
+    assert "nobody else knows which" in " ".join(hidden.out.split())
+    assert "all clients take part in each" in " ".join(run(*asked).out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--cohort", 20, "--population", 10), "--cohort: 20 of 10 clients; expected 1 to 10"),
+        (("--clients", 0), "--clients: 0; expected at least 1"),
+    ],
+)
+def test_cohorts_that_cannot_be(options: tuple[object, ...], error: str) -> None:
+    done = run("calibrate", "--target-eps", 1, "--parameters", 4, *options)
+    assert done.code == 2
+    assert error in done.one_error()
+
+
+def test_an_audit_says_what_a_round_and_what_the_run_come_to() -> None:
+    asked = ("audit", "--defense", LAPLACE, *SMALL, "--trials", 60, "--view", "individual")
+    (row,) = run(*asked, "--json").json()["results"]
+    expected = laplace_sometimes(1.2, 6, 0.1, 1e-5)
+    assert row["eps_upper"] == pytest.approx(1.2)
+    assert (row["run_unit"], row["run_rounds"], row["run_sampled"]) == ("client", 6, 0.1)
+    assert row["run_eps"] == pytest.approx(expected)
+    assert row["run_delta"] == 1e-5
+    assert row["run_eps"] < row["run_eps_always"] == pytest.approx(7.2, rel=1e-3)
+    flat = " ".join(run(*asked).out.split())
+    assert f"run: {expected:.4g} for one client over 6 rounds, delta 1e-05" in flat
+    assert "10 % of the clients in each, known to the server" in flat
+
+
+def test_an_attack_says_what_is_proven_whatever_the_attack() -> None:
+    asked = ("attack", "--method", "olsr", "--defense", LAPLACE, "--defense", "none", *SMALL, "--repeats", 1)
+    rows = run(*asked, "--json").json()["proven"]
+    found = {(row["defense"], row["sees"]): row for row in rows}
+    noisy = found[LAPLACE, "message"]
+    assert noisy["eps_proven"] == pytest.approx(1.2)
+    assert noisy["delta"] == 0.0
+    assert noisy["run_eps"] == pytest.approx(laplace_sometimes(1.2, 6, 0.1, 1e-5))
+    assert found[LAPLACE, "message and lists"]["eps_proven"] == "inf", "four lists a message"
+    assert found["none", "message"]["run_eps"] == "inf"
+    flat = " ".join(run(*asked).out.split())
+    assert "proven epsilon, whatever the attack" in flat
+    assert "round: proven for one interaction" in flat
