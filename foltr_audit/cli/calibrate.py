@@ -29,6 +29,7 @@ def calibrate(
     rounds: int = option("Number of rounds that the target covers.", 1),
     clients: int = option("Number of clients.", 1000, name=("--clients", "--population")),
     cohort: int | None = option("Number of clients sampled for each round. Default: all."),
+    separation: int = option("Rounds from one in which a client takes part to its next one, at least.", 1),
     secret_sample: bool = switch(
         "--secret-sample",
         "Assume that whoever looks does not know which clients take part in a round, unlike the server.",
@@ -67,6 +68,7 @@ def calibrate(
     if colluders is not None and not view.startswith("colluding"):
         raise UsageError("--colluders: expected --view colluding, or colluding+lists")
     taking_part = _cohort(clients, cohort)
+    able = _able(clients, taking_part, separation)
     situation = AccountingContext(
         view=view,
         unit=unit or (UNIT if rounds == 1 else CLIENT),
@@ -77,8 +79,9 @@ def calibrate(
         interactions=interactions,
         ranked_with="global" if rank_with == "global" else "local",
         rounds=rounds,
+        separation=separation,
         delta=delta,
-        sampled=taking_part / clients,
+        sampled=taking_part / able,
         cohorts="secret" if secret_sample else "known",
     )
     chosen = dict.fromkeys(mechanism or calibrations())
@@ -102,6 +105,16 @@ def _cohort(clients: int, cohort: int | None) -> int:
     if cohort is not None and not 1 <= cohort <= clients:
         raise UsageError(f"--cohort: {cohort} of {clients} clients; expected 1 to {clients}")
     return clients if cohort is None else cohort
+
+
+def _able(clients: int, cohort: int, separation: int) -> int:
+    """The number of clients that may take part in a round."""
+    if not 1 <= separation <= clients // cohort:
+        raise UsageError(
+            f"--separation: {separation} with cohorts of {cohort} out of {clients} clients; "
+            f"expected 1 to {clients // cohort}"
+        )
+    return clients // separation
 
 
 def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:

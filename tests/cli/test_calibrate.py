@@ -100,7 +100,7 @@ def test_what_its_options_prove() -> None:
     assert found["schema"] == "foltr-audit/calibrate/1"
     assert found["target"] == {
         "eps": 0.7, "delta": 1e-6, "unit": "query", "view": "aggregate", "sees": "sum", "colluders": None,
-        "rounds": 5, "clients": 60, "cohort": 60, "secret_sample": False, "arriving": 50,
+        "rounds": 5, "clients": 60, "cohort": 60, "separation": 1, "secret_sample": False, "arriving": 50,
         "interactions": 1, "ranked_with": "local", "parameters": 12,
     }  # fmt: skip
     there = AccountingContext(
@@ -112,6 +112,23 @@ def test_what_its_options_prove() -> None:
         assert upper_bound(events, there).epsilon == row["eps_upper"] <= 0.7 * (1 + 1e-9)
         assert row["why_not"] is None
         assert (row["average_sd"] is None) == (row["mechanism"] == "click-rr")
+
+
+def test_a_separation_lowers_the_noise_of_a_run() -> None:
+    asked = ("calibrate", "--target-eps", 2, "--view", "aggregate", "--rounds", 12, "--clients", 24,
+             "--cohort", 6, "--parameters", 46, "--mechanism", "correlated-gaussian")  # fmt: skip
+    apart = run(*asked, "--separation", 4)
+    (command,) = [line for line in apart.out.splitlines() if line.startswith("foltr-audit audit ")]
+    assert "--cohort 6 --separation 4 " in command
+    small = ("--data", "synthetic:mq2007:60", "--trials", 60, "--require-proof", "--json")
+    (row,) = run(*shlex.split(command)[1:], *small).json()["results"]
+    assert row["verdict"] == "proven"
+    assert row["run_eps"] == pytest.approx(2.0, rel=1e-3)
+    (there,) = run(*asked, "--separation", 4, "--json").json()["results"]
+    assert "correlated over 4 rounds; 3 of 12 rounds, 4 rounds apart" in there["how"]
+    refused = run(*asked, "--separation", 5)
+    assert refused.code == 2
+    assert refused.err == "error: --separation: 5 with cohorts of 6 out of 24 clients; expected 1 to 4\n"
 
 
 def test_infinity_is_a_text_in_json() -> None:

@@ -36,6 +36,7 @@ class CalibrationTarget(ResultRow):
     rounds: int
     clients: int
     cohort: int
+    separation: int
     secret_sample: bool
     arriving: int
     interactions: int
@@ -134,6 +135,7 @@ class NoiseCalibrationReport:
             rounds=there.rounds,
             clients=self.clients,
             cohort=there.shares,
+            separation=there.separation,
             secret_sample=there.cohorts == "secret",
             arriving=there.arriving or there.shares,
             interactions=there.interactions,
@@ -162,15 +164,18 @@ class NoiseCalibrationReport:
             return ""
         known = "nobody else knows which" if there.cohorts == "secret" else "the server knows which"
         drawn = f"{there.shares} of {self.clients} clients take part in each, and {known}"
-        who = "all clients take part in each" if there.sampled == 1 else drawn
+        if there.separation > 1:
+            drawn += f",\neach {there.separation} rounds apart at least"
+        who = drawn if there.shares < self.clients else "all clients take part in each"
         return f"round, run: proven of one round, and of all {there.rounds}: {who}\n"
 
     def _commands(self) -> Iterator[str]:
         """How to check each answer, by the messages of all rounds, or by one where clients are sampled."""
         there = self.situation
-        several, drawn = there.touched > 1, there.sampled < 1
+        several, drawn = there.touched > 1, there.shares < self.clients
         rounds = f" --rounds {there.rounds}" if drawn else f" --messages {there.rounds}"
         cohort = f" --cohort {there.shares}" if drawn else ""
+        cohort += f" --separation {there.separation}" if there.separation > 1 else ""
         lost = 1 - (there.arriving or there.shares) / there.shares
         drop_out = f" --drop-out {lost:.6g}" if lost else ""
         colluders = "" if there.colluders is None else f" --colluders {there.colluders}"
