@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, product
@@ -95,6 +96,14 @@ def test_laplace_noise_against_the_mean_over_numbers_of_rounds(rounds: int, shar
             for count in range(1, rounds + 1)
         )
         assert spent == pytest.approx(delta, rel=2e-3)
+
+
+def test_large_losses_are_composed_without_a_warning() -> None:
+    """A run of so much loss that the probabilities of its largest losses vanish in float64."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = laplace_sometimes(32.0, 1000, 0.5, 1e-5)
+    assert 15_000 < found <= 32_000
 
 
 def test_one_round_by_its_closed_form() -> None:

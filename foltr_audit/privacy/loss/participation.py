@@ -74,8 +74,10 @@ def laplace_sometimes(epsilon: float, rounds: int, share: float, delta: float) -
     """
     if delta < SMALLEST_DELTA or not 0 < epsilon < math.inf:
         return laplace_over(epsilon, rounds, delta)
-    found = _laplace_losses(epsilon, rounds, share).get_epsilon_for_delta(delta)
-    return min(rounds * epsilon, float(found))
+    losses = _laplace_losses(epsilon, rounds, share)
+    with np.errstate(over="ignore"):  # large losses have tiny probabilities; infinity is safe
+        found = float(losses.get_epsilon_for_delta(delta))
+    return min(rounds * epsilon, found)
 
 
 @lru_cache(maxsize=4)
