@@ -187,11 +187,15 @@ def test_the_ceiling_is_that_of_gaussian_noise_over_all_rounds() -> None:
         assert gaussian_delta(mu, found.bound.epsilon) == pytest.approx(1e-5, rel=0.01)
 
 
-def test_a_secret_sample_lowers_the_ceiling_of_the_released_model_only() -> None:
+def test_cohorts_lower_the_ceiling_of_the_released_model_more() -> None:
+    """A participant colludes as one client, for whom 8 of the other 39 are drawn: deltas are averaged."""
     chain = "clip:norm=1+gaussian:sigma=3"
     whole, part = (setup_of(defense=chain, clients=n, cohort=8) for n in (8, 40))
     assert ceiling(part, "released").bound.epsilon < ceiling(whole, "released").bound.epsilon
-    assert ceiling(part, "client").bound.epsilon == ceiling(whole, "client").bound.epsilon
+    eps, times = ceiling(part, "client").bound.epsilon, np.arange(6)
+    deltas = [gaussian_delta(2 * np.sqrt(k) / (3 * np.sqrt(7)), eps) if k else 0.0 for k in times]
+    assert binom.pmf(times, 5, 8 / 39) @ deltas == pytest.approx(1e-5, rel=0.01)
+    assert ceiling(part, "released").bound.epsilon < eps < ceiling(whole, "client").bound.epsilon
 
 
 def test_noise_of_the_aggregator_protects_from_participants_too() -> None:
