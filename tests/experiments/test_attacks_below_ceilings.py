@@ -78,7 +78,7 @@ OTHERS: dict[str, Any] = {"methods": ("query-id", "linkage", "lad"), "click_mode
 SEVERAL: dict[str, Any] = {"methods": ("lad", "map"), "interactions": 2, "click_models": ("perfect",)}
 
 
-@pytest.mark.parametrize(("number", "chain"), list(enumerate(CHAINS)))
+@pytest.mark.parametrize(("number", "chain"), list(enumerate(CHAINS))[1::2])
 def test_no_attack_exceeds_its_ceiling(number: int, chain: str) -> None:
     learner, hide = LEARNERS[number % 2], VIEWS[number % 3]
     assert check(chain, learner, hide, CLICKS, seed=number) > 0
@@ -101,7 +101,7 @@ def test_an_attack_on_less_noise_than_declared_exceeds_the_ceiling() -> None:
         attack(
             Spec.parse(
                 {
-                    "data": {"source": "synthetic:mq2007:200"},
+                    "data": {"source": "synthetic:mq2007:100"},
                     "population": {"clients": 20},
                     "defense": ["clip:norm=1.5,ord=1", f"laplace:eps={eps},sensitivity=3"],
                     "train": {"rounds": 2},

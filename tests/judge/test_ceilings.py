@@ -29,7 +29,7 @@ SetupOf = Callable[..., Setup]
 Floats = NDArray[np.float64]
 
 SITUATION = AccountingContext(view="individual", unit="click", parameters=1, shares=1)
-LISTS = 40_000
+LISTS = 20_000
 
 
 def promise(eps: float) -> ProvenPromise:
@@ -162,7 +162,7 @@ def test_priors_by_walking_down_the_list(setup_of: SetupOf) -> None:
 
 
 def test_priors_are_those_of_the_clicks_that_were_drawn(setup_of: SetupOf) -> None:
-    found = fresh(setup_of(), 400)
+    found = fresh(setup_of(), 150)
     judged = found.at(found.has_click)
     here = judged.is_document
     excess = (judged.clicks - judged.priors.clicked)[here]
