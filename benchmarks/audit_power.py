@@ -1,4 +1,4 @@
-"""How much of a true epsilon audits find, versus the best possible: `python -m benchmarks.audit_power`.
+"""How much of a true epsilon audits find, versus the most possible: `python -m benchmarks.audit_power`.
 
 The table does not depend on the machine, so it is separate from `python -m benchmarks`, which measures speed.
 """
@@ -14,18 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores, nearly_normal
-from foltr_audit.auditing.estimators.noncentral_t import noncentrality_bound
+from benchmarks.audit_optimum import laplace_losses, normal_optimum, pure_optimum, response_losses
+from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, TrialScores, nearly_normal
 from foltr_audit.auditing.evaluation import split
 from foltr_audit.auditing.likelihood import log_ratio
-from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
+from foltr_audit.privacy.gaussian_dp import gaussian_mu
 from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 
 CONFIDENCE, CLIENTS = 0.95, 50
-TRIALS = (400, 2_000, 10_000)
-_PURE, _APPROXIMATE, _DELTA = 1.2, 1.0, 1e-5
+TRIALS = (200, 1_000, 5_000)
+_PURE, _LARGE, _APPROXIMATE, _DELTA = 1.2, 3.0, 1.0, 1e-5
 _STEP = 2.0**-10
 _SIGMA = 1.0 / gaussian_mu(_APPROXIMATE, _DELTA)
 _SHARE = _SIGMA / math.sqrt(CLIENTS)
@@ -72,16 +72,20 @@ class Mechanism:
             seen = log_ratio(self.share.summed(self.clients), seen, means)[:, np.newaxis].round(9)
         return seen[:count, 0], seen[count:, 0]
 
-    def best(self, zero: Floats, one: Floats) -> float:
-        """What can be shown if everything is known but epsilon: see `ratio_bound` and `z_bound`."""
-        if self.delta == 0:
-            event = self.eps - 1e-6 if self.share else 0.5
-            return ratio_bound(int((one >= event).sum()), int((zero >= event).sum()), zero.size)
-        return z_bound(zero, one, _SIGMA, (self.clients - 1) / self.clients, self.delta)
+    def optimum(self, trials: int) -> float | None:
+        """The largest median that a bound can have; None where trials share noise that is not normal."""
+        if self.delta > 0:
+            correlation = (self.clients - 1) / self.clients
+            return normal_optimum(self.eps, self.delta, trials, correlation, CONFIDENCE)
+        if self.clients > 1:
+            return None
+        law = laplace_losses(self.eps) if self.share else response_losses(self.eps)
+        return pure_optimum(law, trials, CONFIDENCE)
 
 
 MECHANISMS = (
     Mechanism("laplace", _PURE, share=GammaShare(n=1, scale=1 / _PURE)),
+    Mechanism("laplace", _LARGE, share=GammaShare(n=1, scale=1 / _LARGE)),
     Mechanism(
         f"gamma-laplace, sum of {CLIENTS}",
         _PURE,
@@ -89,7 +93,9 @@ MECHANISMS = (
         clients=CLIENTS,
     ),
     Mechanism("click-rr", _PURE),
+    Mechanism("click-rr", _LARGE),
     Mechanism("gaussian", _APPROXIMATE, _DELTA, Gaussian(sigma=_SIGMA)),
+    Mechanism("skellam", _APPROXIMATE, _DELTA, Skellam(sigma=_SIGMA, step=_STEP)),
     Mechanism(
         f"gaussian-shares, sum of {CLIENTS}", _APPROXIMATE, _DELTA, Gaussian(sigma=_SHARE), clients=CLIENTS
     ),
@@ -110,78 +116,36 @@ MECHANISMS = (
 )
 
 
-def ratio_bound(right: int, wrong: int, n: int) -> float:
-    """Lower bound on ln(p / q) of an event known in advance, from `right` and `wrong` of n trials each.
-
-    By the signed root of the profile likelihood ratio (Wilks 1938): right for many independent trials only,
-    so a yardstick and no guarantee.
-    """
-    from scipy import optimize, special
-
-    def fit(p: Floats, q: Floats) -> Floats:
-        inside = special.xlogy(right, p) + special.xlogy(wrong, q)
-        return np.asarray(inside + special.xlog1py(n - right, -p) + special.xlog1py(n - wrong, -q))
-
-    p, q = right / n, wrong / n
-    if not p > q > 0:
-        return 0.0
-    top = float(fit(np.array(p), np.array(q)))
-    allowed = 0.5 * float(special.ndtri(CONFIDENCE)) ** 2
-    shares = np.linspace(0.0, 1.0, 4001)[1:-1]
-
-    def too_far(eps: float) -> float:
-        return top - float(fit(shares, shares * math.exp(-eps)).max()) - allowed
-
-    return float(optimize.brentq(too_far, 0.0, math.log(p / q))) if too_far(0.0) > 0 else 0.0
-
-
-def z_bound(zero: Floats, one: Floats, sigma: float, correlation: float, delta: float) -> float:
-    """The bound on eps of normal noise whose standard deviation and correlation are known."""
-    from scipy import special
-
-    error = sigma * math.sqrt(2.0 * (1.0 - correlation) / zero.size)
-    gap = float(one.mean() - zero.mean()) - float(special.ndtri(CONFIDENCE)) * error
-    return gaussian_epsilon(max(0.0, gap / sigma), delta)
-
-
-def t_bound(zero: Floats, one: Floats, delta: float) -> float:
-    """The exact bound on eps of normal noise for independent trials of both hypotheses."""
-    n = zero.size
-    sigma = math.sqrt(0.5 * float(zero.var(ddof=1) + one.var(ddof=1)))
-    t = float(one.mean() - zero.mean()) / sigma * math.sqrt(0.5 * n)
-    bound = noncentrality_bound(t, 2.0 * (n - 1), 1.0 - CONFIDENCE)
-    return gaussian_epsilon(bound * math.sqrt(2.0 / n), delta)
-
-
 def bounds(mechanism: Mechanism, trials: TrialScores, streams: Streams) -> Iterator[tuple[str, float]]:
     """Every lower bound of one game by its name."""
     for name, estimator in ESTIMATORS.items():
-        if name != "gaussian-dp" or mechanism.default == name:
+        if name not in FOR_NORMAL or mechanism.default in FOR_NORMAL:
             rng = streams.generator(name)
             found = estimator(trials, delta=mechanism.delta, confidence=CONFIDENCE, rng=rng)
             yield name, found.epsilon
-    if mechanism.default == "gaussian-dp":
-        yield "t-bound", t_bound(trials.zero, trials.one, mechanism.delta)
-    yield "best", mechanism.best(trials.zero, trials.one)
 
 
-HEADS = ("mechanism", "true", "trials", *ESTIMATORS, "t-bound", "best")
+HEADS = ("mechanism", "true", "trials", *ESTIMATORS, "optimum")
 
 
 def row(mechanism: Mechanism, trials: int, runs: int) -> tuple[str, ...]:
-    """Means of the bounds over some runs, with the shares of those above the truth; bold: the default one."""
+    """Medians of the bounds over some runs, and the shares of those above the truth; bold: the default."""
     found: dict[str, list[float]] = {}
     choosing = max(60, trials // 4)
     for run in range(runs):
         streams = Streams(trials, run)
-        game = split(mechanism.scores(streams, choosing + trials), choosing)
+        game = split(
+            mechanism.scores(streams, choosing + trials), choosing, independent=mechanism.clients == 1
+        )
         for name, bound in bounds(mechanism, game, streams):
             found.setdefault(name, []).append(bound)
     cells = []
-    for name in HEADS[3:]:
+    for name in ESTIMATORS:
         each = np.array(found.get(name, []))
-        told = f"{each.mean():.2f} ({(each > mechanism.eps).mean():.3f})" if each.size else ""
+        told = f"{np.median(each):.2f} ({(each > mechanism.eps).mean():.3f})" if each.size else ""
         cells.append(f"**{told}**" if name == mechanism.default else told)
+    optimum = mechanism.optimum(trials)
+    cells.append("" if optimum is None else f"{optimum:.2f}")
     return (mechanism.name, f"{mechanism.eps:g}", f"{trials:,}", *cells)
 
 

@@ -268,7 +268,7 @@ class Audit:
         """
         first = game.trials
         if not self.protocol.stop_early:
-            return split(first.pair, first.choosing)
+            return split(first.pair, first.choosing, independent=game.session.independent(view))
 
         def play(trials: range) -> Pair:
             return game.session.evaluated(game.canary, view, first.score, trials)

@@ -53,9 +53,13 @@ def every_bound(
             yield estimator(trials, delta=delta, confidence=confidence, rng=stream(name))
 
 
-def split(pair: Pair, choosing: int) -> TrialScores:
+def split(pair: Pair, choosing: int, *, independent: bool = False) -> TrialScores:
     """Scores with the first `choosing` of each hypothesis set apart."""
     zero, one = pair
     return TrialScores(
-        choose_zero=zero[:choosing], choose_one=one[:choosing], zero=zero[choosing:], one=one[choosing:]
+        choose_zero=zero[:choosing],
+        choose_one=one[:choosing],
+        zero=zero[choosing:],
+        one=one[choosing:],
+        independent=independent,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
 from foltr_audit.auditing.evaluation import about_best, every_bound, promised_bound, split
 from foltr_audit.auditing.function_outputs import FunctionOutputs, Mechanism, T, call_function
-from foltr_audit.auditing.output_scores import LINEAR_SCORES, output_scores
+from foltr_audit.auditing.output_scores import LINEAR_SCORES, in_levels, output_scores
 from foltr_audit.auditing.repeated_noise import repeated_noise
 from foltr_audit.auditing.trial_scores import Pair
 from foltr_audit.auditing.verdict import ClaimEvidence, Verdict, verdict_on
@@ -22,7 +22,7 @@ from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 
 _MOST_STANDARD_ERRORS = 6.0
-_AS_GOOD, _BY_CHANCE = 0.95, 0.05  # of scores; thousands of trials choose them
+_AS_GOOD, _BY_CHANCE = 0.95, 0.15  # of scores; thousands of trials choose them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,18 +126,23 @@ def _scores(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> dict[str, Pair
 
 
 def _best(scores: Mapping[str, Pair], spec: FunctionAuditSpec) -> tuple[str, TrialScores]:
-    """The score that promises most on the trials for choosing, by name, and its trials."""
+    """The score that promises most on the trials for choosing, by name, and its trials.
+
+    Each is tried in levels first, and then as it is, unless the estimator needs it as it is.
+    """
     start, stop = spec.learning, spec.learning + spec.choosing
+    coarse = {} if spec.estimator in FOR_NORMAL else scores
+    tried = [(name, in_levels(pair, slice(start, stop))) for name, pair in coarse.items()]
+    tried += scores.items()
     promised = [
         promised_bound(
             split((zero[start:stop], one[start:stop]), spec.choosing // 2),
             delta=spec.delta,
             confidence=spec.confidence,
         )
-        for zero, one in scores.values()
+        for _, (zero, one) in tried
     ]
-    name = list(scores)[about_best(promised, share=_AS_GOOD, chance=_BY_CHANCE)[0]]
-    zero, one = scores[name]
+    name, (zero, one) = tried[about_best(promised, share=_AS_GOOD, chance=_BY_CHANCE)[0]]
     return name, split((zero[start:], one[start:]), spec.choosing)
 
 

@@ -199,6 +199,10 @@ class AuditSession:
         dtype = "" if members > 1 else self.setup.spec.trace.dtype
         return trial_scores(seen, self.noise(view).law, self.learning, wanted, dtype)
 
+    def independent(self, view: str) -> bool:
+        """Whether trials of a view share no noise of other clients, and none on the sum."""
+        return self.members(view) == 1 and not is_released(view)
+
     @property
     def learning(self) -> int:
         """The number of first trials under each hypothesis that only a discriminant is fitted to."""

@@ -38,7 +38,9 @@ class Mechanism:
         """A game of n evaluated trials, and m (else n) for choosing."""
         choose_zero, choose_one = self.draw(rng, m or n)
         zero, one = self.draw(rng, n)
-        return TrialScores(choose_zero=choose_zero, choose_one=choose_one, zero=zero, one=one)
+        return TrialScores(
+            choose_zero=choose_zero, choose_one=choose_one, zero=zero, one=one, independent=True
+        )
 
 
 def randomised_response(eps: float) -> Mechanism:
@@ -243,9 +245,14 @@ def test_bounds_fall_with_confidence_and_with_delta(name: str) -> None:
     ],
 )
 def test_trials_that_are_refused(changed: dict[str, NDArray[np.float64]], message: str) -> None:
-    parts = dict.fromkeys(("choose_zero", "choose_one", "zero", "one"), np.zeros(20))
+    parts = dict.fromkeys(("choose_zero", "choose_one", "zero", "one"), np.zeros(20)) | changed
     with pytest.raises(UsageError, match=message):
-        TrialScores(**{**parts, **changed})
+        TrialScores(
+            choose_zero=parts["choose_zero"],
+            choose_one=parts["choose_one"],
+            zero=parts["zero"],
+            one=parts["one"],
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.auditing.estimators import TrialScores, one_run_bound
-from foltr_audit.auditing.estimators.guessing import GuessRule, choose_guessing, guesses
-from foltr_audit.auditing.estimators.one_run import most_likely
+from foltr_audit.auditing.estimators.guessing import GuessRule, canaries_of, choose_guessing, guesses
+from foltr_audit.auditing.estimators.one_run import most_likely, one_run
 from foltr_audit.errors import UsageError
 
 
@@ -167,8 +167,66 @@ def test_where_nothing_is_told_in_the_middle_nothing_is_guessed() -> None:
     rng = np.random.default_rng(2)
     zero, one = (np.where(rng.random(2000) < 0.2, s * 5.0, rng.normal(size=2000) / 9) for s in (-1, 1))
     trials = TrialScores(choose_zero=zero, choose_one=one, zero=zero, one=one)
-    for worth in (None, lambda m, r, v: one_run_bound(m, r, v, 1e-6, 0.95)):
+    for worth in (None, lambda m, r, v, sure: one_run_bound(m, r, v, 1e-6, sure)):
         rule = choose_guessing(trials, 0.95, worth)
         assert rule.share == pytest.approx(0.2, abs=0.06)
         assert rule.low == pytest.approx(0.1, abs=0.03)
         assert rule.high == pytest.approx(0.1, abs=0.03)
+
+
+# --- canaries -------------------------------------------------------------------------------------
+
+
+def alone(n: int, *, independent: bool = True) -> TrialScores:
+    """Scores 0, 1, ... of hypothesis 0 and 1000, 1001, ... of hypothesis 1."""
+    zero = np.arange(float(n))
+    return TrialScores(
+        choose_zero=zero, choose_one=1000 + zero, zero=zero, one=1000 + zero, independent=independent
+    )
+
+
+@pytest.mark.parametrize("n", [10, 60, 1000, 20_000])
+def test_as_many_canaries_as_coins_rarely_ask_for_too_many_trials(n: int) -> None:
+    m = canaries_of(alone(n))
+    assert 2 * stats.binom.sf(n, m, 0.5) <= 1e-4 < 2 * stats.binom.sf(n, m + 1, 0.5)
+    assert canaries_of(alone(n, independent=False)) == n
+    if n >= 1000:
+        assert m > 1.8 * n
+
+
+def test_every_canary_has_a_trial_of_its_own() -> None:
+    """Half of the canaries with the highest scores are guessed in: those whose coin is 1, in any order."""
+    trials = alone(10)
+    rule = GuessRule(low=0.5, high=0.5, share=1.0)
+    coins = np.array([True] * 10 + [False] * 4)
+    assert guesses(trials, coins, rule) == (14, 14)
+    assert guesses(trials, coins[::-1], rule) == (14, 14)
+    useless = TrialScores(
+        choose_zero=trials.zero, choose_one=trials.one, zero=trials.one, one=trials.zero, independent=True
+    )
+    assert guesses(useless, coins, rule) == (14, 0)
+
+
+def test_coins_that_ask_for_too_many_trials_show_nothing() -> None:
+    coins = np.array([True] * 11 + [False] * 2)
+    assert guesses(alone(10), coins, GuessRule(low=0.5, high=0.5, share=1.0)) == (13, 0)
+
+
+def test_trials_that_share_noise_are_not_both_read() -> None:
+    """Where a pair's common noise tells both coins of a pair apart, reading both would reveal too much."""
+    rng = np.random.default_rng(3)
+    alarms = {True: 0, False: 0}
+    for independent in alarms:
+        for _ in range(200):
+            common = rng.integers(0, 2, size=400) * 10.0
+            zero, one = common + (rng.random((2, 400)) < [[0.269], [0.731]])
+            trials = TrialScores(
+                choose_zero=zero[:100] % 10,
+                choose_one=one[:100] % 10,
+                zero=zero[100:] % 10,
+                one=one[100:] % 10,
+                independent=independent,
+            )
+            found = one_run(trials, delta=0.0, confidence=0.95, rng=rng).epsilon
+            alarms[independent] += found > 1.0
+    assert max(alarms.values()) <= stats.binom.ppf(0.9999, 200, 0.05)

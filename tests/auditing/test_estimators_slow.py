@@ -7,8 +7,16 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
-from tests.auditing.test_estimators import PROVEN, Mechanism, gaussian, laplace, randomised_response
+from tests.auditing.test_estimators import (
+    PROVEN,
+    Mechanism,
+    bound,
+    gaussian,
+    laplace,
+    randomised_response,
+)
 from tests.auditing.test_estimators_false_alarms import best_of_all, false_alarms, most
+from tests.auditing.test_stopping import stopped
 
 pytestmark = pytest.mark.slow
 
@@ -62,3 +70,11 @@ def test_the_bayesian_interval_is_rightly_called_no_guarantee() -> None:
     both = randomised_response(3.0)
     assert false_alarms("bayesian", both, REPETITIONS, n=200, seed=13) > most(REPETITIONS)
     assert false_alarms("bayesian", laplace(1.0), REPETITIONS, n=200, seed=13) <= most(REPETITIONS)
+
+
+@pytest.mark.parametrize("mechanism", [laplace(1.0), randomised_response(1.0)], ids=lambda each: each.name)
+def test_false_alarms_of_audits_that_stop_early(mechanism: Mechanism) -> None:
+    """After 60, 120, 240, ... trials the bound is compared with the claim, which is the truth."""
+    rng = np.random.default_rng(14)
+    games = [stopped(mechanism, rng, mechanism.true, trials=2000) for _ in range(REPETITIONS)]
+    assert sum(bound("betting", game).epsilon > mechanism.true for game in games) <= most(REPETITIONS)

@@ -61,7 +61,7 @@ def audited(mechanism: Release, inputs: tuple[Vector, Vector] = ONE, **options: 
 
 @pytest.mark.parametrize("inputs", [ONE, TEN], ids=["one number", "ten numbers"])
 def test_laplace_noise_stands_and_15_percent_less_is_refuted(inputs: tuple[Vector, Vector]) -> None:
-    """With 10,000 trials the bound of a true 1.41 is 1.34 on average, five standard deviations above 1.2."""
+    """The bound of a true 1.41 is 1.32 on average; at 39 of 40 seeds 10,000 trials refute 1.2."""
     intact = audited(laplace(1 / EPS), inputs, eps=EPS, confidence=SURE, trials=4000)
     weak = audited(laplace(0.85 / EPS), inputs, eps=EPS)
     assert intact.verdict == "not refuted"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, product
@@ -95,6 +96,14 @@ def test_laplace_noise_against_the_mean_over_numbers_of_rounds(rounds: int, shar
             for count in range(1, rounds + 1)
         )
         assert spent == pytest.approx(delta, rel=2e-3)
+
+
+def test_large_losses_are_composed_without_a_warning() -> None:
+    """A run of so much loss that the probabilities of its largest losses vanish in float64."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = laplace_sometimes(32.0, 1000, 0.5, 1e-5)
+    assert 15_000 < found <= 32_000
 
 
 def test_one_round_by_its_closed_form() -> None:
@@ -250,3 +259,10 @@ def test_with_a_separation_a_client_has_its_turns(setup_of: SetupOf) -> None:
     for count in counts.tolist():
         assert stats.binomtest(count, 500, 5 / 6, alternative="greater").pvalue > 1e-7
     assert stats.binomtest(int(counts.max()), 500, 0.7, alternative="greater").pvalue < 1e-7
+
+
+@pytest.mark.parametrize("epsilon", [501.0, 1e7, 1e12])
+def test_huge_losses_are_those_of_the_pure_epsilon(epsilon: float) -> None:
+    """No grid holds them; the bound stays finite, and no more than all rounds together."""
+    assert 0 < laplace_over(epsilon, 20, 1e-5) <= 20 * epsilon
+    assert 0 < laplace_sometimes(epsilon, 20, 0.1, 1e-5) <= laplace_over(epsilon, 20, 1e-5)

@@ -22,13 +22,14 @@ class TrialScores:
     """Scores of a game's trials; higher = more like hypothesis 1. They may be infinite, but not NaN.
 
     Trials of one hypothesis are independent of each other and follow one law. Two trials at the same place,
-    one of each hypothesis, may share noise: in a sum, that of the other clients. All others are independent.
+    one of each hypothesis, may share noise unless all are `independent`: in a sum, that of the other clients.
 
     Attributes:
         choose_zero: scores under hypothesis 0 that thresholds may be chosen on, float64 (m,).
         choose_one: the same under hypothesis 1, float64 (m,).
         zero: scores under hypothesis 0 that are evaluated, float64 (n,).
         one: the same under hypothesis 1, float64 (n,).
+        independent: no two trials share noise.
 
     Raises:
         UsageError: fewer than 10 scores, a NaN, or different numbers of scores under the two hypotheses.
@@ -38,6 +39,7 @@ class TrialScores:
     choose_one: Floats
     zero: Floats
     one: Floats
+    independent: bool = False
 
     def __post_init__(self) -> None:
         for name in ("choose_zero", "choose_one", "zero", "one"):
@@ -69,7 +71,11 @@ class TrialScores:
     def mirrored(self) -> TrialScores:
         """The same game with the hypotheses swapped: every score is negated."""
         return TrialScores(
-            choose_zero=-self.choose_one, choose_one=-self.choose_zero, zero=-self.one, one=-self.zero
+            choose_zero=-self.choose_one,
+            choose_one=-self.choose_zero,
+            zero=-self.one,
+            one=-self.zero,
+            independent=self.independent,
         )
 
 

@@ -12,10 +12,11 @@ from foltr_audit.auditing.estimators.base import TrialScores
 from foltr_audit.auditing.estimators.tails import TailTable
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
+_UNLUCKY = 1e-4  # how often coins ask for more trials of a hypothesis than there are
 _TAILS = 32  # tails of each end that are tried, at most; their sizes have equal ratios
 
-GuessWorth = Callable[[int, int, int], float]
-"""The bound that v right guesses of r show: of canaries m, guesses r and right guesses v."""
+GuessWorth = Callable[[int, int, int, float], float]
+"""The bound that v right guesses of r show: of canaries m, guesses r, right guesses v, and confidence."""
 
 
 class GuessRule(NamedTuple):
@@ -33,22 +34,24 @@ class GuessRule(NamedTuple):
 
 
 def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | None = None) -> GuessRule:
-    """The rule whose bound is largest on the part for choosing.
+    """The rule whose bound is largest on the part for choosing, if the bounds of all rules must hold at once.
 
-    Each of its trials counts as half a canary. The bound is for the number of canaries that will be
-    evaluated, or that this part holds if these are fewer. Without `worth` it is the one for delta 0. With
-    it, one rule of each size of guesses is compared, the best at delta 0: other bounds are too slow for all.
+    Else the best of a thousand rules would often be one with a few lucky guesses. Each trial counts as half a
+    canary. The bound is for the number of canaries that will be evaluated, or that this part holds if these
+    are fewer. Without `worth` it is the one for delta 0. With it, one rule of each size of guesses is
+    compared, the best at delta 0: other bounds are too slow for all.
     """
     mirrored = trials.mirrored()
     highest = _thinned(TailTable.of(trials.choose_zero, trials.choose_one))
     lowest = _thinned(TailTable.of(mirrored.choose_zero, mirrored.choose_one))
     held = 2 * trials.chosen_on
-    scale = min(1.0, trials.evaluated / held)
+    scale = min(1.0, canaries_of(trials) / held)
     guessed = highest.sum(axis=0)[:, np.newaxis] + lowest.sum(axis=0)
     right = highest[1][:, np.newaxis] + lowest[1]
     possible = np.argwhere((guessed <= held) & (right > 0))
     r, v = (scale * counts[tuple(possible.T)] for counts in (guessed, right))
-    bounds = binomial_bound(v, r, 1.0 - confidence)
+    alpha = (1.0 - confidence) / len(possible)
+    bounds = binomial_bound(v, r, alpha)
     best = int(np.argmax(bounds))
     if worth is not None:
         canaries, sizes = round(scale * held), np.floor(2.0 * np.log2(r))
@@ -56,7 +59,11 @@ def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | 
             int(each[np.argmax(bounds[each])])
             for each in map(np.flatnonzero, sizes == np.unique(sizes)[:, np.newaxis])
         ]
-        best = max(of_size, key=lambda i: worth(canaries, round(r[i]), int(v[i])))
+
+        def rank(i: int) -> tuple[float, float]:  # where all show nothing, the one that is next to it
+            return worth(canaries, round(r[i]), int(v[i]), 1.0 - alpha), float(bounds[i])
+
+        best = max(of_size, key=rank)
     high, low = possible[best]
     return GuessRule(
         low=float(lowest[:, low].sum()) / held,
@@ -65,17 +72,48 @@ def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | 
     )
 
 
-def guesses(trials: TrialScores, coins: Bools, guessing: GuessRule) -> tuple[int, int]:
-    """How many coins (n,) are guessed, and how many of the guesses are right.
+def canaries_of(trials: TrialScores) -> int:
+    """How many canaries m can be played with n trials of each hypothesis, one trial for each canary.
 
-    The number does not depend on the scores. Ties are decided by the order of the trials.
+    Trials that share noise must not both be read: then m = n. If all are independent, m is the largest number
+    of coins that rarely fall on one side more than n times.
     """
-    scores = np.where(coins, trials.one, trials.zero)
+    from scipy import special
+
+    n = trials.evaluated
+    if not trials.independent:
+        return n
+    few, many = n, 2 * n + 1
+    while many - few > 1:
+        middle = (few + many) // 2
+        rare = 2.0 * float(special.bdtrc(n, middle, 0.5)) <= _UNLUCKY
+        few, many = (middle, many) if rare else (few, middle)
+    return few
+
+
+def _scores_of(trials: TrialScores, coins: Bools) -> Floats | None:
+    """The score of each canary (m,), which is a trial of its coin's hypothesis; None if there are too few."""
+    if not trials.independent:
+        return np.asarray(np.where(coins, trials.one, trials.zero))
+    place = np.where(coins, np.cumsum(coins), np.cumsum(~coins)) - 1
+    if place.max() >= trials.evaluated:
+        return None
+    return np.asarray(np.where(coins, trials.one[place], trials.zero[place]))
+
+
+def guesses(trials: TrialScores, coins: Bools, guessing: GuessRule) -> tuple[int, int]:
+    """How many coins (m,) are guessed, and how many of the guesses are right.
+
+    The number does not depend on the scores. Ties are decided by the order of the canaries. If the coins ask
+    for more trials than there are, no guess counts as right, so that nothing is shown.
+    """
+    count, scores = max(1, round(guessing.share * coins.size)), _scores_of(trials, coins)
+    if scores is None:
+        return count, 0
     pooled = np.sort(np.concatenate([trials.choose_zero, trials.choose_one]))
     ranks = np.searchsorted(pooled, scores, side="left") + np.searchsorted(pooled, scores, side="right")
     rank = ranks / (2 * pooled.size)  # ties in the middle: the same from either end
     above, below = rank - (1.0 - guessing.high), guessing.low - rank
-    count = max(1, round(guessing.share * coins.size))
     first = np.argsort(-np.maximum(above, below), kind="stable")[:count]
     return count, int(((above >= below) == coins)[first].sum())
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from foltr_audit.auditing.estimators.base import TrialScores, check_level, estimator
-from foltr_audit.auditing.estimators.guessing import binomial_bound, choose_guessing, guesses
+from foltr_audit.auditing.estimators.guessing import binomial_bound, canaries_of, choose_guessing, guesses
 from foltr_audit.errors import UsageError
 
 _NAME = "one-run"
@@ -17,27 +17,28 @@ _NAME = "one-run"
 def one_run(
     trials: TrialScores, delta: float, confidence: float, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Lower bound from n canaries; for each, a fair coin of `rng` chooses the hypothesis.
+    """Lower bound from m canaries; for each, a fair coin of `rng` chooses the hypothesis.
 
-    Canary i is trial i under hypothesis 1 if its coin is 1, else under 0. The r most extreme ones are
-    guessed; r, and what counts as extreme at either end, are fixed on the part for choosing.
+    A canary is the next trial under hypothesis 1 if its coin is 1, else under 0; in trials that share noise,
+    the one at its own place. The r most extreme ones are guessed; r, and what counts as extreme at either
+    end, are fixed on the part for choosing. m is a little less than all trials, of both hypotheses, and one
+    half of them if they share noise: see `canaries_of`.
 
-    *Guarantees* for any mechanism: P(epsilon > true eps) <= 1 - confidence, over trials and coins. Here each
-    canary has a trial of its own, and the bound is weaker than others: half of the trials are not read.
+    *Guarantees* for any mechanism: P(epsilon > true eps) <= 1 - confidence, over trials and coins.
 
     Source: Steinke, Nasr & Jagielski 2023, "Privacy auditing with one (1) training run", algorithm 1;
     Mahloujifar, Melis & Chaudhuri 2025, "Auditing f-differential privacy in one run", for delta.
     """
-    n = trials.evaluated
-    coins = rng.integers(0, 2, size=n).astype(np.bool_)
+    m = canaries_of(trials)
+    coins = rng.integers(0, 2, size=m).astype(np.bool_)
 
-    def worth(canaries: int, count: int, right: int) -> float:
-        return one_run_bound(canaries, count, right, delta, confidence)
+    def worth(canaries: int, count: int, right: int, sure: float) -> float:
+        return one_run_bound(canaries, count, right, delta, sure)
 
     rule = choose_guessing(trials, confidence, worth if delta > 0 else None)
     count, right = guesses(trials, coins, rule)
-    epsilon = one_run_bound(n, count, right, delta, confidence)
-    return epsilon, one_run_bound(n, n, n, delta, confidence)
+    epsilon = one_run_bound(m, count, right, delta, confidence)
+    return epsilon, one_run_bound(m, m, m, delta, confidence)
 
 
 def check_counts(name: str, canaries: int, count: int, right: int) -> None:

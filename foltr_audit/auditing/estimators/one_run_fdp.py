@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from foltr_audit.auditing.estimators.base import TrialScores, check_level, estimator
-from foltr_audit.auditing.estimators.guessing import choose_guessing, guesses
+from foltr_audit.auditing.estimators.guessing import canaries_of, choose_guessing, guesses
 from foltr_audit.auditing.estimators.normality import NORMAL, check_delta
 from foltr_audit.auditing.estimators.one_run import check_counts
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
@@ -23,7 +23,7 @@ Inverse = Callable[[float], float]
 def one_run_fdp(
     trials: TrialScores, delta: float, confidence: float, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Lower bound on mu of Gaussian DP from n canaries as in `one_run`, and its eps at delta.
+    """Lower bound on mu of Gaussian DP from m canaries as in `one_run`, and its eps at delta.
 
     *Assumes* that the noise is normal: an attacker who tells two neighbouring inputs apart does no better
     than by telling N(0, 1) from N(mu, 1), and the eps at delta is that of the largest such mu. The score
@@ -38,14 +38,14 @@ def one_run_fdp(
         UsageError: delta outside (0, 1): a Gaussian has no pure eps; or confidence outside (0, 1).
     """
     check_delta(_NAME, delta)
-    n = trials.evaluated
-    coins = rng.integers(0, 2, size=n).astype(np.bool_)
+    m = canaries_of(trials)
+    coins = rng.integers(0, 2, size=m).astype(np.bool_)
 
-    def worth(canaries: int, count: int, right: int) -> float:
-        return one_run_mu(canaries, count, right, confidence, precision=_ROUGH)
+    def worth(canaries: int, count: int, right: int, sure: float) -> float:
+        return one_run_mu(canaries, count, right, sure, precision=_ROUGH)
 
     count, right = guesses(trials, coins, choose_guessing(trials, confidence, worth))
-    bounds = (one_run_mu(n, *counts, confidence) for counts in ((count, right), (n, n)))
+    bounds = (one_run_mu(m, *counts, confidence) for counts in ((count, right), (m, m)))
     epsilon, ceiling = (gaussian_epsilon(mu, delta) for mu in bounds)
     return epsilon, ceiling
 
