@@ -106,6 +106,14 @@ def test_large_losses_are_composed_without_a_warning() -> None:
     assert 15_000 < found <= 32_000
 
 
+@pytest.mark.parametrize(("once", "rounds"), [(1e60, 10**9), (3e4, 3), (1e-3, 10**9)])
+def test_more_loss_or_rounds_than_a_distribution_can_hold(once: float, rounds: int) -> None:
+    """Then the loss is that of any mechanism of as large an epsilon: at most T times as much."""
+    found = laplace_sometimes(once, rounds, 0.1, 1e-5)
+    assert found == laplace_over(once, rounds, 1e-5) == pure_over(once, rounds, 1e-5)
+    assert 0 < found <= once * rounds * (1 + 1e-12)
+
+
 def test_one_round_by_its_closed_form() -> None:
     """A round in which a client takes part with probability q has q times the delta."""
     share, delta = 0.2, 1e-3

@@ -25,6 +25,8 @@ SMALLEST_DELTA = 1e-12
 _SPREAD = 40.0  # standard deviations of a binomial law that are summed up; the rest counts in full
 _LARGEST_SAMPLED_ORDER = 128  # the time for an order grows with its square
 _LONGEST = 2_000_000  # bins of a composed distribution at most, which bounds time and memory
+_SMALLEST_MU = 1e-4  # dp-accounting computes e^(mu^2) - 1, of which a smaller mu leaves no digits
+_WIDEST = 10.0  # bin; dp-accounting computes e^width
 
 
 def amplified(epsilon: float, share: float) -> float:
@@ -99,7 +101,7 @@ def laplace_over(epsilon: float, times: int, delta: float) -> float:
         return total
     if times == 1:
         return max(0.0, epsilon + 2.0 * math.log1p(-delta))
-    if delta < SMALLEST_DELTA:
+    if delta < SMALLEST_DELTA or not fits_laplace(epsilon, times):
         return pure_over(epsilon, times, delta)
     return min(total, float(_laplace_losses(epsilon, times).get_epsilon_for_delta(delta)))
 
@@ -110,11 +112,21 @@ def _laplace_losses(epsilon: float, times: int) -> PrivacyLossDistribution:
     return laplace_losses(epsilon, times, times)
 
 
+def fits_laplace(epsilon: float, most: int) -> bool:
+    """Whether `laplace_losses` has bins that are narrow enough to tell anything."""
+    width = _laplace_bin(epsilon, most)
+    return width <= min(epsilon, _WIDEST)
+
+
+def _laplace_bin(epsilon: float, most: int) -> float:
+    return max(epsilon / 2000.0, most * epsilon / _LONGEST)
+
+
 def laplace_losses(epsilon: float, times: int, most: int) -> PrivacyLossDistribution:
     """The distribution of the privacy loss of several runs, in bins that also suit `most` runs."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    width = max(epsilon / 2000.0, most * epsilon / _LONGEST)
+    width = _laplace_bin(epsilon, most)
     if times == 0:
         return privacy_loss_distribution.identity(width)
     once = privacy_loss_distribution.from_laplace_mechanism(
@@ -128,7 +140,8 @@ def sampled_gaussian_over(mu: float, share: float, times: int, delta: float) -> 
     """Epsilon of Gaussian noise on a secret sample of fixed size, drawn again each round.
 
     Args:
-        mu: L2 distance of two neighbouring sums over the standard deviation, without sampling.
+        mu: L2 distance of two neighbouring sums over the standard deviation, without sampling. Below 1e-4
+            the epsilon is that of 1e-4.
         share: share of the clients in a sample, below 1.
         times: rounds.
         delta: delta above 0.
@@ -136,7 +149,7 @@ def sampled_gaussian_over(mu: float, share: float, times: int, delta: float) -> 
     Source: Wang, Balle & Kasiviswanathan 2019, "Subsampled Renyi differential privacy and analytical
     moments accountant", theorem 27, for neighbours that replace one client, as in dp-accounting.
     """
-    return float(_sampled_gaussian(mu, share, times).get_epsilon(delta))
+    return float(_sampled_gaussian(max(mu, _SMALLEST_MU), share, times).get_epsilon(delta))
 
 
 @lru_cache(maxsize=64)

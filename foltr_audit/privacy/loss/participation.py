@@ -20,6 +20,7 @@ import numpy as np
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_delta
 from foltr_audit.privacy.loss.composition import (
     SMALLEST_DELTA,
+    fits_laplace,
     laplace_losses,
     laplace_over,
     pure_delta,
@@ -72,7 +73,8 @@ def laplace_sometimes(epsilon: float, rounds: int, share: float, delta: float) -
 
     In a round in which the client does not take part, the privacy loss is 0.
     """
-    if delta < SMALLEST_DELTA or not 0 < epsilon < math.inf:
+    known = 0 < epsilon < math.inf and fits_laplace(epsilon, rounds)
+    if delta < SMALLEST_DELTA or not known:
         return laplace_over(epsilon, rounds, delta)
     losses = _laplace_losses(epsilon, rounds, share)
     with np.errstate(over="ignore"):  # large losses have tiny probabilities; infinity is safe
