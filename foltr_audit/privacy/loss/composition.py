@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 from foltr_audit.privacy.loss.conversions import ORDERS
 
+HUGE_LOSS = 500.0
+"""A larger pure epsilon is not put on a grid, since e to the width of its steps would overflow."""
+
+MOST_BINS = 2_000_000
+"""Bins of a composed distribution at most, which bounds time and memory; so many rounds can be told apart."""
+
 SMALLEST_DELTA = 1e-12
 """Below, rounding errors of the Fourier transform that convolves could matter."""
 
 _SPREAD = 40.0  # standard deviations of a binomial law that are summed up; the rest counts in full
 _LARGEST_SAMPLED_ORDER = 128  # the time for an order grows with its square
-_LONGEST = 2_000_000  # bins of a composed distribution at most, which bounds time and memory
 _SMALLEST_MU = 1e-4  # dp-accounting computes e^(mu^2) - 1, of which a smaller mu leaves no digits
-_WIDEST = 10.0  # bin; dp-accounting computes e^width
 
 
 def amplified(epsilon: float, share: float) -> float:
@@ -101,7 +105,7 @@ def laplace_over(epsilon: float, times: int, delta: float) -> float:
         return total
     if times == 1:
         return max(0.0, epsilon + 2.0 * math.log1p(-delta))
-    if delta < SMALLEST_DELTA or not fits_laplace(epsilon, times):
+    if delta < SMALLEST_DELTA or epsilon > HUGE_LOSS or times > MOST_BINS:
         return pure_over(epsilon, times, delta)
     return min(total, float(_laplace_losses(epsilon, times).get_epsilon_for_delta(delta)))
 
@@ -112,21 +116,11 @@ def _laplace_losses(epsilon: float, times: int) -> PrivacyLossDistribution:
     return laplace_losses(epsilon, times, times)
 
 
-def fits_laplace(epsilon: float, most: int) -> bool:
-    """Whether `laplace_losses` has bins that are narrow enough to tell anything."""
-    width = _laplace_bin(epsilon, most)
-    return width <= min(epsilon, _WIDEST)
-
-
-def _laplace_bin(epsilon: float, most: int) -> float:
-    return max(epsilon / 2000.0, most * epsilon / _LONGEST)
-
-
 def laplace_losses(epsilon: float, times: int, most: int) -> PrivacyLossDistribution:
     """The distribution of the privacy loss of several runs, in bins that also suit `most` runs."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    width = _laplace_bin(epsilon, most)
+    width = max(epsilon / 2000.0, most * epsilon / MOST_BINS)
     if times == 0:
         return privacy_loss_distribution.identity(width)
     once = privacy_loss_distribution.from_laplace_mechanism(

@@ -19,8 +19,9 @@ import numpy as np
 
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_delta
 from foltr_audit.privacy.loss.composition import (
+    HUGE_LOSS,
+    MOST_BINS,
     SMALLEST_DELTA,
-    fits_laplace,
     laplace_losses,
     laplace_over,
     pure_delta,
@@ -73,9 +74,10 @@ def laplace_sometimes(epsilon: float, rounds: int, share: float, delta: float) -
 
     In a round in which the client does not take part, the privacy loss is 0.
     """
-    known = 0 < epsilon < math.inf and fits_laplace(epsilon, rounds)
-    if delta < SMALLEST_DELTA or not known:
+    if delta < SMALLEST_DELTA or not 0 < epsilon < math.inf or (epsilon <= HUGE_LOSS and rounds > MOST_BINS):
         return laplace_over(epsilon, rounds, delta)
+    if epsilon > HUGE_LOSS:
+        return pure_sometimes(epsilon, 1, rounds, share, delta)
     losses = _laplace_losses(epsilon, rounds, share)
     with np.errstate(over="ignore"):  # large losses have tiny probabilities; infinity is safe
         found = float(losses.get_epsilon_for_delta(delta))
