@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -17,7 +18,6 @@ from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.reading import is_whole
 
 _MOST_INTERACTIONS = 1_000_000  # of a message with an unknown number: more than any
-_OF_AGGREGATOR = (MessageAggregation, CorrelatedNoise)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,7 +41,8 @@ class RecordedPromises:
         """The promises of a header; None where it declares no events.
 
         An attack on sums adds messages up itself, without the aggregator's noise, and a sum may be of one
-        message. So only the noise of each message counts there.
+        message. So only the noise of each message counts there. It is the same where messages lie open in the
+        recording, whatever its header says of secure aggregation.
 
         Args:
             header: of the recorded rounds.
@@ -53,7 +54,9 @@ class RecordedPromises:
         if events is None:
             return None
         if protocol.sums:
-            events = tuple(each for each in events if not isinstance(each, _OF_AGGREGATOR))
+            events = _without(events, MessageAggregation, CorrelatedNoise)
+        elif header.kind != "masked":
+            events = _without(events, MessageAggregation)
         view = attacked_view(protocol.view, protocol.hide)
         alone = without_lists(view)
         # Lists tell which queries a client asks, and so does whoever knows the queries.
@@ -110,5 +113,9 @@ def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
             event = OpaqueChange(mechanism=text)
         found.append(event)
     if "interactions" not in header.knowledge:
-        return tuple(event for event in found if not isinstance(event, MessageAggregation))
+        return _without(found, MessageAggregation)
     return tuple(found)
+
+
+def _without(events: Iterable[PrivacyEvent], *kinds: type[PrivacyEvent]) -> tuple[PrivacyEvent, ...]:
+    return tuple(event for event in events if not isinstance(event, kinds))

@@ -19,7 +19,7 @@ from foltr_audit.judge.task import TaskScore
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.event_texts import event_text
-from foltr_audit.privacy.events import CorrelatedNoise, MetricRandomization, NormBound
+from foltr_audit.privacy.events import CorrelatedNoise, MessageAggregation, MetricRandomization, NormBound
 from foltr_audit.report.results.attack import inquiry_rows
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -60,6 +60,15 @@ def test_attacked_sums_hold_the_noise_of_their_messages_only(setup_of: SetupOf, 
     assert not promises_of(shares, protocol, interactions=1).interaction.known
     each = setup_of(defense=("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3"), dtype="float32")
     assert promises_of(each, protocol, interactions=1).interaction.upper.epsilon == pytest.approx(1.2)
+
+
+def test_open_messages_hold_no_noise_of_a_secure_sum(setup_of: SetupOf) -> None:
+    """The header says that messages are summed securely, but the recording shows each of them."""
+    chain = ("clip:norm=1.5,ord=1", "gamma-laplace:eps=1.2,sensitivity=3")
+    setup = setup_of(defense=chain, clients=100, dtype="float32")
+    events = [event_text(each) for each in (*setup.privacy.events(), MessageAggregation(at_least=100))]
+    protocol = AttackSpec(target="training", hide=("shown",))
+    assert not promises_of(setup, protocol, events=events).interaction.known
 
 
 @pytest.mark.parametrize("stated", [True, 0, 1])
