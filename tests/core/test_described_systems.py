@@ -11,8 +11,9 @@ from typing import NamedTuple
 import pytest
 from scipy import optimize, stats
 
-from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_mu
-from tests.fixtures.described_systems import NUMBERS_ONLY, SHARED_LAPLACE, Tables, changed, found_in
+from foltr_audit.core.declared.figures import proven
+from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
+from tests.fixtures.described_systems import NUMBERS_ONLY, SHARED_LAPLACE, Tables, changed, declared, found_in
 
 
 def over_cohorts(mu: float, rounds: int, share: float, delta: float) -> float:
@@ -75,6 +76,27 @@ FAULTS = {
         "sensitivity",
         6.0,
         {"accounting__sensitivity": 6, "noise__law": "laplace:scale=5"},
+    ),
+    "order without a sensitivity": Fault(
+        L,
+        {"clip__order": 2, "accounting__sensitivity": None},
+        "sensitivity",
+        1.2 * math.sqrt(46),
+        {"clip__order": 1},
+    ),
+    # A client of which one of several interactions is removed sends another message, and not zeros.
+    "interaction removed": Fault(
+        L,
+        {
+            "accounting__sensitivity": 1.5,
+            "accounting__unit": "interaction",
+            "noise__law": "laplace:scale=1.25",
+            "claim__relation": "add-remove",
+            "claim__unit": "interaction",
+        },
+        "sensitivity",
+        3.0,
+        {"clients__interactions": 1},
     ),
     "clip too late": Fault(L, {"clip__when": "after noise"}, "sensitivity", None),
     "clip for normal noise": Fault(G, {"clip__norm": 4.5}, "sensitivity", 9.0),
@@ -176,6 +198,21 @@ FAULTS = {
         over_cohorts(3.0 / SIGMA, 100, 0.2, 1e-5),
         {"claim__epsilon": 6.0},
     ),
+    # A thousand of 5,000 clients in each of 100 rounds: with a separation of 5 everybody takes part in 20.
+    "run of turns": Fault(
+        G,
+        {"claim__covers": "run", "run__separation": 5},
+        "rounds",
+        gaussian_epsilon(3.0 / SIGMA * math.sqrt(20), 1e-5),
+        {"claim__epsilon": 6.0},
+    ),
+    "turns": Fault(
+        N,
+        {"claim__covers": "run", "run__separation": 10, "accounting__rounds": 9},
+        "rounds",
+        1.2 * 10 / 9,
+        {"accounting__rounds": 10},
+    ),
     # ln(1 + q (e^eps - 1)) is the epsilon of a secret sample of a share q.
     "sample": Fault(
         N,
@@ -190,6 +227,26 @@ FAULTS = {
         "sampling",
         math.log(1 + 10 * (math.exp(1.2) - 1)),
         {"run__secret_sample": True},
+    ),
+    "sample of who sees sums": Fault(
+        N,
+        {"accounting__sampled": 0.1, "run__sampled": 0.1, "claim__view": "aggregate"},
+        "sampling",
+        math.log(1 + 10 * (math.exp(1.2) - 1)),
+        {"claim__view": "published"},
+    ),
+    # Of the clients whose turn it is, half take part.
+    "sample of a turn": Fault(
+        N,
+        {
+            "accounting__sampled": 0.1,
+            "run__sampled": 0.1,
+            "run__secret_sample": True,
+            "run__separation": 5,
+        },
+        "sampling",
+        math.log(1 + 5 * (math.exp(1.2) - 1)),
+        {"accounting__sampled": 0.5},
     ),
     "lists": Fault(
         G,
@@ -260,6 +317,46 @@ def test_a_proven_claim_is_not_doubted() -> None:
     assert [doubled.check, proof.check] == ["relation", "proof"]
     assert [doubled.right, proof.right] == pytest.approx([2.4, 2.4])
     assert not found_in(changed(half, claim__relation="add-remove"))
+
+
+def test_an_epsilon_of_a_sample_is_not_that_of_the_noise() -> None:
+    """Noise of epsilon 1 at delta 1e-5, and ln(1 + q (e - 1)) at q 1e-5 for who sees global models only."""
+    sampled = changed(
+        GAUSSIAN,
+        noise__added="server",
+        accounting__epsilon=None,
+        accounting__delta=None,
+        accounting__sampled=0.2,
+        claim__view="published",
+        claim__epsilon=math.log(1 + 0.2 * (math.e - 1)),
+    )
+    assert not found_in(sampled)
+    assert {one.check for one in found_in(changed(sampled, claim__view="aggregate"))} >= {"sampling", "proof"}
+    assert found_in(changed(sampled, accounting__sampled=None))
+
+
+def test_nothing_is_proven_of_a_sum_with_unknown_weights() -> None:
+    """The heaviest message may move the sum by any multiple of what an equal one does; one alone does not."""
+    for tables_, known in ((SHARED_LAPLACE, False), (GAUSSIAN, True)):
+        system = declared(changed(tables_, clients__weights="by interactions"))
+        assert (proven(system, system.claims[0]) is not None) == known
+
+
+@pytest.mark.parametrize(("unit", "halved"), [("client", True), ("interaction", False), ("click", False)])
+def test_only_a_whole_message_that_is_removed_halves_the_distance(unit: str, *, halved: bool) -> None:
+    for interactions in (1, 4):
+        system = declared(
+            changed(
+                SHARED_LAPLACE,
+                clients__interactions=interactions,
+                claim__relation="add-remove",
+                claim__unit=unit,
+            )
+        )
+        bound = proven(system, system.claims[0])
+        alone = interactions == 1 and unit != "click"
+        assert bound is not None
+        assert bound.epsilon == pytest.approx(0.6 if halved or alone else 1.2)
 
 
 def test_a_field_that_is_not_declared_is_not_judged() -> None:

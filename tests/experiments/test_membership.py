@@ -187,11 +187,15 @@ def test_the_ceiling_is_that_of_gaussian_noise_over_all_rounds() -> None:
         assert gaussian_delta(mu, found.bound.epsilon) == pytest.approx(1e-5, rel=0.01)
 
 
-def test_a_secret_sample_lowers_the_ceiling_of_the_released_model_only() -> None:
+def test_cohorts_lower_the_ceiling_of_the_released_model_more() -> None:
+    """A participant colludes as one client, for whom 8 of the other 39 are drawn: deltas are averaged."""
     chain = "clip:norm=1+gaussian:sigma=3"
     whole, part = (setup_of(defense=chain, clients=n, cohort=8) for n in (8, 40))
     assert ceiling(part, "released").bound.epsilon < ceiling(whole, "released").bound.epsilon
-    assert ceiling(part, "client").bound.epsilon == ceiling(whole, "client").bound.epsilon
+    eps, times = ceiling(part, "client").bound.epsilon, np.arange(6)
+    deltas = [gaussian_delta(2 * np.sqrt(k) / (3 * np.sqrt(7)), eps) if k else 0.0 for k in times]
+    assert binom.pmf(times, 5, 8 / 39) @ deltas == pytest.approx(1e-5, rel=0.01)
+    assert ceiling(part, "released").bound.epsilon < eps < ceiling(whole, "client").bound.epsilon
 
 
 def test_noise_of_the_aggregator_protects_from_participants_too() -> None:
@@ -201,6 +205,14 @@ def test_noise_of_the_aggregator_protects_from_participants_too() -> None:
     assert np.isfinite(one.bound.epsilon)
     assert one.bound == other.bound
     assert infer_membership(setup)[0].ceiling.metrics == one.metrics
+
+
+def test_a_participant_who_is_not_in_a_cohort_knows_that_the_others_are() -> None:
+    """Of 8 clients 7 play a round: for who does not play nobody else is in doubt, so no sample is secret."""
+    chain = "clip:norm=1+correlated-gaussian:sigma=9"
+    part, whole = (setup_of(defense=chain, clients=8, cohort=cohort) for cohort in (7, None))
+    assert ceiling(part, "client").bound.epsilon == ceiling(whole, "client").bound.epsilon
+    assert ceiling(part, "released").bound.epsilon < ceiling(whole, "released").bound.epsilon
 
 
 @pytest.mark.parametrize("message", ["model", "update"])

@@ -167,6 +167,48 @@ class DeclaredSystem:
         return tuple(step.event for step in self.steps)
 
     @property
+    def turns(self) -> int | None:
+        """Rounds of the run in which one client may take part."""
+        return None if self.rounds is None else -(-self.rounds // self.separation)
+
+    @property
+    def sampled_in_turn(self) -> float:
+        """Share of the clients that may take part in a round and do; 1 where it is not declared.
+
+        With a separation of b rounds only one part in b of the clients may.
+        """
+        if self.sampled is None:
+            return 1.0
+        share = self.sampled * self.separation
+        if self.clients is not None and self.cohort is not None:
+            share = max(share, self.cohort / max(1, self.clients // self.separation))
+        return min(1.0, share)
+
+    def hides_sample(self, claim: DeclaredClaim) -> bool:
+        """Whether those whom a claim is about do not know who took part.
+
+        Global models do not say, so an accounting that counts on a sample has one from who sees nothing else.
+        """
+        return self.secret_sample or (claim.view == PUBLISHED and self.basis.sampled is not None)
+
+    def halves(self, relation: Relation | None, unit: str | None) -> bool:
+        """Whether neighbours are half as far apart as two messages: a client is added or removed.
+
+        A removed client sends zeros, and its noise. A client of which an interaction is removed still sends a
+        message, unless that was its only one; interactions that are not declared count as one.
+        """
+        alone = unit != "click" and self.interactions in (None, 1)
+        return relation == "add-remove" and (unit in (None, "client") or alone)
+
+    @property
+    def halved(self) -> bool:
+        """As `halves`, for the relation and unit that the accounting assumed, or else the claims state."""
+        relations = {claim.relation for claim in self.claims}
+        units = {claim.unit for claim in self.claims}
+        relation = self.basis.relation or (relations.pop() if len(relations) == 1 else None)
+        return self.halves(relation, self.basis.unit or (units.pop() if len(units) == 1 else None))
+
+    @property
     def noises(self) -> tuple[DeclaredStep, ...]:
         """The steps that add noise."""
         return tuple(step for step in self.steps if isinstance(step.event, NoiseAddition))

@@ -9,11 +9,18 @@ from dataclasses import replace
 from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredStep, DeclaredSystem
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.accounting.walk import walk
-from foltr_audit.privacy.events import UNITS, GridRounding, NoiseAddition, NormBound, PrivacyEvent
+from foltr_audit.privacy.events import (
+    UNITS,
+    GridRounding,
+    MessageAggregation,
+    NoiseAddition,
+    NormBound,
+    PrivacyEvent,
+)
 from foltr_audit.privacy.loss.norms import Norms
 from foltr_audit.privacy.loss.proof import SensitivityBound
 from foltr_audit.privacy.noise import AdditiveNoise
-from foltr_audit.privacy.observer_views import VIEWS
+from foltr_audit.privacy.observer_views import VIEWS, without_lists
 
 ROUNDING = 1e-9
 """Relative tolerance of comparisons of declared numbers with those that follow."""
@@ -37,11 +44,11 @@ def apart(system: DeclaredSystem, earlier: Sequence[DeclaredStep], noise: Privac
     """How far apart two neighbouring messages may be when noise is added after some steps.
 
     Where P is not declared it counts as 1, and a distance is the smallest one possible. Neighbours are those
-    that the accounting assumed: if a client is added or removed, the distance is half of that of two clients.
+    that the accounting assumed, see `DeclaredSystem.halved`.
     """
     events = [*(step.event for step in earlier), noise]
     found = walk(events, system.parameters or 1).noises[0].apart
-    return found.times(0.5) if system.basis.relation == "add-remove" else found
+    return found.times(0.5) if system.halved else found
 
 
 def of_order(norms: Norms, law: AdditiveNoise) -> float:
@@ -79,12 +86,13 @@ def is_proven(system: DeclaredSystem, claim: DeclaredClaim) -> bool:
 def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
     """What accounting proves of what is claimed, a round or a run; None where too little is declared.
 
-    An add-remove neighbour has one message less, so that a bound R moves a sum by R instead of by 2 R.
+    A client that is removed sends zeros, so that a bound R moves a sum by R instead of by 2 R, see
+    `DeclaredSystem.halves`. Nothing is proven of sums whose weights differ by an unknown factor.
     """
     view = "aggregate" if claim.view not in VIEWS else claim.view
     rounds = system.rounds if claim.covers == "run" else 1
     known = rounds and system.complete and system.steps and system.parameters and system.cohort
-    if not known or claim.unit not in UNITS or claim.view is None:
+    if not known or claim.unit not in UNITS or claim.view is None or not weights_known(system, view):
         return None
     situation = AccountingContext(
         view=view,
@@ -98,11 +106,18 @@ def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
         rounds=rounds or 1,
         separation=system.separation,
         delta=claim.delta,
-        sampled=system.sampled or 1.0,
-        cohorts="secret" if system.secret_sample else "known",
+        sampled=system.sampled_in_turn,
+        cohorts="secret" if system.hides_sample(claim) else "known",
     )
-    halved = claim.relation == "add-remove"
+    halved = system.halves(claim.relation, claim.unit)
     return upper_bound([_halved(event) if halved else event for event in system.events], situation)
+
+
+def weights_known(system: DeclaredSystem, view: str) -> bool:
+    """Whether it is declared how far the weights of clients differ, or the view is of single messages."""
+    in_sum = any(isinstance(event, MessageAggregation) for event in system.events)
+    single = without_lists(view) == "individual" and not in_sum and not system.server_noise
+    return system.alike_in_number or not system.described or single
 
 
 def _halved(event: PrivacyEvent) -> PrivacyEvent:

@@ -246,14 +246,15 @@ class SystemFile(_Table):
             )
         n = self._share_count(law)
         basis = self.accounting
-        per_round = self.claim.covers != "run" or self.run.rounds == 1
+        plain = self.claim.covers != "run" or self.run.rounds == 1
+        plain = plain and basis.sampled in (None, 1)  # else a sample makes it smaller than that of the noise
         return [
             DeclaredStep(
                 name="noise",
                 event=NoiseAddition(law=_share_of(law, n)),
                 sensitivity=basis.sensitivity,
                 shares=n,
-                epsilon=self.claim.epsilon if basis.epsilon is None and per_round else basis.epsilon,
+                epsilon=self.claim.epsilon if basis.epsilon is None and plain else basis.epsilon,
                 delta=self.claim.delta if basis.delta is None else basis.delta,
             )
         ]

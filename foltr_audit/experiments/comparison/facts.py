@@ -110,6 +110,13 @@ class RunBoundFacts(_FactTable):
     always: UpperBoundFacts
 
 
+_NOT_STORED = UpperBoundFacts(epsilon=math.inf, delta=0.0, how="an earlier version did not store it")
+_OF_EARLIER_VERSIONS = RunBoundFacts(
+    unit="client", rounds=0, sampled=1.0, upper=_NOT_STORED, always=_NOT_STORED
+)
+"""The bound of a run in cells of earlier versions."""
+
+
 class ProvenAucFacts(_FactTable):
     """The largest AUC of any attack on a click, by the proof of one interaction.
 
@@ -152,7 +159,7 @@ class AuditFacts(_FactTable):
     eps_claimed: Number
     delta: Number
     upper: UpperBoundFacts
-    run: RunBoundFacts
+    run: RunBoundFacts = _OF_EARLIER_VERSIONS
     exact: Number | None
     lower: LowerBoundFacts
     estimates: list[LowerBoundFacts]

@@ -125,10 +125,12 @@ def ceiling(setup: Setup, view: MembershipView) -> MembershipCeiling:
     """What is proven of one client over all rounds for an observer of global models.
 
     A released model follows from the sums of all rounds. A participant also knows the noise that it added
-    itself, if clients add noise: it sees the sums, and colludes as one client. Who is in a cohort is secret.
+    itself, if clients add noise: it sees the sums, and colludes as one client. Who is in a cohort is secret,
+    but a participant knows whether it is one of them: if not, the cohort is a larger share of the others.
     """
     population, events = setup.spec.population, setup.privacy.events()
-    share = population.cohort_size / population.clients
+    others = max(population.clients - (view == "client"), 1)
+    share = min(1.0, population.cohort_size / others)
     secret = share < 1 and population.rounds_apart == 1
     situation = setup.privacy.in_all_rounds(setup.privacy.situation("aggregate", "client", delta=DELTA))
     situation = replace(situation, sampled=share if secret else 1.0, cohorts="secret" if secret else "any")

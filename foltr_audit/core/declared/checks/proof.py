@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem
-from foltr_audit.core.declared.figures import is_proven, proven
+from foltr_audit.core.declared.figures import is_proven, proven, weights_known
 from foltr_audit.core.declared.findings import DeclarationFinding, digits
 from foltr_audit.privacy.accounting import UpperBound
 
@@ -63,6 +63,7 @@ def why_not(system: DeclaredSystem, claim: DeclaredClaim) -> str | None:
         "clients.per_round": system.cohort,
         "claim.unit": claim.unit,
         "claim.view": claim.view,
+        "how far the weights of clients differ": weights_known(system, claim.view or ""),
         "run.rounds": claim.covers != "run" or system.rounds,
     }
     missing = [name for name, value in needed.items() if not value]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem
-from foltr_audit.core.declared.figures import TOLERANCE, is_proven, over_distance, proven
+from foltr_audit.core.declared.figures import ROUNDING, TOLERANCE, is_proven, over_distance, proven
 from foltr_audit.core.declared.findings import DeclarationFinding, digits
 
 _ONE_ROUND = ("click", "interaction")
@@ -16,11 +16,11 @@ _ONE_ROUND = ("click", "interaction")
 def rounds(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     """A claim about a run whose rounds were not all counted."""
     for claim in system.claims:
-        counted = _counted(system, claim)
-        if claim.covers != "run" or claim.unit in _ONE_ROUND or system.rounds is None or counted is None:
+        counted, every = _counted(system, claim), system.turns
+        if claim.covers != "run" or claim.unit in _ONE_ROUND or every is None or counted is None:
             continue
-        if counted < system.rounds and not is_proven(system, claim):
-            yield _too_few(system, claim, counted, system.rounds)
+        if counted < every and not is_proven(system, claim):
+            yield _too_few(system, claim, counted, every)
 
 
 def _counted(system: DeclaredSystem, claim: DeclaredClaim) -> int | None:
@@ -42,12 +42,13 @@ def _counted(system: DeclaredSystem, claim: DeclaredClaim) -> int | None:
 def _too_few(system: DeclaredSystem, claim: DeclaredClaim, counted: int, every: int) -> DeclarationFinding:
     plain = claim.epsilon * every / counted
     bound = proven(system, claim)
+    all_rounds = f"{every} rounds" + (" in which a client may take part" if system.separation > 1 else "")
     if bound is not None and bound.epsilon <= plain:
-        follows = f"{every} rounds compose to {digits(bound.epsilon)}"
+        follows = f"{all_rounds} compose to {digits(bound.epsilon)}"
         right = bound.epsilon
     else:
         delta = min(1.0, claim.delta * every / counted)
-        follows = f"{every} rounds compose to {digits(plain)}"
+        follows = f"{all_rounds} compose to {digits(plain)}"
         follows += (
             f" and delta {delta:.2g}, if each has that epsilon" if delta else ", if each has that epsilon"
         )
@@ -72,17 +73,17 @@ def sampling(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     assumed = system.basis.sampled
     if assumed is None or assumed >= 1:
         return
-    share = 1.0 if not system.secret_sample else system.sampled
-    if share is None or share <= assumed:
-        return
     for claim in system.claims:
-        if is_proven(system, claim):
+        hidden = system.hides_sample(claim)
+        share = system.sampled_in_turn if hidden else 1.0
+        unknown = hidden and system.sampled is None
+        if unknown or share <= assumed * (1.0 + ROUNDING) or is_proven(system, claim):
             continue
         epsilon = _with_share(claim.epsilon, assumed, share)
         why = (
             "the server knows who took part, and a sample amplifies only while it is secret"
-            if not system.secret_sample
-            else f"{share:.3g} of the clients take part in a round"
+            if not hidden
+            else f"{share:.3g} of the clients{' that may' * (system.separation > 1)} take part in a round"
         )
         yield DeclarationFinding(
             check="sampling",

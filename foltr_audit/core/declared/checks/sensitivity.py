@@ -6,7 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from foltr_audit.core.declared.declared_system import DeclaredStep, DeclaredSystem
-from foltr_audit.core.declared.figures import ROUNDING, TOLERANCE, apart, before, epsilon_over, of_order
+from foltr_audit.core.declared.figures import (
+    ROUNDING,
+    TOLERANCE,
+    apart,
+    before,
+    epsilon_over,
+    is_proven,
+    of_order,
+)
 from foltr_audit.core.declared.findings import DeclarationFinding, digits
 from foltr_audit.privacy.events import NoiseAddition, NormBound
 from foltr_audit.privacy.loss.conversions import few_digits
@@ -31,8 +39,11 @@ def _of_noise(
     distances = apart(system, earlier, noise)
     if not distances.known:
         yield _without_bound(system, step, noise, earlier)
-    elif step.sensitivity is not None:
-        yield from _too_small(system, step, noise, distances, step.sensitivity)
+    else:
+        if step.sensitivity is not None:
+            yield from _too_small(system, step, noise, distances, step.sensitivity)
+        elif step.epsilon is not None:
+            yield from _too_little(system, step, noise, distances, step.epsilon)
         yield from _unknown_stretch(system, step, noise, earlier)
 
 
@@ -77,22 +88,14 @@ def _too_small(
     needed, radius, ball = of_order(distances, noise.law), *_ball(distances)
     if needed <= stated * _EQUAL:
         return
-    halves = 1.0 if _is_add_remove(system) else 2.0
+    halves = 1.0 if system.halved else 2.0
     in_ball = f" in {ball}" if (system.parameters or 1) > 1 else ""
-    said = [
-        f"the noise is computed for a sensitivity of {digits(stated)}",
-        f"but messages are up to R = {digits(radius)} long{in_ball}"
-        if _is_add_remove(system)
-        else f"but two messages differ by up to 2 R = {digits(radius)}{in_ball}",
-    ]
     mend = [
         f"compute the noise from {few_digits(needed, math.ceil):g}",
         f"clip at {few_digits(radius / halves * stated / needed, math.floor):g}{in_ball}",
     ]
     if needed > radius * _EQUAL:
-        order = f"L{noise.law.order}"
-        said.append(f"which over {system.parameters} coordinates is up to {digits(needed)} in {order}")
-        mend.append(f"clip at {few_digits(stated / halves, math.floor):g} in {order}")
+        mend.append(f"clip at {few_digits(stated / halves, math.floor):g} in L{noise.law.order}")
     follows = epsilon_over(step.whole or noise.law, distances, system.parameters or 1, step.delta or 0.0)
     holds = step.epsilon is not None and follows <= step.epsilon * (1.0 + TOLERANCE)
     yield DeclarationFinding(
@@ -100,14 +103,42 @@ def _too_small(
         severity="warning" if holds else "error",
         field=step.name,
         declared=f"sensitivity {digits(stated)}",
-        follows=f"{', '.join(said)}: {_consequence(step, follows, needed / stated, holds=holds)}",
+        follows=f"the noise is computed for a sensitivity of {digits(stated)}, but "
+        f"{_how_far(system, noise, distances)}: {_consequence(step, follows, needed / stated, holds=holds)}",
         right=needed,
         mend=", or ".join(mend),
     )
 
 
-def _is_add_remove(system: DeclaredSystem) -> bool:
-    return system.basis.relation == "add-remove"
+def _too_little(
+    system: DeclaredSystem, step: DeclaredStep, noise: NoiseAddition, distances: Norms, claimed: float
+) -> Iterator[DeclarationFinding]:
+    """Noise that does not give the claimed epsilon over what the clip allows; no sensitivity is declared."""
+    follows = epsilon_over(step.whole or noise.law, distances, system.parameters or 1, step.delta or 0.0)
+    proven = bool(system.claims) and all(is_proven(system, claim) for claim in system.claims)
+    if follows > claimed * (1.0 + TOLERANCE) and not proven:
+        yield DeclarationFinding(
+            check="sensitivity",
+            severity="error",
+            field=step.name,
+            declared=f"epsilon {digits(claimed)}",
+            follows=f"{_how_far(system, noise, distances)}: {_consequence(step, follows, 1.0, holds=False)}",
+            right=follows if math.isfinite(follows) else None,
+            mend="compute the noise from this distance, or clip closer",
+        )
+
+
+def _how_far(system: DeclaredSystem, noise: NoiseAddition, distances: Norms) -> str:
+    """How far apart neighbours may be, in the norm of the clip and in that of the noise."""
+    needed, radius, ball = of_order(distances, noise.law), *_ball(distances)
+    in_ball = f" in {ball}" if (system.parameters or 1) > 1 else ""
+    said = f"two messages differ by up to 2 R = {digits(radius)}{in_ball}"
+    if system.halved:
+        said = f"messages are up to R = {digits(radius)} long{in_ball}"
+    if needed > radius * _EQUAL:
+        order = f"L{noise.law.order}"
+        said += f", which over {system.parameters} coordinates is up to {digits(needed)} in {order}"
+    return said
 
 
 def _ball(distances: Norms) -> tuple[float, str]:
@@ -157,7 +188,7 @@ def _without_law(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     norms = [event.norm for event in bounds if isinstance(event, NormBound)]
     if stated is None or not norms:
         return
-    needed = min(norms) * (1.0 if _is_add_remove(system) else 2.0)
+    needed = min(norms) * (1.0 if system.halved else 2.0)
     if needed > stated * _EQUAL:
         yield DeclarationFinding(
             check="sensitivity",
