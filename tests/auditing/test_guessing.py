@@ -1,4 +1,4 @@
-"""Rules for guesses of coins: what a perfect attack shows, gaps between scores, and tails of uncertain size."""
+"""Rules for guesses of coins: what a perfect attack shows, gaps between scores, tails of uncertain size."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def test_a_score_in_a_gap_is_guessed_by_the_nearer_side() -> None:
 
 def test_no_more_is_guessed_than_a_tail_surely_holds() -> None:
     """Coins and trials decide how many canaries are in a tail; guesses beyond it would be wrong."""
-    careful, careless = [], []
+    careful: list[float] = []
+    careless: list[float] = []
     for seed in range(20):
         trials = game(seed, spread(0.0), rarely(0.9), 1000)
         rule = choose_guessing(trials, 0.95)
