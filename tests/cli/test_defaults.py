@@ -86,7 +86,11 @@ def defaults_of(command: Callable[..., None]) -> dict[str, object]:
 
 def test_one_default_in_all_commands() -> None:
     given = defaults_of(calibrate)
-    assert (given["unit"], given["view"], given["delta"]) == (defaults.UNIT, defaults.VIEW, defaults.DELTA)
+    assert (given["view"], given["delta"]) == (defaults.VIEW, defaults.DELTA)
+    target = run(
+        "calibrate", "--target-eps", 1, "--parameters", 4, "--mechanism", "click-rr", "--json"
+    ).json()
+    assert target["target"]["unit"] == defaults.UNIT
     searched = defaults_of(vars(recommend)["with_options"]())
     assert (searched["view"], searched["delta"]) == (defaults.VIEW, defaults.DELTA)
     audit, grid = AuditSpec(), ComparisonGrid.parse({})

@@ -259,3 +259,10 @@ def test_with_a_separation_a_client_has_its_turns(setup_of: SetupOf) -> None:
     for count in counts.tolist():
         assert stats.binomtest(count, 500, 5 / 6, alternative="greater").pvalue > 1e-7
     assert stats.binomtest(int(counts.max()), 500, 0.7, alternative="greater").pvalue < 1e-7
+
+
+@pytest.mark.parametrize("epsilon", [501.0, 1e7, 1e12])
+def test_huge_losses_are_those_of_the_pure_epsilon(epsilon: float) -> None:
+    """No grid holds them; the bound stays finite, and no more than all rounds together."""
+    assert 0 < laplace_over(epsilon, 20, 1e-5) <= 20 * epsilon
+    assert 0 < laplace_sometimes(epsilon, 20, 0.1, 1e-5) <= laplace_over(epsilon, 20, 1e-5)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 from foltr_audit.privacy.loss.conversions import ORDERS
 
+HUGE_LOSS = 500.0
+"""A larger pure epsilon is not put on a grid, since e to the width of its steps would overflow."""
+
 SMALLEST_DELTA = 1e-12
 """Below, rounding errors of the Fourier transform that convolves could matter."""
 
@@ -99,7 +102,7 @@ def laplace_over(epsilon: float, times: int, delta: float) -> float:
         return total
     if times == 1:
         return max(0.0, epsilon + 2.0 * math.log1p(-delta))
-    if delta < SMALLEST_DELTA:
+    if delta < SMALLEST_DELTA or epsilon > HUGE_LOSS:
         return pure_over(epsilon, times, delta)
     return min(total, float(_laplace_losses(epsilon, times).get_epsilon_for_delta(delta)))
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_delta
 from foltr_audit.privacy.loss.composition import (
+    HUGE_LOSS,
     SMALLEST_DELTA,
     laplace_losses,
     laplace_over,
@@ -74,6 +75,8 @@ def laplace_sometimes(epsilon: float, rounds: int, share: float, delta: float) -
     """
     if delta < SMALLEST_DELTA or not 0 < epsilon < math.inf:
         return laplace_over(epsilon, rounds, delta)
+    if epsilon > HUGE_LOSS:
+        return pure_sometimes(epsilon, 1, rounds, share, delta)
     losses = _laplace_losses(epsilon, rounds, share)
     with np.errstate(over="ignore"):  # large losses have tiny probabilities; infinity is safe
         found = float(losses.get_epsilon_for_delta(delta))
