@@ -159,3 +159,9 @@ def test_a_separation_is_an_option_of_it() -> None:
         done = run("lint", *DATA, "--clients", 40, "--cohort", 10, *separation, *chain, "--json")
         checks.append([finding["check"] for finding in done.json()["systems"][0]["findings"]])
     assert checks == [["sum noise"], []]
+
+
+def test_an_error_about_who_takes_part_names_what_is_wrong() -> None:
+    done = run("lint", *DATA, "--clients", 10, "--cohort", 4, "--separation", 3)
+    assert done.code == 2
+    assert done.one_error().startswith("error: separation=3: cohorts of 4 out of 10 clients")
