@@ -53,7 +53,7 @@ class Mechanism:
     def default(self) -> str:
         """The estimator that an audit uses by default."""
         normal = self.delta > 0 and nearly_normal(self.share and self.share.summed(self.clients))
-        return "gaussian-dp" if normal else "clopper-pearson"
+        return "gaussian-dp" if normal else "one-run"
 
     def scores(self, streams: Streams, count: int) -> tuple[Floats, Floats]:
         """Scores of `count` trials under both hypotheses (count,); the other clients' noise is shared."""

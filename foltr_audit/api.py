@@ -150,7 +150,7 @@ def audit_mechanism(
     delta: float = 0.0,
     trials: int = FUNCTION_TRIALS,
     confidence: float = 0.95,
-    estimator: str = "clopper-pearson",
+    estimator: str = "one-run",
     seed: int = 1,
 ) -> FunctionAuditReport:
     """Measure a lower bound on the epsilon of any function by trials, and check a claim.

@@ -212,7 +212,7 @@ class Audit:
         chosen = self._estimator(claim, normal=normal)
         upper, run = self._upper(session, canary.unit, view, claim, declared)
         trials = self._played(game, view, claim, upper)
-        place = f"{canary.name}/{canary.unit}/{view}"
+        place = f"{canary.name}/{canary.unit}"
         estimates, strict = (
             tuple(session.estimates(trials, claim.delta, place, normal=normal, confidence=confidence))
             for confidence in (self.protocol.confidence, 1.0 - STRICT)
@@ -321,7 +321,7 @@ class Audit:
             return asked
         if self.protocol.stop_early:
             return ANYTIME[0]
-        return "gaussian-dp" if normal and claim.delta > 0 else "clopper-pearson"
+        return "gaussian-dp" if normal and claim.delta > 0 else "one-run"
 
 
 def check_names(protocol: AuditSpec) -> None:

@@ -143,7 +143,7 @@ def _best(scores: Mapping[str, Pair], spec: FunctionAuditSpec) -> tuple[str, Tri
         for _, (zero, one) in tried
     ]
     name, (zero, one) = tried[about_best(promised, share=_AS_GOOD, chance=_BY_CHANCE)[0]]
-    return name, split((zero[start:], one[start:]), spec.choosing)
+    return name, split((zero[start:], one[start:]), spec.choosing, independent=True)
 
 
 def _verdict(claimed: float, lower: LowerBound) -> tuple[Verdict, str]:
@@ -166,7 +166,7 @@ def _refuse_other_noise(trials: TrialScores, estimator: str) -> None:
         if max(_away_from_normal(scores)) > _MOST_STANDARD_ERRORS:
             raise UsageError(
                 f"estimator: {estimator} is for normal noise, and these outputs are not normal; expected "
-                "clopper-pearson, one-run or betting"
+                "one-run, clopper-pearson or betting"
             )
 
 

@@ -261,7 +261,7 @@ def field_flags() -> dict[str, str]:
     from foltr_audit.cli.field_options import flags
 
     names = tuple(name for name in (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP) if "." in name or name == "seed")
-    own = {"population": "--cohort", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}
+    own = {"population": "", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}
     found = own | flags(names)
     del found["train.click_model"]  # commands name it differently
     return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
+
+_LARGEST = 700.0  # e^epsilon is still a float64
 
 
 def of_group(epsilon: float, delta: float, size: float) -> tuple[float, float]:
@@ -18,10 +18,9 @@ def of_group(epsilon: float, delta: float, size: float) -> tuple[float, float]:
         return math.inf, delta
     if size == 1 or delta == 0:
         return epsilon * size, delta
-    # `expm1` keeps the digits of a small epsilon; the quotient of a large one may overflow to infinity,
-    # and delta is then 1.
-    with np.errstate(over="ignore"):
-        grown = float(np.expm1(size * epsilon) / np.expm1(epsilon))
+    # `expm1` keeps the digits of a small epsilon; that of a large one overflows, and delta is then 1.
+    large = size * epsilon > _LARGEST
+    grown = math.inf if large else math.expm1(size * epsilon) / math.expm1(epsilon)
     return epsilon * size, min(1.0, grown * delta)
 
 

@@ -35,6 +35,8 @@ class IntentDecisions:
         probability: that the attack gave each intent, float64 (D, I).
         shown: of the relevant documents in the messages' lists, the share that is relevant under each
             intent, float64 (D, I): what the lists reveal of the intent without a message.
+        prior: share of the most frequent intent among the decisions on messages of the same rounds, float64
+            (D,): what the rounds reveal of the intent without a message.
         messages: how many messages each decision weighs.
         mixed: decisions left out because several intents are behind their messages.
         left_over: messages left out because their client sent too few.
@@ -44,6 +46,7 @@ class IntentDecisions:
     intent: Ints
     probability: Floats
     shown: Floats
+    prior: Floats
     messages: int
     mixed: int = field(metadata=SUMMED)
     left_over: int = field(metadata=SUMMED)
@@ -96,7 +99,7 @@ class IntentEvidence(Evidence):
                 "probability": resamples.share(named.probability),
                 "bits": resamples.mean(told.bits),
             }
-            yield TaskScore(method=label, facts=facts, metrics=metrics)
+            yield TaskScore(method=label, facts=facts, metrics=metrics, priors=told.prior)
 
 
 class IntentTask(MessageTask[IntentEvidence]):
@@ -110,6 +113,7 @@ class IntentTask(MessageTask[IntentEvidence]):
         """See `AttackTask`."""
         super().__init__(attacks, setting)
         self._clients: list[Ints] = []
+        self._rounds: list[Ints] = []
         self._intents: list[Ints] = []
         self._shown: list[Floats] = []
         self._likely: dict[str, list[Floats]] = {}
@@ -138,6 +142,7 @@ class IntentTask(MessageTask[IntentEvidence]):
     def judged(self, answers: Mapping[str, Floats]) -> None:
         """Keep the round: decisions are on messages of several rounds."""
         self._clients.append(self.truth.clients)
+        self._rounds.append(np.full(self.truth.clients.size, self.record.round))
         if self.truth.intents is not None:
             slot, messages = self.record.slot, self.record.n_messages
             self._intents.append(message_intents(slot, messages, self.truth.intents))
@@ -162,6 +167,7 @@ class IntentTask(MessageTask[IntentEvidence]):
         """The decisions of an attack with these log likelihoods (M, I): T messages of a client at a time."""
         clients, intents = np.concatenate(self._clients), np.concatenate(self._intents)
         shown = np.concatenate(self._shown)
+        rounds = np.concatenate(self._rounds)
         T, order = attack.messages, np.argsort(clients, kind="stable")
         _, first, sent = np.unique(clients[order], return_index=True, return_counts=True)
         turn = np.arange(clients.size) - np.repeat(first, sent)
@@ -174,6 +180,7 @@ class IntentTask(MessageTask[IntentEvidence]):
             intent=intent[same, 0],
             probability=posteriors(likely[kept].sum(axis=1), attack.prior(likely.shape[1])),
             shown=_shares(shown[kept].sum(axis=1)),
+            prior=usual_intent(intent[same, 0], rounds[kept]),
             messages=T,
             mixed=int((~same).sum()),
             left_over=clients.size - taken.size,
@@ -193,6 +200,14 @@ def message_intents(slot: Ints, messages: int, intents: Ints) -> Ints:
     np.minimum.at(lowest, slot, intents)
     np.maximum.at(highest, slot, intents)
     return np.where(lowest == highest, highest, _MIXED)
+
+
+def usual_intent(intents: Ints, rounds: Ints) -> Floats:
+    """Share of the most frequent intent among decisions (D,) on messages of the same rounds (D, T): (D,)."""
+    _, group = np.unique(rounds, axis=0, return_inverse=True)
+    counts = np.zeros((intents.size, intents.max(initial=0) + 1))
+    np.add.at(counts, (group.reshape(-1), intents), 1.0)
+    return np.asarray(counts.max(axis=1) / np.maximum(counts.sum(axis=1), 1.0))[group.reshape(-1)]
 
 
 def relevant_shown(view: View) -> Floats:

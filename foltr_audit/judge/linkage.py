@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -67,13 +68,22 @@ class LinkEvidence(Evidence):
                 name: (resamples.mean if name == "rank" else resamples.share)(values)
                 for name, values in placed.metrics().items()
             }
-            yield TaskScore(method=label, baseline=label in self.baselines, facts=facts, metrics=metrics)
+            yield TaskScore(
+                method=label,
+                baseline=label in self.baselines,
+                facts=facts,
+                metrics=metrics,
+                priors=1.0 / self.choices,
+            )
 
 
 def counts_are_alike(scores: Iterable[TaskScore]) -> bool:
     """Whether the counts in clear tell no two messages apart: the baseline by counts only guesses."""
     return all(
-        score.metrics["accuracy"].value == score.facts["chance"] for score in scores if score.method == _COUNT
+        math.isclose(score.metrics[name].value, score.facts["chance"])
+        for score in scores
+        if score.method == _COUNT
+        for name in ("accuracy", "probability")  # the accuracy of different counts may be that by accident
     )
 
 

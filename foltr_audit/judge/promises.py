@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -11,9 +12,10 @@ from foltr_audit.core.spec.defaults import DELTA
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.privacy.event_texts import UnknownNoise, parse_event
-from foltr_audit.privacy.events import MessageAggregation, OpaqueChange, PrivacyEvent
+from foltr_audit.privacy.events import CorrelatedNoise, MessageAggregation, OpaqueChange, PrivacyEvent
 from foltr_audit.privacy.observer_views import WITH_LISTS, attacked_view, without_lists
 from foltr_audit.trace import TraceHeader
+from foltr_audit.utils.reading import is_whole
 
 _MOST_INTERACTIONS = 1_000_000  # of a message with an unknown number: more than any
 
@@ -38,6 +40,10 @@ class RecordedPromises:
     def of(cls, header: TraceHeader, first: RoundRecord, rounds: int, protocol: AttackSpec) -> Self | None:
         """The promises of a header; None where it declares no events.
 
+        An attack on sums adds messages up itself, without the aggregator's noise, and a sum may be of one
+        message. So only the noise of each message counts there. It is the same where messages lie open in the
+        recording, whatever its header says of secure aggregation.
+
         Args:
             header: of the recorded rounds.
             first: one of the rounds.
@@ -47,11 +53,15 @@ class RecordedPromises:
         events = declared_events(header)
         if events is None:
             return None
+        if protocol.sums:
+            events = _without(events, MessageAggregation, CorrelatedNoise)
+        elif header.kind != "masked":
+            events = _without(events, MessageAggregation)
         view = attacked_view(protocol.view, protocol.hide)
         alone = without_lists(view)
         # Lists tell which queries a client asks, and so does whoever knows the queries.
         seen = alone if "query" in protocol.hide else alone + WITH_LISTS
-        interactions = header.knowledge.get("interactions")
+        interactions = _interactions(header, first)
         ranked_with: Literal["local", "global"] = "local"
         if header.knowledge.get("rank_with") == "global":
             ranked_with = "global"
@@ -62,7 +72,8 @@ class RecordedPromises:
                 unit=unit,
                 parameters=header.parameters,
                 shares=max(1, first.shares),
-                interactions=interactions if isinstance(interactions, int) else _MOST_INTERACTIONS,
+                arriving=1 if protocol.sums else None,
+                interactions=interactions,
                 ranked_with=ranked_with,
                 list_length=header.k,
                 number_format="float64" if header.number_format == "float64" else "float32",
@@ -77,6 +88,13 @@ class RecordedPromises:
             clicks=promise("query", view, rounds),
             client=promise("client", seen, rounds),
         )
+
+
+def _interactions(header: TraceHeader, record: RoundRecord) -> int:
+    """Interactions behind a message, as the header says; more than any where it says none, or too few."""
+    stated = header.knowledge.get("interactions")
+    fewest = float(record.counts.max(initial=1))
+    return stated if is_whole(stated, fewest) else _MOST_INTERACTIONS
 
 
 def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
@@ -95,5 +113,9 @@ def declared_events(header: TraceHeader) -> tuple[PrivacyEvent, ...] | None:
             event = OpaqueChange(mechanism=text)
         found.append(event)
     if "interactions" not in header.knowledge:
-        return tuple(event for event in found if not isinstance(event, MessageAggregation))
+        return _without(found, MessageAggregation)
     return tuple(found)
+
+
+def _without(events: Iterable[PrivacyEvent], *kinds: type[PrivacyEvent]) -> tuple[PrivacyEvent, ...]:
+    return tuple(event for event in events if not isinstance(event, kinds))

@@ -86,6 +86,8 @@ class QueryEvidence(Evidence):
         query: name of each message's query, (L,).
         has_pairs: whether the clicks form pairs; a message without pairs carries no information, bool (L,).
         choices: queries to choose from for each message, its own included, int64 (L,).
+        prior: share of the most frequent of these among all messages of the round that ask one of them,
+            float64 (L,).
         asked: how many choices the protocol asks for.
         placed: how each attack ranked the truth, by label.
     """
@@ -93,6 +95,7 @@ class QueryEvidence(Evidence):
     query: NDArray[np.str_]
     has_pairs: Bools
     choices: Ints
+    prior: Floats
     asked: int
     placed: dict[str, TruthRanks] = field(default_factory=dict)
 
@@ -118,7 +121,9 @@ class QueryEvidence(Evidence):
                 average = resamples.mean if name == "rank" else resamples.share
                 metrics[name] = average(values)
                 metrics[f"{name}_with_pairs"] = average(np.where(self.has_pairs, values, np.nan))
-            yield TaskScore(method=label, facts=facts | chances(self.choices), metrics=metrics)
+            yield TaskScore(
+                method=label, facts=facts | chances(self.choices), metrics=metrics, priors=self.prior
+            )
 
 
 def choice_sizes(choices: Ints, asked: int) -> dict[str, float]:
@@ -153,7 +158,7 @@ class QueryTask(MessageTask[QueryEvidence]):
         self._reason = why_not_one_list(record, header) or queries.why_not(choices)
         if self._reason is None:
             offered, self._right = queries.offered(choices, self.session.streams, record.round)
-            self._lists = queries.first[offered]
+            self._lists, self._prior = queries.first[offered], queries.prior(offered)
         return self._reason is None
 
     def see(self, seen: RoundView) -> None:
@@ -186,6 +191,7 @@ class QueryTask(MessageTask[QueryEvidence]):
                 query=self._names[:0],
                 has_pairs=np.zeros(0, np.bool_),
                 choices=np.zeros(0, np.int64),
+                prior=np.zeros(0),
                 asked=asked,
                 refused={attack.label: self._reason for attack in self.session.attacks},
             )
@@ -194,6 +200,7 @@ class QueryTask(MessageTask[QueryEvidence]):
             query=self._names,
             has_pairs=clicks.any(axis=1) & (clicks != there).any(axis=1),
             choices=np.full(self._names.size, self._lists.shape[1]),
+            prior=self._prior,
             asked=asked,
             placed={label: TruthRanks.of(lists, self._right) for label, lists in answers.items()},
         )
@@ -236,6 +243,14 @@ class RoundQueries:
         names = (f"decoys/{round_}/{self.names[first]}" for first in self.first)
         offered, right = draw_choices(np.arange(Q), Q, choices, names, streams)
         return offered[self.query], right[self.query]
+
+    def prior(self, offered: Ints) -> Floats:
+        """How likely the most frequent of the offered queries (M, m) is the right one, float64 (M,).
+
+        Whoever knows how often each query is asked needs no message for that.
+        """
+        often = np.bincount(self.query, minlength=self.first.size)[offered]
+        return np.asarray(often.max(axis=1) / often.sum(axis=1))
 
 
 def draw_choices(

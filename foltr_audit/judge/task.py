@@ -32,12 +32,15 @@ class TaskScore:
         baseline: whether it is there for comparison only; None for a task without baselines of its own.
         facts: what was judged, such as how many messages, by the name of their column.
         metrics: by the name of their column.
+        priors: how likely the best guess without the messages is right, for each secret that is named,
+            float64 (L,); None where no secret is named.
     """
 
     method: str
     baseline: bool | None = None
     facts: Mapping[str, float]
     metrics: Mapping[str, Estimate]
+    priors: Floats | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -149,3 +149,19 @@ def test_nothing_is_found_in_what_calibrate_proves() -> None:
         # A real-valued share has to be enough on its own, since it is rounded before the sum.
         wanted = [("noise shares", "warning")] if mechanism == "gaussian-shares" else []
         assert [(one["check"], one["severity"]) for one in found] == wanted
+
+
+def test_a_separation_is_an_option_of_it() -> None:
+    """Without one, a client may take part again while the noise of its last round still has an effect."""
+    chain = ("--defense", "clip:norm=1.5+correlated-gaussian:sigma=9,bands=4")
+    checks = []
+    for separation in ((), ("--separation", 4)):
+        done = run("lint", *DATA, "--clients", 40, "--cohort", 10, *separation, *chain, "--json")
+        checks.append([finding["check"] for finding in done.json()["systems"][0]["findings"]])
+    assert checks == [["sum noise"], []]
+
+
+def test_an_error_about_who_takes_part_names_what_is_wrong() -> None:
+    done = run("lint", *DATA, "--clients", 10, "--cohort", 4, "--separation", 3)
+    assert done.code == 2
+    assert done.one_error().startswith("error: separation=3: cohorts of 4 out of 10 clients")

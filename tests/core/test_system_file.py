@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from foltr_audit.core.declared.system_file import SystemFile, _share_of
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.events import MessageAggregation, NoiseAddition, NormBound
 from foltr_audit.privacy.noise import parse_law
-from tests.fixtures.described_systems import NUMBERS_ONLY, SHARED_LAPLACE, changed, declared
+from tests.fixtures.described_systems import NUMBERS_ONLY, SHARED_LAPLACE, Tables, changed, declared, found_in
 
 TEXT = tomli_w.dumps(SHARED_LAPLACE)
 
@@ -216,3 +217,35 @@ def test_no_value_breaks_the_reader_or_a_check(table: dict[str, Any]) -> None:
 )
 def test_no_text_breaks_the_reader(start: int, length: int, added: str) -> None:
     read(TEXT[:start] + added + TEXT[start + length :])
+
+
+EXTREMES: dict[str, tuple[Tables, dict[str, object], set[str]]] = {
+    "group of a huge epsilon": (
+        NUMBERS_ONLY,
+        {"accounting__unit": "interaction", "claim__epsilon": 1e9, "claim__delta": 1e-6},
+        {"unit"},
+    ),
+    "much noise on a secret sample": (
+        SHARED_LAPLACE,
+        {"noise__law": "gaussian:sigma=1e20", "run__secret_sample": True, "claim__delta": 1e-6},
+        set(),
+    ),
+    "little noise in many rounds": (
+        SHARED_LAPLACE,
+        {
+            "noise__law": "laplace:scale=1e-30",
+            "claim__covers": "run",
+            "claim__delta": 1e-9,
+            "run__rounds": 10**9,
+        },
+        {"noise scale", "proof", "rounds"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_numbers_at_the_ends_of_their_ranges_are_checked(name: str) -> None:
+    system, change, checks = EXTREMES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert {one.check for one in found_in(changed(system, **change))} == checks

@@ -106,6 +106,12 @@ def test_large_losses_are_composed_without_a_warning() -> None:
     assert 15_000 < found <= 32_000
 
 
+def test_more_rounds_than_a_distribution_can_hold() -> None:
+    """Then the loss is that of any mechanism of as large an epsilon."""
+    found = laplace_sometimes(1e-3, 10**9, 0.1, 1e-5)
+    assert found == laplace_over(1e-3, 10**9, 1e-5) == pure_over(1e-3, 10**9, 1e-5)
+
+
 def test_one_round_by_its_closed_form() -> None:
     """A round in which a client takes part with probability q has q times the delta."""
     share, delta = 0.2, 1e-3

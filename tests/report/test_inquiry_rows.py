@@ -27,6 +27,7 @@ def queries() -> QueryEvidence:
         query=np.array(["a", "a", "b", "c"]),
         has_pairs=np.array([True, True, True, False]),
         choices=np.full(4, 4),
+        prior=np.full(4, 0.25),
         asked=10,
         placed={
             "query-id": TruthRanks(
@@ -110,6 +111,7 @@ def test_without_a_message_there_is_no_row_but_a_refusal() -> None:
         query=np.array([], dtype=np.str_),
         has_pairs=np.zeros(0, dtype=np.bool_),
         choices=np.zeros(0, dtype=np.int64),
+        prior=np.zeros(0),
         asked=10,
         refused={"query-id": "several lists"},
     )
@@ -123,6 +125,7 @@ def test_messages_that_all_say_nothing_have_no_figures_of_their_own() -> None:
         query=np.array(["a"]),
         has_pairs=np.array([False]),
         choices=np.array([2]),
+        prior=np.array([0.5]),
         asked=2,
         placed={"x": TruthRanks(probability=np.array([0.5]), ahead=np.array([0]), tied=np.array([2]))},
     )

@@ -35,6 +35,7 @@ def told(client: Sequence[str] = ("1", "1", "2", "3")) -> IntentDecisions:
         intent=np.array([0, 0, 0, 1]),
         probability=np.array([[0.8, 0.2], [0.4, 0.6], [0.5, 0.5], [0.25, 0.75]]),
         shown=np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]),
+        prior=np.full(4, 0.75),
         messages=2,
         mixed=1,
         left_over=3,

@@ -13,6 +13,7 @@ from foltr_audit.auditing.estimators.tails import TailTable
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _UNLUCKY = 1e-4  # how often coins ask for more trials of a hypothesis than there are
+_MARGINS = ((0.0, 0.3989), (1.0, 0.0833), (2.0, 0.0085))  # z, and the mean of max(Z - z, 0) for a normal Z
 _TAILS = 32  # tails of each end that are tried, at most; their sizes have equal ratios
 
 GuessWorth = Callable[[int, int, int, float], float]
@@ -39,37 +40,60 @@ def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | 
     Else the best of a thousand rules would often be one with a few lucky guesses. Each trial counts as half a
     canary. The bound is for the number of canaries that will be evaluated, or that this part holds if these
     are fewer. Without `worth` it is the one for delta 0. With it, one rule of each size of guesses is
-    compared, the best at delta 0: other bounds are too slow for all.
+    compared, the best at delta 0: other bounds are too slow for all. Fewer canaries than a tail held may be
+    guessed, see `_with_margins`.
     """
     mirrored = trials.mirrored()
     highest = _thinned(TailTable.of(trials.choose_zero, trials.choose_one))
     lowest = _thinned(TailTable.of(mirrored.choose_zero, mirrored.choose_one))
     held = 2 * trials.chosen_on
-    scale = min(1.0, canaries_of(trials) / held)
+    canaries = canaries_of(trials)
+    scale = min(1.0, canaries / held)
     guessed = highest.sum(axis=0)[:, np.newaxis] + lowest.sum(axis=0)
     right = highest[1][:, np.newaxis] + lowest[1]
     possible = np.argwhere((guessed <= held) & (right > 0))
-    r, v = (scale * counts[tuple(possible.T)] for counts in (guessed, right))
+    tails, sure = (counts[tuple(possible.T)] / held for counts in (guessed, right))
+    shares, expected = _with_margins(tails, sure / tails, 1.0 / canaries + 1.0 / held)
+    places = np.flatnonzero((shares > 0) & (expected > 0))
+    r, v = (scale * held * each.flat[places] for each in (shares, expected))
     alpha = (1.0 - confidence) / len(possible)
     bounds = binomial_bound(v, r, alpha)
     best = int(np.argmax(bounds))
     if worth is not None:
-        canaries, sizes = round(scale * held), np.floor(2.0 * np.log2(r))
+        sizes = np.floor(2.0 * np.log2(r))
         of_size = [
             int(each[np.argmax(bounds[each])])
             for each in map(np.flatnonzero, sizes == np.unique(sizes)[:, np.newaxis])
         ]
 
         def rank(i: int) -> tuple[float, float]:  # where all show nothing, the one that is next to it
-            return worth(canaries, round(r[i]), int(v[i]), 1.0 - alpha), float(bounds[i])
+            return worth(round(scale * held), round(r[i]), int(v[i]), 1.0 - alpha), float(bounds[i])
 
         best = max(of_size, key=rank)
-    high, low = possible[best]
+    high, low = possible[places[best] % len(possible)]
     return GuessRule(
         low=float(lowest[:, low].sum()) / held,
         high=float(highest[:, high].sum()) / held,
-        share=float(guessed[high, low]) / held,
+        share=float(shares.flat[places[best]]),
     )
+
+
+def _with_margins(tails: Floats, accuracy: Floats, variance: float) -> tuple[Floats, Floats]:
+    """The shares of canaries to guess, and to guess right, if tails are guessed up to a margin, (3, k) each.
+
+    The number of canaries in a tail varies by chance. Guesses beyond the tail are right half of the time.
+
+    Args:
+        tails: shares of pooled scores in k tails, (k,).
+        accuracy: of the guesses there, (k,).
+        variance: of a share, times its share that is outside times its share that is inside.
+    """
+    deviation = np.sqrt(np.maximum(tails * (1.0 - tails), 0.0) * variance)
+    shares, beyond = (
+        np.array([[each] for each in several]) * deviation for several in zip(*_MARGINS, strict=True)
+    )
+    shares = tails - shares
+    return shares, accuracy * (shares - beyond) + 0.5 * beyond
 
 
 def canaries_of(trials: TrialScores) -> int:
@@ -112,18 +136,40 @@ def guesses(trials: TrialScores, coins: Bools, guessing: GuessRule) -> tuple[int
         return count, 0
     pooled = np.sort(np.concatenate([trials.choose_zero, trials.choose_one]))
     ranks = np.searchsorted(pooled, scores, side="left") + np.searchsorted(pooled, scores, side="right")
-    rank = ranks / (2 * pooled.size)  # ties in the middle: the same from either end
+    # Ties are in the middle: the same from either end.
+    rank = (ranks + _leaning(pooled, scores)) / (2 * pooled.size)
     above, below = rank - (1.0 - guessing.high), guessing.low - rank
     first = np.argsort(-np.maximum(above, below), kind="stable")[:count]
     return count, int(((above >= below) == coins)[first].sum())
 
 
+def _leaning(pooled: Floats, scores: Floats) -> Floats:
+    """1/2 for scores (m,) that are nearer to the next of `pooled` than to the one before, -1/2 for others.
+
+    So a gap between the hypotheses is divided in its middle. `pooled` ascends; 0 for scores that are equal to
+    one of it, in the middle of a gap, or at the ends.
+    """
+    place = np.searchsorted(pooled, scores, side="left")
+    between = (place > 0) & (place < pooled.size)
+    place = np.where(between, place, 1)
+    lower, higher = pooled[place - 1], pooled[place]
+    between &= (lower < scores) & (scores < higher)
+    with np.errstate(over="ignore", invalid="ignore"):
+        nearer = np.sign((scores - lower) - (higher - scores))
+    return np.asarray(np.where(between, 0.5 * nearer, 0.0))
+
+
 def _thinned(tails: TailTable) -> Ints:
-    """Scores of the wrong and of the right hypothesis in the empty tail and some others, int64 (2, k)."""
+    """Scores of the wrong and of the right hypothesis in the empty tail and some others, int64 (2, k).
+
+    Among them is the largest tail without a score of the wrong hypothesis.
+    """
     held = np.stack([tails.zero, tails.one])[:, ::-1]
     sizes = held.sum(axis=0)
     wanted = np.geomspace(1.0, sizes[-1], _TAILS)
-    kept = np.unique(np.minimum(np.searchsorted(sizes, wanted), sizes.size - 1))
+    spread = np.minimum(np.searchsorted(sizes, wanted), sizes.size - 1)
+    pure = max(0, int(np.searchsorted(held[0], 0, side="right")) - 1)
+    kept = np.unique(np.append(spread, pure))
     return np.concatenate([np.zeros((2, 1), dtype=np.int64), held[:, kept]], axis=1)
 
 

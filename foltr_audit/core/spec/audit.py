@@ -79,14 +79,11 @@ class AuditSpec(SpecTable):
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of each lower bound.")
     estimator: Annotated[
         str,
-        Flag(
-            default="gaussian-dp for a delta above 0 and noise that is normal or nearly so, else "
-            "clopper-pearson"
-        ),
+        Flag(default="gaussian-dp for a delta above 0 and noise that is normal or nearly so, else one-run"),
     ] = Field(
         "auto",
         min_length=1,
-        description="clopper-pearson, gaussian-dp, one-run, one-run-fdp, bayesian or betting.",
+        description="one-run, clopper-pearson, gaussian-dp, one-run-fdp, bayesian or betting.",
     )
     score: str = Field(
         "auto",

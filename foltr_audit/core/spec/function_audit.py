@@ -29,9 +29,9 @@ class FunctionAuditSpec(SpecTable):
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the lower bound.")
     estimator: str = Field(
-        "clopper-pearson",
+        "one-run",
         min_length=1,
-        description="clopper-pearson, one-run, betting or bayesian; for noise that is normal gaussian-dp or "
+        description="one-run, clopper-pearson, betting or bayesian; for noise that is normal gaussian-dp or "
         "one-run-fdp.",
     )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of the random generators of all trials.")

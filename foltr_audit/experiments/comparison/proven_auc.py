@@ -15,12 +15,20 @@ from foltr_audit.simulation.privacy_description import PrivacyDescription
 
 
 def system_aucs(privacy: PrivacyDescription) -> list[ProvenAucFacts]:
-    """The AUC for each view, of the messages that clients send in a round."""
+    """The AUC for each view, of the messages that clients send in a round; the observer sees all rounds.
+
+    Noise that is correlated over rounds hides a click less from whoever also sees the sums of later rounds.
+    """
     return [_proven_auc(privacy, view, privacy.clients.interactions) for view in VIEWS]
 
 
-def attacked_auc(privacy: PrivacyDescription, attack: AttackSpec) -> ProvenAucFacts:
-    """The AUC for the observer and the messages of an attack protocol."""
+def attacked_auc(privacy: PrivacyDescription, attack: AttackSpec) -> ProvenAucFacts | None:
+    """The AUC for the observer and the messages of an attack protocol; None where it attacks sums.
+
+    An attack makes these sums itself, of other messages than a round has.
+    """
+    if attack.sums:
+        return None
     fresh = attack.target == "fresh"
     return _proven_auc(
         privacy,
@@ -30,7 +38,8 @@ def attacked_auc(privacy: PrivacyDescription, attack: AttackSpec) -> ProvenAucFa
 
 
 def _proven_auc(privacy: PrivacyDescription, view: str, interactions: int) -> ProvenAucFacts:
-    return _computed(privacy.events(), privacy.situation(view, UNIT, interactions=interactions))
+    once = privacy.situation(view, UNIT, interactions=interactions)
+    return _computed(privacy.events(), privacy.in_all_rounds(once))
 
 
 @lru_cache(maxsize=256)  # the same for all repetitions of a chain

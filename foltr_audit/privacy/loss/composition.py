@@ -22,12 +22,15 @@ from foltr_audit.privacy.loss.conversions import ORDERS
 HUGE_LOSS = 500.0
 """A larger pure epsilon is not put on a grid, since e to the width of its steps would overflow."""
 
+MOST_BINS = 2_000_000
+"""Bins of a composed distribution at most, which bounds time and memory; so many rounds can be told apart."""
+
 SMALLEST_DELTA = 1e-12
 """Below, rounding errors of the Fourier transform that convolves could matter."""
 
 _SPREAD = 40.0  # standard deviations of a binomial law that are summed up; the rest counts in full
 _LARGEST_SAMPLED_ORDER = 128  # the time for an order grows with its square
-_LONGEST = 2_000_000  # bins of a composed distribution at most, which bounds time and memory
+_SMALLEST_MU = 1e-4  # dp-accounting computes e^(mu^2) - 1, of which a smaller mu leaves no digits
 
 
 def amplified(epsilon: float, share: float) -> float:
@@ -102,7 +105,7 @@ def laplace_over(epsilon: float, times: int, delta: float) -> float:
         return total
     if times == 1:
         return max(0.0, epsilon + 2.0 * math.log1p(-delta))
-    if delta < SMALLEST_DELTA or epsilon > HUGE_LOSS:
+    if delta < SMALLEST_DELTA or epsilon > HUGE_LOSS or times > MOST_BINS:
         return pure_over(epsilon, times, delta)
     return min(total, float(_laplace_losses(epsilon, times).get_epsilon_for_delta(delta)))
 
@@ -117,7 +120,7 @@ def laplace_losses(epsilon: float, times: int, most: int) -> PrivacyLossDistribu
     """The distribution of the privacy loss of several runs, in bins that also suit `most` runs."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    width = max(epsilon / 2000.0, most * epsilon / _LONGEST)
+    width = max(epsilon / 2000.0, most * epsilon / MOST_BINS)
     if times == 0:
         return privacy_loss_distribution.identity(width)
     once = privacy_loss_distribution.from_laplace_mechanism(
@@ -131,7 +134,8 @@ def sampled_gaussian_over(mu: float, share: float, times: int, delta: float) -> 
     """Epsilon of Gaussian noise on a secret sample of fixed size, drawn again each round.
 
     Args:
-        mu: L2 distance of two neighbouring sums over the standard deviation, without sampling.
+        mu: L2 distance of two neighbouring sums over the standard deviation, without sampling. Below 1e-4
+            the epsilon is that of 1e-4.
         share: share of the clients in a sample, below 1.
         times: rounds.
         delta: delta above 0.
@@ -139,7 +143,7 @@ def sampled_gaussian_over(mu: float, share: float, times: int, delta: float) -> 
     Source: Wang, Balle & Kasiviswanathan 2019, "Subsampled Renyi differential privacy and analytical
     moments accountant", theorem 27, for neighbours that replace one client, as in dp-accounting.
     """
-    return float(_sampled_gaussian(mu, share, times).get_epsilon(delta))
+    return float(_sampled_gaussian(max(mu, _SMALLEST_MU), share, times).get_epsilon(delta))
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ import numpy as np
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_delta
 from foltr_audit.privacy.loss.composition import (
     HUGE_LOSS,
+    MOST_BINS,
     SMALLEST_DELTA,
     laplace_losses,
     laplace_over,
@@ -73,7 +74,7 @@ def laplace_sometimes(epsilon: float, rounds: int, share: float, delta: float) -
 
     In a round in which the client does not take part, the privacy loss is 0.
     """
-    if delta < SMALLEST_DELTA or not 0 < epsilon < math.inf:
+    if delta < SMALLEST_DELTA or not 0 < epsilon < math.inf or (epsilon <= HUGE_LOSS and rounds > MOST_BINS):
         return laplace_over(epsilon, rounds, delta)
     if epsilon > HUGE_LOSS:
         return pure_sometimes(epsilon, 1, rounds, share, delta)

@@ -204,14 +204,10 @@ def inquiry_rows(found: TaskEvidence, click_model: str, setting: Setting, stream
     clicks, message = (None, None) if promised is None else (promised.clicks, promised.message)
     return AttackRows(
         counts=tuple(score_row(CountRow, score, where) for score in scores.get("counts", ())),
-        intent_inference=tuple(
-            score_row(IntentRow, score, where, clicks, "most_frequent") for score in intents
-        ),
-        linkage=tuple(score_row(LinkRow, score, where, linkable, "chance") for score in linked),
+        intent_inference=tuple(score_row(IntentRow, score, where, clicks) for score in intents),
+        linkage=tuple(score_row(LinkRow, score, where, linkable) for score in linked),
         promises=_promises(found.promises, where),
-        query_identification=tuple(
-            score_row(QueryIdRow, score, where, message, "chance") for score in queries
-        ),
+        query_identification=tuple(score_row(QueryIdRow, score, where, message) for score in queries),
         refused=_refused(found.refused, where),
         tasks=tuple(
             TaskRow.of(task, score, where) for task in scores if task not in TASKS for score in scores[task]

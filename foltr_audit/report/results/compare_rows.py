@@ -106,7 +106,7 @@ class CompareRow(ResultRow):
         lists: that it was judged on.
         ceiling_auc: the largest AUC of any attack on a click of the attacked messages, by proof, of documents
             that are equally likely clicked; None where nothing is proven.
-        ceilings: the same for each view, of the messages of a round.
+        ceilings: the same for each view, of the messages of a round, for an observer of all rounds.
         baseline, baseline_auc: the guess without a message with the highest AUC.
         ndcg: offline nDCG@10.
         evaluated_on: which queries that is of.

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from foltr_audit.judge.task import TaskScore
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.results.attack_rows import AttackPlace, OfAttack
@@ -23,7 +25,8 @@ class QueryIdRow(ResultRow, OfAttack):
     reciprocal rank of it, `probability` what it is given on average; `chance` and `chance_mrr` are those
     of guessing. `choices` are the queries to choose from, fewer than the `choices_asked` where a round has
     no more. With `_with_pairs`: over messages from whose clicks anything was learnt.
-    `ceiling_accuracy` is the most that any attack can reach with the message, by what is proven for a client.
+    `ceiling_accuracy` is the most that any attack can reach with the message, by what is proven for a client,
+    for an attacker who knows how often each query is asked in the round, but not by whom.
     """
 
     method: str
@@ -80,6 +83,8 @@ class IntentRow(ResultRow, OfAttack):
     over intents of the share among those of that intent, `probability` what the truth is given on average.
     With them go `chance`, `most_frequent`, the share of the most frequent intent, and `shown`, with
     `shown_balanced`, what naming the intent gives whose relevant documents were shown most.
+    `ceiling_accuracy` is the most that any attack can reach, by what is proven for all clicks of a client,
+    for an attacker who knows how frequent each intent is in each round.
     """
 
     method: str
@@ -160,9 +165,7 @@ class TaskRow(ResultRow, OfAttack):
         )
 
 
-def score_row(
-    kind: type[R], score: TaskScore, where: AttackPlace, promise: ProvenPromise | None = None, prior: str = ""
-) -> R:
+def score_row(kind: type[R], score: TaskScore, where: AttackPlace, promise: ProvenPromise | None = None) -> R:
     """The row of a score; its class names the columns of the task.
 
     Args:
@@ -170,11 +173,11 @@ def score_row(
         score: the score.
         where: what was attacked.
         promise: what is proven for the secret that is named.
-        prior: the fact that says how often the secret is named right without a message.
     """
     given: dict[str, object] = {"method": score.method, "where": where, **score.facts, **score.metrics}
-    if promise is not None and promise.known:
-        given["ceiling"] = float(promise.curve.success(score.facts[prior]))
+    if promise is not None and promise.known and score.priors is not None:
+        priors, often = np.unique(score.priors, return_counts=True)
+        given["ceiling"] = float(np.average(promise.curve.success(priors), weights=often))
     if score.baseline is not None:
         given["baseline"] = score.baseline
     return kind(**given)
