@@ -112,3 +112,18 @@ def test_margins_by_drawing_tails() -> None:
     whole = _with_margins(np.array([1.0]), np.array([0.7]), 1 / 3000)
     assert np.array_equal(whole[0], np.ones((3, 1))), "all canaries are a number without chance"
     assert whole[1] == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("shifts", [np.array([2.0]), 2.2 * 0.7 ** np.arange(20)])
+def test_where_a_pair_shares_its_noise_guesses_still_show_more_than_error_rates(shifts: Scores) -> None:
+    """One trial of each pair is read, as in a sum; Clopper-Pearson reads both."""
+    shown: dict[str, list[float]] = {"one-run": [], "clopper-pearson": []}
+    for seed in range(30):
+        noise = np.random.default_rng(seed).laplace(size=(1250, shifts.size))
+        zero, one = ((np.abs(x) - np.abs(x - shifts)).sum(axis=1).round(9) for x in (noise, noise + shifts))
+        trials = TrialScores(choose_zero=zero[:250], choose_one=one[:250], zero=zero[250:], one=one[250:])
+        for name, found in shown.items():
+            rng = np.random.default_rng(1000 + seed)
+            found.append(ESTIMATORS[name](trials, delta=0.0, confidence=0.95, rng=rng).epsilon)
+    assert np.median(shown["one-run"]) > np.median(shown["clopper-pearson"])
+    assert max(np.median(found) for found in shown.values()) < shifts.sum()
