@@ -89,6 +89,10 @@ class AuditResult:
     why: str
 
 
+_AT_ANY_LEVEL = {"one-run": "clopper-pearson"}
+"""What contradicts a proof instead: at a delta above 0 `one-run` shows nothing at so high a confidence."""
+
+
 class _CanaryGame(NamedTuple):
     """A canary, played in one view at the global models of one session."""
 
@@ -217,9 +221,8 @@ class Audit:
             tuple(session.estimates(trials, claim.delta, place, normal=normal, confidence=confidence))
             for confidence in (self.protocol.confidence, 1.0 - STRICT)
         )
-        lower, surest = (
-            next(bound for bound in several if bound.estimator == chosen) for several in (estimates, strict)
-        )
+        lower = next(bound for bound in estimates if bound.estimator == chosen)
+        surest = next(bound for bound in strict if bound.estimator == _AT_ANY_LEVEL.get(chosen, chosen))
         # The exact loss is computed from the declared law, which a broken link does not follow.
         exact = None if declared.broken else game.exact
         sure = not lower.assumes or chosen in FOR_NORMAL  # their assumption is checked by `nearly_normal`

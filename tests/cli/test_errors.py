@@ -27,7 +27,7 @@ OPTIONS = {
     "sensitivity zero": (["--eps", "1", "--sensitivity", "0"], "--sensitivity: 0"),
     "no clients": (["--clients", "0"], "--clients=0"),
     "clients no number": (["--clients", "many"], "--clients"),
-    "cohort too large": (["--clients", "5", "--cohort", "6"], "--cohort"),
+    "cohort too large": (["--clients", "5", "--cohort", "6"], "cohort=6"),
     "no rounds": (["--rounds", "0"], "--rounds=0"),
     "no interactions": (["--interactions", "0"], "interactions=0"),
     "no repeats": (["--repeats", "0"], "--repeats=0"),
