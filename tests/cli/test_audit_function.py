@@ -66,6 +66,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A folder with the user's module, as the current one."""
     for name, source in SOURCES.items():
         (tmp_path / f"{name}.py").write_text(source)
+        sys.modules.pop(name, None)  # a page of the documentation has an example of the same name
     monkeypatch.chdir(tmp_path)
     path = list(sys.path)
     yield
