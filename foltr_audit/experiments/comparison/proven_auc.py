@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.defaults import DELTA, UNIT
 from foltr_audit.experiments.comparison.facts import ProvenAucFacts
-from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
-from foltr_audit.privacy.events import PrivacyEvent
 from foltr_audit.privacy.observer_views import VIEWS, attacked_view
 from foltr_audit.simulation.privacy_description import PrivacyDescription
 
@@ -39,16 +35,11 @@ def attacked_auc(privacy: PrivacyDescription, attack: AttackSpec) -> ProvenAucFa
 
 def _proven_auc(privacy: PrivacyDescription, view: str, interactions: int) -> ProvenAucFacts:
     once = privacy.situation(view, UNIT, interactions=interactions)
-    return _computed(privacy.events(), privacy.in_all_rounds(once))
-
-
-@lru_cache(maxsize=256)  # the same for all repetitions of a chain
-def _computed(events: tuple[PrivacyEvent, ...], situation: AccountingContext) -> ProvenAucFacts:
-    promise = ProvenPromise.of(events, situation, DELTA)
+    promise = ProvenPromise.of(privacy.events(), privacy.in_all_rounds(once), DELTA)
     return ProvenAucFacts.model_validate(
         {
-            "view": situation.view,
-            "interactions": situation.interactions,
+            "view": view,
+            "interactions": interactions,
             "auc": promise.curve.auc,
             "how": promise.upper.how,
         }

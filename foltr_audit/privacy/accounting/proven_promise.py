@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import lru_cache
 
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.proven_curve import trade_off
@@ -31,16 +31,20 @@ class ProvenPromise:
     curve: TradeOff
 
     @classmethod
-    def of(cls, events: Sequence[PrivacyEvent], situation: AccountingContext, delta: float) -> Self:
+    def of(cls, events: Sequence[PrivacyEvent], situation: AccountingContext, delta: float) -> ProvenPromise:
         """What the events of a chain promise; `delta` is that of the epsilon, the curve has all deltas."""
-        there = replace(situation, delta=delta)
-        upper, pure = upper_bound(events, there), upper_bound(events, replace(situation, delta=0.0))
-        if pure.epsilon <= upper.epsilon * _NEARLY:
-            upper = pure  # easier to read, and as small
-        curve = trade_off(events, there) if math.isfinite(upper.epsilon) else TradeOff.of_bounds([])
-        return cls(situation=there, upper=upper, curve=curve)
+        return _promised(tuple(events), replace(situation, delta=delta))
 
     @property
     def known(self) -> bool:
         """Whether anything is proven."""
         return math.isfinite(self.upper.epsilon)
+
+
+@lru_cache(maxsize=256)  # the same for all repetitions of a chain, and for all users that are attacked
+def _promised(events: tuple[PrivacyEvent, ...], situation: AccountingContext) -> ProvenPromise:
+    upper, pure = upper_bound(events, situation), upper_bound(events, replace(situation, delta=0.0))
+    if pure.epsilon <= upper.epsilon * _NEARLY:
+        upper = pure  # easier to read, and as small
+    curve = trade_off(events, situation) if math.isfinite(upper.epsilon) else TradeOff.of_bounds([])
+    return ProvenPromise(situation=situation, upper=upper, curve=curve)
