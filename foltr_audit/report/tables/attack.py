@@ -94,8 +94,9 @@ def _print(table: Table, console: Console) -> None:
 
 def _print_world(report: AttackReport, name: str, rows: Sequence[AttackRow], console: Console) -> None:
     """The tables and lines of one click model and view."""
-    _print(_results_table(with_ceilings(rows)), console)
-    _print(details.scores_table(with_ceilings(rows)), console)
+    lines = with_ceilings(rows)
+    _print(_results_table(lines), console)
+    _print(details.scores_table(lines), console)
     any_click = group_by_world(report.any_click).get(name, [])
     if any(row.auc.known for row in any_click):
         _print(details.any_click_table(any_click), console)

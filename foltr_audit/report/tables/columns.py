@@ -182,6 +182,14 @@ def in_method_order(rows: Sequence[Method]) -> list[Method]:
     return sorted(rows, key=lambda row: names.index(row.method))
 
 
+def first_of_settings(rows: Iterable[Where]) -> list[Where]:
+    """The first row of each setting, in order."""
+    found: dict[str, Where] = {}
+    for row in rows:
+        found.setdefault(row.setting.defense + str(row.setting.fields), row)
+    return list(found.values())
+
+
 def describe_world(row: OfAttack) -> str:
     """What the rows of a table share: click model, observer, and Spec fields without a column."""
     more = [f", {name}={value}" for name, value in row.setting.fields.items()]

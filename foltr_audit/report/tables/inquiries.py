@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
@@ -17,6 +17,7 @@ from foltr_audit.report.tables.columns import (
     MetricLine,
     describe_world,
     estimate_column,
+    first_of_settings,
     group_by_world,
     in_method_order,
     method_columns,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.report.results.attack import AttackReport
-
-R = TypeVar("R", bound=OfAttack)
 
 _COUNTS: list[Column[CountRow]] = [
     *method_columns(),
@@ -91,7 +90,7 @@ def query_table(name: str, rows: Sequence[QueryIdRow]) -> Table:
         MetricLine.of(each, each.accuracy, each.mrr, each.accuracy_with_pairs, each.mrr_with_pairs)
         for each in in_method_order(rows)
     ]
-    lines += [one for each in _first(rows) for one in ceiling_line(each.ceiling, each.eps_claimed, 4)]
+    lines += _ceiling_lines(rows, 4)
     return _metrics_table(f"which query? {name}", caption, ("accuracy", "MRR", "with pairs", "MRR"), lines)
 
 
@@ -131,7 +130,7 @@ def intent_table(name: str, rows: Sequence[IntentRow]) -> Table:
             replace(shown, method=f"relevant shown{of}"),
             MetricLine.of(row, row.accuracy, row.balanced_accuracy, row.bits),
         ]
-    lines += [one for each in _first(rows) for one in ceiling_line(each.ceiling, each.eps_claimed, 3)]
+    lines += _ceiling_lines(rows, 3)
     return _metrics_table(f"which intent? {name}", caption, ("accuracy", "balanced", "bits"), lines)
 
 
@@ -148,7 +147,7 @@ def link_table(name: str, rows: Sequence[LinkRow]) -> Table:
     lines += [
         MetricLine.of(each, each.accuracy, each.mrr, baseline=each.baseline) for each in in_method_order(rows)
     ]
-    lines += [one for each in _first(rows) for one in ceiling_line(each.ceiling, each.eps_claimed, 2)]
+    lines += _ceiling_lines(rows, 2)
     return _metrics_table(f"same client? {name}", caption, ("accuracy", "MRR"), lines)
 
 
@@ -170,9 +169,10 @@ def _metrics_table(title: str, caption: str, headers: Sequence[str], lines: Sequ
     return make_table(title, columns, lines, caption=caption, dim=lambda line: line.baseline)
 
 
-def _first(rows: Sequence[R]) -> list[R]:
-    """The first row of each setting."""
-    return list({row.setting.defense + str(row.setting.fields): row for row in reversed(rows)}.values())[::-1]
+def _ceiling_lines(rows: Sequence[QueryIdRow | IntentRow | LinkRow], columns: int) -> list[MetricLine]:
+    """The most that any attack can reach in each setting with a proof, in the first of some columns."""
+    found = first_of_settings(rows)
+    return [line for row in found for line in ceiling_line(row.ceiling, row.eps_claimed, columns)]
 
 
 def _fewer_choices(row: QueryIdRow | LinkRow) -> str:

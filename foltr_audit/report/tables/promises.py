@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.results.attack_rows import AttackMetrics, AttackRow, PromiseRow
 from foltr_audit.report.results.wording import delta_text
-from foltr_audit.report.tables.columns import MetricLine
+from foltr_audit.report.tables.columns import MetricLine, first_of_settings
 from foltr_audit.utils.formatting import epsilon, short
 from foltr_audit.utils.rows import UNKNOWN, Estimate
 
@@ -24,8 +24,7 @@ EXPLAINED = (
 
 def with_ceilings(rows: Sequence[AttackRow]) -> list[AttackRow]:
     """The rows, and for each setting with a proof a line with the most that any attack can reach."""
-    settings = {row.setting.defense + str(row.setting.fields): row for row in rows if row.ceiling.known}
-    return [*rows, *(_ceiling_row(row) for row in settings.values())]
+    return [*rows, *map(_ceiling_row, first_of_settings(row for row in rows if row.ceiling.known))]
 
 
 def _ceiling_row(row: AttackRow) -> AttackRow:
