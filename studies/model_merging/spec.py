@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
-from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.spec.plain_table import refuse_unknown, validated
 from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, LIKE
-from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.errors import UsageError
 from foltr_audit.studies.model_merging.lambdamart import MOST_TREES
 
 _EMBEDDED = f"synthetic:{LIKE}"
@@ -105,17 +105,8 @@ class MergeSpec(SpecTable):
             UsageError: an unknown field (the message names the nearest known one) or a refused value.
         """
         source = f"{where}: " if where else ""
-        _refuse_unknown(table, cls, source)
+        refuse_unknown(cls, table, source)
         data = table.get("data")
         if isinstance(data, Mapping):
-            _refuse_unknown(data, MergeData, f"{source}data.")
-        try:
-            return cls.model_validate(dict(table))
-        except ValidationError as error:
-            raise UsageError(source + first_problem(error, names)) from error
-
-
-def _refuse_unknown(table: Mapping[str, object], kind: type[SpecTable], source: str) -> None:
-    for name in table:
-        if name not in kind.model_fields:
-            raise UsageError(f"{source}{name}: no such field; {suggest_name(str(name), kind.model_fields)}")
+            refuse_unknown(MergeData, data, f"{source}data.")
+        return validated(cls, table, source, names)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.base import Flag, SpecTable
-from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.core.spec.plain_table import validated
 
 FUNCTION_TRIALS = 10_000
 
@@ -63,13 +62,4 @@ class FunctionAuditSpec(SpecTable):
         Raises:
             UsageError: an unknown field or a refused value.
         """
-        source = f"{where}: " if where else ""
-        for name in table:
-            if name not in cls.model_fields:
-                raise UsageError(
-                    f"{source}{name}: no such field; {suggest_name(str(name), cls.model_fields)}"
-                )
-        try:
-            return cls.model_validate(dict(table))
-        except ValidationError as error:
-            raise UsageError(source + first_problem(error, names)) from error
+        return validated(cls, table, f"{where}: " if where else "", names)
