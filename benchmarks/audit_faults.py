@@ -7,7 +7,6 @@ defaults, but for those given here.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.faults import CLICK_FAULTS, NOISE_FAULTS, broken
+from benchmarks.tables import print_lines
 from foltr_audit.auditing.audit import Audit, AuditResult
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.runner import Runner
@@ -83,13 +83,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--trials", type=int, default=10_000, help="Trials per hypothesis.")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="Write the table there, not to stdout.")
     options = parser.parse_args(given)
-    lines = []
-    for line in rows(options.data, options.clients, options.trials):
-        lines.append(line)
-        print(line, file=sys.stderr if options.markdown else sys.stdout, flush=True)
-    if options.markdown:
-        options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print_lines(rows(options.data, options.clients, options.trials), options.markdown)
 
 
 if __name__ == "__main__":

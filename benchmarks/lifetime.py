@@ -8,7 +8,6 @@ the last round; seeds pair the two.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from benchmarks.tables import print_lines
 from foltr_audit.auditing.noise_for_target import calibrate
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.load import load_collection
@@ -178,13 +178,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="Write the table there, not to stdout.")
     options = parser.parse_args(given)
     runs = LifetimeRuns(options.data, options.clicks, options.rounds, options.norm)
-    lines = []
-    for line in rows(runs, options.seeds, options.cohorts or COHORTS):
-        lines.append(line)
-        print(line, file=sys.stderr if options.markdown else sys.stdout, flush=True)
-    if options.markdown:
-        options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print_lines(rows(runs, options.seeds, options.cohorts or COHORTS), options.markdown)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""The figures with their targets, on a terminal and as Markdown."""
+"""The figures with their targets, on a terminal and as Markdown; and the lines of other tables."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import TARGETS, BenchmarkFigure, BenchmarkReport
@@ -103,3 +106,14 @@ def markdown(report: BenchmarkReport) -> str:
         ]
         lines += [f"| {' | '.join(_row(figure, report))} |" for figure in figures]
     return "\n".join(lines) + "\n"
+
+
+def print_lines(lines: Iterable[str], path: Path | None) -> None:
+    """Print the lines of a table as they come: to stdout, or to stderr and in the end into a file."""
+    found = []
+    for line in lines:
+        found.append(line)
+        print(line, file=sys.stderr if path else sys.stdout, flush=True)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(found) + "\n", encoding="utf-8")
