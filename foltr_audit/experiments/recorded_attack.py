@@ -26,10 +26,10 @@ from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks
 from foltr_audit.judge.view_builder import check_collection, query_names
+from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace, TraceHeader
-from foltr_audit.utils import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
 
