@@ -81,9 +81,9 @@ def test_everything_that_a_server_may_note() -> None:
 
 
 def test_rounds_are_copied() -> None:
-    arrays = [WEIGHT.copy(), BUFFER.copy()]
-    tables = round_tables(replace(ROUND, messages=replace(MESSAGES, arrays=arrays)))
-    arrays[0][:] = 99
+    weight = WEIGHT.copy()
+    tables = round_tables(replace(ROUND, messages=replace(MESSAGES, arrays=[weight, BUFFER])))
+    weight[:] = 99
     assert not (tables["observed/messages"]["array-0"] == 99).any()
 
 
