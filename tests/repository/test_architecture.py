@@ -26,6 +26,7 @@ from tests.fixtures.import_graph import (
 MOST_EDGES = 80
 
 
+RECORDER_PACKAGE = "foltr_audit.recorder"
 STUDIES = "foltr_audit.studies"
 """Programs for one question, which only the command line imports."""
 
@@ -166,6 +167,25 @@ def test_kernels_know_arrays_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_recorder_needs_numpy_and_no_room() -> None:
+    """It installs beside any server, and its modules are installed under another name as well."""
+    wrong = []
+    for name in modules():
+        if not inside(name, RECORDER_PACKAGE):
+            continue
+        wrong += [
+            f"{name} imports {target}"
+            for target in sorted(imports(name))
+            if not inside(target, RECORDER_PACKAGE)
+            and target.partition(".")[0] not in sys.stdlib_module_names | {"numpy", "flwr"}
+        ]
+        absolute = (
+            node for node in ast.walk(tree(name)) if isinstance(node, ast.ImportFrom) and not node.level
+        )
+        wrong += [f"{name}: absolute import" for node in absolute if (node.module or "").startswith("foltr")]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_plugins_import_the_api_and_no_one_else() -> None:
     wrong = [
         f"{name} imports {target}"
@@ -287,7 +307,7 @@ def test_lazy_and_relative_imports_are_seen() -> None:
     assert "foltr_audit.kernels.jit" in imports("foltr_audit.kernels.auc", lazy=False)
     assert "foltr_audit.core.records.dataset" in imports("foltr_audit.core.plugins.learner")
     assert "foltr_audit.core.records.dataset" not in imports("foltr_audit.core.plugins.learner", lazy=False)
-    assert "foltr_audit.utils.atomic_files" in imports("foltr_audit.experiments.runner")
+    assert "foltr_audit.recorder.atomic_files" in imports("foltr_audit.experiments.runner")
     assert (
         package_of("foltr_audit.trace", 1) == package_of("foltr_audit.trace.reader", 1) == "foltr_audit.trace"
     )
