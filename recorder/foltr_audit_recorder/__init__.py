@@ -9,7 +9,8 @@ Begin with: `recorder.py`, the recorder; `part_files.py` says what lies in a tra
 
 from .coin_flip import Coin, coin_flip
 from .messages import NodeOutcome, ReceivedMessage, ShownList
-from .part_files import VERSION as __version__
+from .part_files import VERSION
 from .recorder import Recorder
 
+__version__ = VERSION
 __all__ = ["Coin", "NodeOutcome", "ReceivedMessage", "Recorder", "ShownList", "__version__", "coin_flip"]
