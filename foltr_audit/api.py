@@ -206,19 +206,23 @@ def attack_trace(
     *,
     target: str | None = None,
     data: str | None = None,
+    view: str | None = None,
     know: Mapping[str, object] | None = None,
 ) -> AttackReport:
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
-    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. `know` are
-    facts over those of its header, e.g. `{"learning_rate": 0.1}`.
+    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. With the
+    view `aggregate` the observer sees the sum of each round, and the lists of its clients. `know` are facts
+    over those of its header, e.g. `{"learning_rate": 0.1}`.
 
     Raises:
         UsageError: it holds no truth, its data set is missing, or a fact does not exist.
         TraceError: it is damaged, or was recorded on other data.
     """
     chosen = (methods,) if isinstance(methods, str) else methods
-    recorded = TraceAttack.open(Path(path), target=target, data=data, changes={"methods": chosen}, know=know)
+    recorded = TraceAttack.open(
+        Path(path), target=target, data=data, changes={"methods": chosen, "view": view}, know=know
+    )
     return recorded_report(recorded)
 
 
