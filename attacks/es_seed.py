@@ -50,10 +50,6 @@ class ESSeed(Attack):
             )
         return reason
 
-    def exact_posterior(self, view: View) -> bool:
-        """Whether its patterns are the true posterior: never, as it does not weigh its own premise."""
-        return False
-
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is 1 for a replayed click, else 0."""
         clicks, _ = SeededClients(view).replayed()
