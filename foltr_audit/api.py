@@ -206,17 +206,19 @@ def attack_trace(
     *,
     target: str | None = None,
     data: str | None = None,
+    know: Mapping[str, object] | None = None,
 ) -> AttackReport:
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
-    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages.
+    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. `know` are
+    facts over those of its header, e.g. `{"learning_rate": 0.1}`.
 
     Raises:
-        UsageError: it holds no truth, or its data set is missing.
+        UsageError: it holds no truth, its data set is missing, or a fact does not exist.
         TraceError: it is damaged, or was recorded on other data.
     """
     chosen = (methods,) if isinstance(methods, str) else methods
-    recorded = TraceAttack.open(Path(path), target=target, data=data, changes={"methods": chosen})
+    recorded = TraceAttack.open(Path(path), target=target, data=data, changes={"methods": chosen}, know=know)
     return recorded_report(recorded)
 
 
