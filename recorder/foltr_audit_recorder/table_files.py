@@ -43,10 +43,16 @@ def row_count(columns: Columns) -> int:
     return next((len(values) for values in columns.values()), 0)
 
 
-def smallest(values: NDArray[np.integer]) -> NDArray[np.integer]:
-    """Whole numbers in the smallest type that holds them, unsigned where none is negative; a copy."""
+def smallest(values: NDArray[np.generic], *, signed: bool = False) -> NDArray[np.integer]:
+    """Whole numbers in the smallest type that holds them, unsigned where none is negative; a copy.
+
+    Raises:
+        ValueError: values that are no whole numbers, or that fit no type of 64 bits.
+    """
+    if values.dtype.kind not in "iu":
+        raise ValueError(f"expected whole numbers, got values of type {values.dtype}")
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    kinds = ("i1", "i2", "i4", "i8") if least < 0 else ("u1", "u2", "u4", "u8")
+    kinds = ("i1", "i2", "i4", "i8") if signed or least < 0 else ("u1", "u2", "u4", "u8")
     for kind in kinds:
         limits = np.iinfo(kind)
         if limits.min <= least and most <= limits.max:
