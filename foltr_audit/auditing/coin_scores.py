@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from foltr_audit.core.plugins.attack import UNKNOWN
 from foltr_audit.core.records.interactions import RoundTruth
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import UsageError
@@ -85,10 +85,10 @@ def score_coins(store: RoundStore, observer: Observer) -> CoinScores:
 
 def _spread(place: InteractionPlacement, truth: RoundTruth) -> tuple[Ints, Bools, Bools]:
     """Coins (n, B), both patterns (n, B, 2, k), and clicks (n, B, k) of messages."""
-    assert truth.coins is not None  # noqa: S101 - for the type checker
-    assert truth.canaries is not None  # noqa: S101
-    coins = place.spread(truth.coins.astype(np.int64), -1)
-    return coins, place.spread(truth.canaries, False), place.spread(truth.clicks, False)
+    none = np.zeros((truth.clicks.shape[0], 2, truth.clicks.shape[1]), dtype=np.bool_)
+    patterns = none if truth.canaries is None else truth.canaries
+    coins = np.full(len(patterns), -1) if truth.coins is None else truth.coins.astype(np.int64)
+    return place.spread(coins, -1), place.spread(patterns, False), place.spread(truth.clicks, False)
 
 
 def _refuse_unknown(view: View) -> None:
@@ -98,11 +98,11 @@ def _refuse_unknown(view: View) -> None:
         UsageError: they are.
     """
     missing = sorted(name for name in NEEDS if not view.knowledge.has(name))
-    reason = f"the observer does not know: {', '.join(missing)}" if missing else why_no_replay(view)
+    reason = f"{UNKNOWN}{', '.join(missing)}" if missing else why_no_replay(view)
     if view.kind not in ("model", "update"):
         reason = f"messages of kind {view.kind} are no steps of PDGD"
     if reason is not None:
-        raise UsageError(f"audit: coins cannot be scored: {reason}")
+        raise UsageError(reason)
 
 
 def _scored(view: View, rows: Ints, coins: Ints, patterns: Bools, clicks: Bools) -> _ViewScores:
@@ -141,8 +141,3 @@ def _estimated(differences: Floats, left: Floats) -> Floats:
     estimate = inverse @ (differences @ left)
     variance = np.diag(inverse)
     return np.where(told, np.divide(estimate - 0.5, variance, out=np.zeros(variance.size), where=told), 0.0)
-
-
-def both_views(masked: bool, asked: tuple[str, ...]) -> Iterator[str]:
-    """The views that are audited: those asked for, else single messages, or sums of masked ones."""
-    yield from asked or (("aggregate",) if masked else ("individual",))

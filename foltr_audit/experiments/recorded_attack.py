@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -219,7 +220,8 @@ class TraceAttack:
         return self.spec.seed if self.spec else 1
 
     @property
-    def _streams(self) -> Streams:
+    def streams(self) -> Streams:
+        """The named random streams of attacks and audits of these messages."""
         return Streams(self.used_seed, self.spec.repetition if self.spec else 0)
 
     @cached_property
@@ -238,6 +240,14 @@ class TraceAttack:
         """A reason why an attack cannot run, with how to give the facts that it misses."""
         return advise(reason, self.protocol.hide)
 
+    @contextmanager
+    def advising(self) -> Iterator[None]:
+        """Errors that name facts which are not known say how to give them."""
+        try:
+            yield
+        except UsageError as error:
+            raise UsageError(self.advised(str(error))) from error
+
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
         """Run the attacks on the messages of each trace, and add the truth to their answers.
 
@@ -251,7 +261,7 @@ class TraceAttack:
                 trace,
                 self.collection,
                 self.protocol,
-                self._streams,
+                self.streams,
                 progress,
                 click_model,
                 groups,
@@ -303,7 +313,7 @@ class TraceAttack:
         observer = seen_by(store.header, self.collection, hidden)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in store.rounds():
-                answers = infer_round(record, observer, attacks, self._streams)
+                answers = infer_round(record, observer, attacks, self.streams)
                 refuse_if_none_runs(self.methods, {**answers.refused, **others}, self.advised)
                 names = query_names(record, trace.header, self.collection)
                 row, position = np.nonzero(record.shown >= 0)
