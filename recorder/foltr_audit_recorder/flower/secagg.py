@@ -147,7 +147,7 @@ def masked_words(config: ConfigRecord) -> NDArray[np.uint64] | None:
     """The masked words (W,) of a reply: the weight, then the arrays in their order; None in other replies."""
     if "masked_params" not in config:
         return None
-    pieces = [npy_array(data).reshape(-1) for data in config["masked_params"]]
+    pieces = [npy_array("words", data).values.reshape(-1) for data in config["masked_params"]]
     return np.concatenate(pieces).astype(np.uint64)
 
 
