@@ -93,6 +93,7 @@ FACTS: dict[str, FactDomain] = {
     ),
     "normaliser": _one_of("shown", "candidates"),
     "of": _one_of("model", "update"),
+    "number_format": _one_of(*DTYPES),
     "optimiser": _TEXT,
     "pairs": _one_of("all", "last-click+1"),
     "perturbation": _one_of(*PERTURBATIONS, "other"),

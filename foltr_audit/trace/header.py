@@ -172,7 +172,13 @@ class TraceHeader:
 
     @property
     def number_format(self) -> str:
-        """`float32` or `float64`: how exact messages and true updates are at best."""
+        """`float32` or `float64`: how exact messages and true updates are at best.
+
+        What the fact `number_format` says, where messages hold fewer digits than their dtype; else the dtype.
+        """
+        stated = self.knowledge.get("number_format")
+        if stated in DTYPES:
+            return str(stated)
         return "float64" if self.kind == "masked" else self.dtype
 
     @property

@@ -35,7 +35,7 @@ class RoundSample:
 
     def first(self, count: int) -> RoundSample:
         """The same piece with its first messages only."""
-        return self if count >= len(self.view) else replace(self, view=rows_of(self.view, count))
+        return self if count >= len(self.view) else replace(self, view=rows_of(self.view, slice(count)))
 
 
 @dataclass
@@ -73,7 +73,7 @@ def sample_of(trace: Trace, observer: Observer) -> MessageSample:
         TraceError: a part that is damaged, or a number that is not finite.
     """
     found, before = MessageSample(), None
-    trace = _thinned(trace)
+    trace = thinned(trace)
     quota = -(-MOST_MESSAGES // max(1, trace.n_rounds))
     for record in trace.rounds():
         _check_interactions(found, trace, record)
@@ -89,7 +89,7 @@ def sample_of(trace: Trace, observer: Observer) -> MessageSample:
     return found
 
 
-def _thinned(trace: Trace) -> Trace:
+def thinned(trace: Trace) -> Trace:
     """The trace with a few of its parts."""
     if len(trace.parts) <= _MOST_PARTS:
         return trace
@@ -141,9 +141,9 @@ def _views(observer: Observer, record: RoundRecord) -> Iterator[View]:
         yield seen.view.trimmed()
 
 
-def rows_of(view: View, count: int) -> View:
-    """The first messages of a view, without labels."""
-    rows, candidates = slice(count), view.candidates
+def rows_of(view: View, rows: slice | Ints) -> View:
+    """Some messages of a view, without labels."""
+    candidates = view.candidates
     return with_rows(
         view,
         (("parameters", "messages", "shown", "features", "clients"), rows),
