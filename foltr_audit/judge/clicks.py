@@ -140,6 +140,8 @@ def _knows_all_steps(header: TraceHeader, known: Knowledge) -> bool:
 
 def _knows_clips(header: TraceHeader, truth: RoundTruth) -> bool:
     """Whether the truth says which steps were clipped: another system that declares no clip may not know."""
+    if not truth.knows_clips:
+        return False
     return bool(header.spec_hash) or "clip_norm" in header.knowledge or bool(truth.clipped.any())
 
 
