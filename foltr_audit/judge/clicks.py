@@ -21,6 +21,7 @@ from foltr_audit.judge.identifiability import Identifiability, identifiability, 
 from foltr_audit.judge.observer import Observer, RoundView
 from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.prior_probabilities import ClickPriors, click_priors
+from foltr_audit.judge.round_sums import SummedRound
 from foltr_audit.judge.task import AttackTask
 from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
@@ -187,7 +188,7 @@ class ClickTask(AttackTask[ClickEvidence]):
         self.pieces.append(
             ClickEvidence(
                 query=query_names(record, header, self.observer.collection),
-                message=record.slot,
+                message=record.senders if isinstance(record, SummedRound) else record.slot,
                 shown=record.shown,
                 clicks=truth.clicks,
                 observed=observed,

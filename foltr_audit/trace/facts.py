@@ -17,6 +17,7 @@ from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.trace.header import DTYPES, MASKINGS, TraceHeader
 from foltr_audit.trace.header_fields import shortened
 from foltr_audit.utils.reading import is_whole
+from foltr_audit.utils.seed_generators import PERTURBATIONS
 
 
 class FactDomain(NamedTuple):
@@ -113,7 +114,7 @@ FACTS: dict[str, FactDomain] = {
     "of": _one_of("model", "update"),
     "optimiser": _TEXT,
     "pairs": _one_of("all", "last-click+1"),
-    "perturbation": _one_of("foltr-audit", "other"),
+    "perturbation": _one_of(*PERTURBATIONS, "other"),
     "quantization_range": _whole(1),
     "range": _POSITIVE,
     "rank_with": _one_of("local", "global"),
