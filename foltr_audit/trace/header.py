@@ -262,7 +262,7 @@ class TraceHeader:
 
     @property
     def number_format(self) -> str:
-        """How exact messages are at best: the coarsest format of their arrays, or `float64` of masked ones."""
+        """How exact messages are: the coarsest format of their arrays, or `float64` of masked ones."""
         if self.kind == "masked":
             return "float64"
         found = {array.dtype for array in self.arrays}
