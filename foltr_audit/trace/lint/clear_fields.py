@@ -17,7 +17,7 @@ class ClearFieldCheck(LintCheck):
 
     def start(self) -> None:
         """Nothing is recorded so far."""
-        self.lost = FindingTally()
+        self.lost, self.failed = FindingTally(), FindingTally()
         self.listed_rounds = self.interactions = 0
         self.features = False
 
@@ -27,6 +27,9 @@ class ClearFieldCheck(LintCheck):
         self.listed_rounds += seen.interactions > 0
         self.features |= seen.features and seen.interactions > 0
         self.lost.messages_of(seen.round, ~seen.survivors)
+        if seen.cohort is not None:
+            failed = sum(outcome != "arrived" for outcome in seen.cohort.outcome)
+            self.failed.add(failed, len(seen.cohort), failed, f"round {seen.round}")
 
     def findings(self) -> Findings:
         """One for each kind of field."""
@@ -51,6 +54,12 @@ class ClearFieldCheck(LintCheck):
                 f"{number(self.lost.hits, 'message')} did not enter the average, and the server knows which"
             )
             yield self.note(self.lost, f"{text}{noise}.")
+        if self.failed.hits:
+            text = (
+                f"{number(self.failed.hits, 'request')} to clients, of {self.failed.looked:,}, had no answer: "
+                "the server knows whose, and of those that failed why."
+            )
+            yield self.note(self.failed, text)
 
     def _payload(self) -> LintFinding:
         """What covers the payload where the header declares no noise law."""
