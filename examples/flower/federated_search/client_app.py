@@ -16,6 +16,10 @@ class ChosenClientApp(ClientApp):
         """The reply of the chosen client."""
         if context.run_config["secure"]:
             from federated_search.secagg_client import app as chosen
+        elif context.run_config["flower-dp"] == "local":
+            from federated_search.dp_clients import local_app as chosen
+        elif context.run_config["flower-dp"] == "central":
+            from federated_search.dp_clients import central_app as chosen
         elif context.run_config["learner"] == "mlp":
             from federated_search.mlp_client import app as chosen
         else:

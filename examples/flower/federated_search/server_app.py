@@ -7,8 +7,8 @@ import math
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import FedAvg
-from foltr_audit_recorder.flower import RecordingGrid
+from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAvg, Strategy
+from foltr_audit_recorder.flower import RecordingGrid, local_dp_facts
 
 from federated_search.letor_data import load_queries
 
@@ -31,7 +31,12 @@ def main(grid: Grid, context: Context) -> None:
 
 def train_in_clear(grid: Grid, context: Context) -> None:
     """Federated averaging of the message API, all nodes in every round."""
-    strategy = FedAvg(fraction_evaluate=0.0)
+    strategy: Strategy = FedAvg(fraction_evaluate=0.0)
+    if context.run_config["flower-dp"] == "central":
+        from federated_search.dp_clients import CLIP
+
+        nodes = len(list(grid.get_node_ids()))
+        strategy = DifferentialPrivacyClientSideFixedClipping(strategy, 1.0, CLIP, nodes)
     result = strategy.start(grid, first_model(context), num_rounds=int(context.run_config["rounds"]))
     grid.close(result.arrays)
 
@@ -58,6 +63,16 @@ def facts_of(config: dict) -> dict[str, object]:
     }
     if config["learner"] == "pdgd":
         facts |= {"pairs": "all", "normaliser": "shown"}
+    if config["flower-dp"] == "local":
+        from federated_search.dp_clients import local_dp_mod
+
+        return facts | local_dp_facts(local_dp_mod)
+    if config["flower-dp"] == "central":
+        from federated_search.dp_clients import CLIP
+
+        # What the recorder does not see: the strategy adds normal noise of this deviation to the sum.
+        events = [f"bounded:of=update,norm={CLIP},ord=2", f"noised-sum:sigma={CLIP},bands=1"]
+        return facts | {"noise": "none", "events": events}
     epsilon, sensitivity = float(config["epsilon"]), float(config["sensitivity"])
     if epsilon <= 0 or math.isinf(epsilon):
         return facts | {"noise": "none"}
