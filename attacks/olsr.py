@@ -31,6 +31,7 @@ class OLSR(Attack):
     """
 
     name: ClassVar[str] = "olsr"
+    observers: ClassVar[frozenset[str]] = frozenset({"individual", "aggregate"})
 
     tolerance: float | None = Field(
         None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import typer
 from foltr_audit.cli.common import ATTACK, SHARED, CommonOptions, field_flags, use_threads
 from foltr_audit.cli.given import refuse_others
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import option
+from foltr_audit.cli.options import KNOW_HELP, option
 from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
 from foltr_audit.errors import UsageError
@@ -25,7 +26,7 @@ SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
 
 _WITH_TRACE = {
-    *("method", "trace", "guesses", "target", "hide", "queries", "choices"),
+    *("method", "trace", "know", "guesses", "target", "view", "hide", "queries", "choices"),
     *("data", "intents", "seed", "json", "threads"),
 }
 _ONLY_FRESH = ("click_models", "on", "repeats", "min_documents", "interactions", "lists", "view")
@@ -40,6 +41,7 @@ def attack(
         "See scenario list."
     ),
     trace: Path | None = option("Attack a recorded Run or trace instead of a new run."),
+    know: list[str] | None = option(f"With --trace: {KNOW_HELP}", metavar="NAME=VALUE"),
     guesses: Path | None = option("With --trace: write scores and guesses to a .csv or .parquet file."),
 ) -> None:
     """Attack what clients send, and report precision and recall with the claimed epsilon and nDCG.
@@ -49,10 +51,10 @@ def attack(
     if trace is not None:
         refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
-        _attack_trace(trace, common, guesses)
+        _attack_trace(trace, common, know or [], guesses)
         return
-    if guesses is not None:
-        raise UsageError("--guesses: only with --trace")
+    if guesses is not None or know:
+        raise UsageError(f"{'--know' if know else '--guesses'}: only with --trace")
     if common.fields.get("attack.target") == "training":
         _refuse_fresh(common)
     same = common.fields.get("train.click_model") == SAME
@@ -86,18 +88,19 @@ def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | Non
 
 
 def _refuse_fresh(common: CommonOptions) -> None:
-    """Refuse options that only describe fresh clients; `--view individual` describes every round too."""
+    """Refuse options that only describe fresh clients; views of messages and of rounds are of others too."""
     given = common.of_table("attack")
     for name in _ONLY_FRESH:
-        if given.get(name) and not (name == "view" and given[name] == "individual"):
+        if given.get(name) and not (name == "view" and given[name] != "pooled"):
             flag = field_flags()[f"attack.{name}"]
             raise UsageError(f"{flag}: only with --target fresh; the training rounds have their own options")
 
 
-def _attack_trace(path: Path, common: CommonOptions, guesses: Path | None) -> None:
+def _attack_trace(path: Path, common: CommonOptions, know: Sequence[str], guesses: Path | None) -> None:
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
+    from foltr_audit.trace.known_facts import parse_facts
     from foltr_audit.utils.progress import on_terminal
 
     given = common.fields
@@ -107,7 +110,10 @@ def _attack_trace(path: Path, common: CommonOptions, guesses: Path | None) -> No
         data=given.get("data.source"),
         seed=given.get("seed"),
         intents=given.get("data.intents"),
-        changes={name: given.get(f"attack.{name}") for name in ("methods", "hide", "queries", "choices")},
+        changes={
+            name: given.get(f"attack.{name}") for name in ("methods", "view", "hide", "queries", "choices")
+        },
+        know=parse_facts(know),
     )
     warn_of_unloadable(Attack)
     if guesses is not None:

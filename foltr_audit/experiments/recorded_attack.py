@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,24 +13,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.client_groups import ClientGroups
+from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, TraceError, UsageError, shorten_value, suggest_name
+from foltr_audit.experiments.missing_facts import advise
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks
+from foltr_audit.judge.round_sums import RoundSums, SumObserver
 from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.trace import Trace, TraceHeader
+from foltr_audit.trace import Fact, Trace, TraceHeader
+from foltr_audit.trace.known_facts import checked_facts, with_facts
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
 
@@ -67,6 +72,7 @@ class TraceAttack:
         seed: seed of data splits and of attacks that draw, if not the Run's.
         fresh: whether the messages are those of fresh clients of a Run.
         intents: path of the qrels per intent, if not the recorded one.
+        known: facts that were given by hand; the headers of `traces` hold them.
     """
 
     path: Path
@@ -77,6 +83,7 @@ class TraceAttack:
     seed: int | None = None
     fresh: bool = False
     intents: str | None = None
+    known: Mapping[str, Fact] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -88,16 +95,18 @@ class TraceAttack:
         seed: int | None = None,
         intents: str | None = None,
         changes: Mapping[str, object] | None = None,
+        know: Mapping[str, object] | None = None,
     ) -> TraceAttack:
         """Open a Run folder or a trace.
 
-        `changes` are fields of the `AttackSpec` that replace those of the Run, unless they are None.
+        `changes` are fields of the `AttackSpec` that replace those of the Run, unless they are None; `know`
+        are facts that replace those of the headers.
 
         Of a Run, `target` selects the messages of the `fresh` clients or of the `training` rounds; the
         default is the target of its Spec.
 
         Raises:
-            UsageError: no such folder or target.
+            UsageError: no such folder or target, or a fact that does not exist.
             TraceError: it is damaged, or neither a Run nor a trace.
         """
         if target is not None and target not in TARGETS:
@@ -122,15 +131,19 @@ class TraceAttack:
                     raise TraceError(f"{trace.folder}: made by another Spec than {path / SPEC}")
         recorded = spec.attack if spec and spec.attack else AttackSpec(target="training")
         given = {name: value for name, value in (changes or {}).items() if value is not None}
+        if given.get("view") == "aggregate" and not fresh:
+            given |= {"target": "training", "lists": None}
+        known = checked_facts(know or {})
         return cls(
             path=path,
-            traces=traces,
+            traces={name: with_facts(trace, known) for name, trace in traces.items()},
             spec=spec,
             protocol=changed_protocol(recorded, given),
             data=data,
             seed=seed,
             fresh=fresh,
             intents=intents,
+            known=known,
         )
 
     @property
@@ -207,7 +220,8 @@ class TraceAttack:
         return self.spec.seed if self.spec else 1
 
     @property
-    def _streams(self) -> Streams:
+    def streams(self) -> Streams:
+        """The named random streams of attacks and audits of these messages."""
         return Streams(self.used_seed, self.spec.repetition if self.spec else 0)
 
     @cached_property
@@ -222,16 +236,36 @@ class TraceAttack:
             for name, trace in self.traces.items()
         }
 
+    def advised(self, reason: str) -> str:
+        """A reason why an attack cannot run, with how to give the facts that it misses."""
+        return advise(reason, self.protocol.hide)
+
+    @contextmanager
+    def advising(self) -> Iterator[None]:
+        """Errors that name facts which are not known say how to give them."""
+        try:
+            yield
+        except UsageError as error:
+            raise UsageError(self.advised(str(error))) from error
+
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
         """Run the attacks on the messages of each trace, and add the truth to their answers.
 
         Raises:
             UsageError: a trace holds no truth, or no attack can run.
         """
-        groups = ClientGroups.of(self.population, fresh=self.fresh)
+        sums = self.protocol.sums_of_rounds  # a sum is of clients of all groups
+        groups = ONE_GROUP if sums else ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
             found = judge_attacks(
-                trace, self.collection, self.protocol, self._streams, progress, click_model, groups
+                trace,
+                self.collection,
+                self.protocol,
+                self.streams,
+                progress,
+                click_model,
+                groups,
+                self.advised,
             )
             yield TraceJudgment(click_model=click_model, header=trace.header, found=found)
 
@@ -273,11 +307,14 @@ class TraceAttack:
         chosen, pieces = make_attacks(self.methods), []
         others = not_for_clicks(chosen)
         attacks = [attack for attack in chosen if attack.label not in others]
-        observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide))
+        hidden = frozenset(self.protocol.hide)
+        store: RoundStore = RoundSums(trace) if self.protocol.sums_of_rounds else trace
+        seen_by = SumObserver if self.protocol.sums_of_rounds else Observer
+        observer = seen_by(store.header, self.collection, hidden)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
-            for record in trace.rounds():
-                answers = infer_round(record, observer, attacks, self._streams)
-                refuse_if_none_runs(self.methods, {**answers.refused, **others})
+            for record in store.rounds():
+                answers = infer_round(record, observer, attacks, self.streams)
+                refuse_if_none_runs(self.methods, {**answers.refused, **others}, self.advised)
                 names = query_names(record, trace.header, self.collection)
                 row, position = np.nonzero(record.shown >= 0)
                 for label, answer in answers.guessed.items():

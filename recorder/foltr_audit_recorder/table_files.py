@@ -33,8 +33,12 @@ def table_bytes(columns: Columns) -> bytes:
                 0o600 << 16,
             )  # what Python fills in differs by system
             array = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False))
+            if array.dtype.hasobject:
+                raise ValueError(f"column {name} holds objects, expected numbers, truth values or text")
             with archive.open(entry, "w", force_zip64=array.nbytes >= 1 << 31) as member:
-                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+                # As `numpy.lib.format.write_array`, which copies every array once more.
+                np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(array))
+                member.write(array.reshape(-1).view(np.uint8).data)
     return buffer.getvalue()
 
 
@@ -43,10 +47,16 @@ def row_count(columns: Columns) -> int:
     return next((len(values) for values in columns.values()), 0)
 
 
-def smallest(values: NDArray[np.integer]) -> NDArray[np.integer]:
-    """Whole numbers in the smallest type that holds them, unsigned where none is negative; a copy."""
+def smallest(values: NDArray[np.generic], *, signed: bool = False) -> NDArray[np.integer]:
+    """Whole numbers in the smallest type that holds them, unsigned where none is negative; a copy.
+
+    Raises:
+        ValueError: values that are no whole numbers, or that fit no type of 64 bits.
+    """
+    if values.dtype.kind not in "iu":
+        raise ValueError(f"expected whole numbers, got values of type {values.dtype}")
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    kinds = ("i1", "i2", "i4", "i8") if least < 0 else ("u1", "u2", "u4", "u8")
+    kinds = ("i1", "i2", "i4", "i8") if signed or least < 0 else ("u1", "u2", "u4", "u8")
     for kind in kinds:
         limits = np.iinfo(kind)
         if limits.min <= least and most <= limits.max:

@@ -54,9 +54,7 @@ def masked_rounds(header: TraceHeader, **fields: Any) -> list[RoundRecord]:
         np.random.default_rng([4, r]).integers(0, 2**32, (MESSAGES, P), dtype=np.uint64)
         for r in range(ROUNDS)
     ]
-    return [
-        record_of(header, r, np.zeros((MESSAGES, P)), messages=words[r], **fields) for r in range(ROUNDS)
-    ]
+    return [record_of(header, r, np.zeros((MESSAGES, P)), messages=words[r], **fields) for r in range(ROUNDS)]
 
 
 def test_masks_from_seeds_of_32_bits_are_found() -> None:
@@ -66,8 +64,12 @@ def test_masks_from_seeds_of_32_bits_are_found() -> None:
     assert finding.messages == MESSAGES * ROUNDS
     assert "shares with others" in finding.text
     assert "confirms a guess" not in finding.text
-    flower = with_facts(faulty, masking="flower-secagg", num_shares=3)
-    finding = only(found_in(flower, masked_rounds(flower)), "mask-seeds")
+    secagg = {"clipping_range": 8.0, "quantization_range": 2**22, "modulus_bits": 32, "max_weight": 1.0}
+    flower = with_facts(
+        replace(faulty, parameters=P - 1), masking="flower-secagg", num_shares=3, **secagg
+    )  # the weight is the first word
+    model = np.zeros(P - 1)
+    finding = only(found_in(flower, masked_rounds(flower, parameters=model, aggregate=model)), "mask-seeds")
     assert "shares with 2 others" in finding.text
     assert "confirms a guess" in finding.text
     assert outcome(done_with(faulty, masked_rounds(faulty)), "unmasked").state == "clean"

@@ -14,6 +14,9 @@ from foltr_audit.core.records.view import Inference, Knowledge, View
 from foltr_audit.errors import PluginError, suggest_name
 from foltr_audit.utils.arrays import Floats, Ints
 
+UNKNOWN = "the observer does not know: "
+"""How a reason why an attack cannot run begins, if it names what is not known."""
+
 
 class Attack(Plugin):
     """Infers clicks from what one observer sees.
@@ -55,12 +58,12 @@ class Attack(Plugin):
         """Why this attack cannot run on a view, or None if it can."""
         if view.kind not in self.reads:
             return f"it reads messages of kind {', '.join(sorted(self.reads))}, not {view.kind}"
-        if view.observer not in self.observers:
+        if view.observer not in self.observers and not self.baseline:  # a baseline reads no message
             return f"it reads {', '.join(sorted(self.observers))} views, not {view.observer} ones"
         if not known_ranker(view.knowledge.ranker):
             return f"ranker {view.knowledge.ranker!r} is unknown, so scores cannot be computed from a model"
         missing = sorted(name for name in self.needs if not view.knowledge.has(name))
-        return f"the observer does not know: {', '.join(missing)}" if missing else None
+        return f"{UNKNOWN}{', '.join(missing)}" if missing else None
 
     def exact_posterior(self, view: View) -> bool:
         """Whether its `patterns` are the exact posterior given everything in the view."""

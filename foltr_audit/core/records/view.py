@@ -53,12 +53,14 @@ class Knowledge:
         sigma: standard deviation of the perturbations of FOLtR-ES.
         metric: its online metric, `maxrr` or `dcg`.
         antithetic: whether the second half of its interactions uses the mirrored perturbation.
-        perturbation: generator of the perturbations of FOLtR-ES from seeds: `foltr-audit`; None for an
-            unknown one, whose perturbations cannot be computed from the seeds.
+        perturbation: generator of the perturbations of FOLtR-ES from seeds, `foltr-audit` or
+            `numpy-randomstate`; None for an unknown one, whose perturbations cannot be computed from the
+            seeds.
         noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`; for a message of metrics, the
             law of each metric, e.g. `metric-rr:p=0.25`; or `none`.
         number_format: `float32` or `float64`, the number format of messages.
         feature_format: the same for the features with which clients learn.
+        encoding_error: largest error of a number of a message from its encoding as an integer.
         click_model: name of the click model.
         belief: the probabilities of the click model, if it is a cascade.
     """
@@ -86,6 +88,7 @@ class Knowledge:
     noise: str | None = None
     number_format: str = "float32"
     feature_format: str = "float32"
+    encoding_error: float = 0.0
     click_model: str | None = None
     belief: ClickBelief | None = None
 
@@ -158,6 +161,8 @@ class View:
         labels: grade of each shown document, int64 (n, B, k), -1 at the padding, if the observer has them.
         intent_labels: its grade under each of I intents, int64 (n, B, k, I), if the observer has them.
         clients: number of clients whose updates each message sums, int64 (n,); 1 by default.
+        senders: of sums, which client each list belongs to, int64 (n, B), ascending; all clients start from
+            the global model and weigh the same. None where a message is one client's, or weights differ.
         knowledge: what else the observer knows.
     """
 
@@ -172,13 +177,16 @@ class View:
     labels: Ints | None = None
     intent_labels: Ints | None = None
     clients: Ints = field(default_factory=lambda: np.ones(1, dtype=np.int64))
+    senders: Ints | None = None
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only_features(self.features))
         object.__setattr__(self, "clients", np.broadcast_to(self.clients, (len(self.messages),)))
         freeze(self, parameters=np.float64, messages=np.float64, seeds=np.uint64)
-        freeze(self, shown=np.int64, labels=np.int64, intent_labels=np.int64, clients=np.int64)
+        freeze(
+            self, shown=np.int64, labels=np.int64, intent_labels=np.int64, clients=np.int64, senders=np.int64
+        )
 
     def __len__(self) -> int:
         return int(self.messages.shape[0])
