@@ -190,6 +190,11 @@ def _steps_of_facts(facts: Mapping[str, Fact]) -> tuple[DeclaredStep, ...]:
     if norm is not None and order in (1, 2):
         bound = NormBound(norm=norm, ord=order, of="model")
         steps.append(DeclaredStep(name="knowledge.clip_norm", event=bound))
+    norm = positive_number(facts.get("update_clip_norm"))
+    if norm is not None:
+        steps.append(
+            DeclaredStep(name="knowledge.update_clip_norm", event=NormBound(norm=norm, ord=2, of="update"))
+        )
     law = _law(facts.get("noise"))
     if law is not None:
         noise = NoiseAddition(law=law)
