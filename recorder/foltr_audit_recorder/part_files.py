@@ -20,6 +20,9 @@ from pathlib import Path
 from . import atomic_files
 from .table_files import Columns, row_count, table_bytes
 
+VERSION = "0.1.0"
+"""Version of the recorder."""
+
 TRACE_SCHEMA = "foltr-audit/trace/2"
 PART_SCHEMA = "foltr-audit/trace-part/2"
 HEADER = "trace.toml"
