@@ -188,7 +188,7 @@ class ClickTask(AttackTask[ClickEvidence]):
         self.pieces.append(
             ClickEvidence(
                 query=query_names(record, header, self.observer.collection),
-                message=record.senders if isinstance(record, SummedRound) else record.slot,
+                message=record.origins if isinstance(record, SummedRound) else record.slot,
                 shown=record.shown,
                 clicks=truth.clicks,
                 observed=observed,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
 
 MOST_BITS = 64
 
@@ -72,7 +72,17 @@ class OffsetEncoding:
         weighted = words[..., 1:].astype(np.float64) * self.error - clients * self.clipping_range
         return np.divide(weighted, shares, out=np.zeros_like(weighted), where=shares > 0)
 
-    def decode_messages(self, words: NDArray[np.uint64], counts: NDArray[np.int64]) -> Floats:
+    def decode_sum(self, total: NDArray[np.uint64], counts: Ints) -> Floats:
+        """The sum of counts (n,) times numbers that the sum of n clients' words holds, float64 (P,)."""
+        return float(counts.sum()) * self.decode(total, counts.size)
+
+    def error_of_sum(self, total: NDArray[np.uint64], counts: Ints) -> float:
+        """How far a number of `decode_sum` usually is from the sum of what clients encoded."""
+        share = float(total[0]) / self.quantization_range
+        spread = self.error * math.sqrt(counts.size)
+        return float(counts.sum()) * spread / share if share else spread
+
+    def decode_messages(self, words: NDArray[np.uint64], counts: Ints) -> Floats:
         """Messages as numbers, float64 (M, P), whose weights travel inside; with masks, noise."""
         del counts
         return self.decode(words)
