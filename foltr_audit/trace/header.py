@@ -91,7 +91,8 @@ class TraceHeader:
         has_truth: whether the truth was recorded as well.
         embeds_features: whether the shown documents' features are stored.
         rounds_per_part: rounds in a part; a killed writer loses at most the open part.
-        layout: the arrays of a message; empty for one array of all its numbers.
+        layout: the arrays of a message, or those that a masked message holds; empty for one array of all its
+            numbers.
         writer: program and version that wrote the trace.
         schema: name and version of the format.
 
@@ -143,13 +144,22 @@ class TraceHeader:
         ]
         numbers = sum(array.size for array in payload)
         check(numbers == self.width, "layout", f"of {numbers} numbers", f"{self.width} numbers a message")
+        if self.kind == "masked" and self._masks_arrays:
+            numbers = sum(array.size for array in self.layout if not array.is_buffer)
+            check(numbers == self.parameters, "layout", f"of {numbers} numbers", f"{self.parameters}")
         types = sorted({array.dtype for array in payload})
         check(self.dtype in types, "dtype", self.dtype, " or ".join(types) + " as in the layout")
 
     @property
     def arrays(self) -> tuple[LayoutArray, ...]:
-        """The arrays of a message."""
+        """The arrays of a message; of a masked one its words, whatever the layout of what it masks."""
+        if self.kind == "masked" and self._masks_arrays:
+            return (LayoutArray("words", (self.width,), ENCODED),)
         return self.layout or (LayoutArray("parameters", (self.width,), self.dtype),)
+
+    @property
+    def _masks_arrays(self) -> bool:
+        return any(not array.is_buffer for array in self.layout)
 
     @property
     def message_format(self) -> str:

@@ -25,7 +25,8 @@ class LocalNoise:
     Attributes:
         clip: L2 norm in which updates are clipped before; None where that is not declared.
         sensitivity: the distance that the noise is computed for.
-        epsilon, delta: what it is computed to give, by the classical formula; None where that is not declared.
+        epsilon, delta: what it is computed to give, by the classical formula; None where they are not
+            declared.
     """
 
     clip: float | None

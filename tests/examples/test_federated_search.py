@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import foltr_audit as fa
 from foltr_audit.core.click_models import (
     InformationalClickModel,
     NavigationalClickModel,
     PerfectClickModel,
 )
-import foltr_audit as fa
 from foltr_audit.kernels.pdgd import pdgd_coefficients
 from tests.fixtures.doc_examples import ROOT
 
@@ -52,7 +52,7 @@ def test_a_step_is_that_of_the_package(app: dict[str, ModuleType], seed: int) ->
 
 def test_click_models_are_the_published_ones(app: dict[str, ModuleType]) -> None:
     published = (PerfectClickModel, NavigationalClickModel, InformationalClickModel)
-    assert app["searching_user"].CLICK_MODELS == {model.name: model.setting(2) for model in published}
+    assert {model.name: model.setting(2) for model in published} == app["searching_user"].CLICK_MODELS
 
 
 def test_users_click_as_often_as_their_model_says(app: dict[str, ModuleType]) -> None:

@@ -247,3 +247,15 @@ def test_a_clip_that_divides_by_zero_shows_who_learnt_nothing() -> None:
 def test_other_failures_show_no_silent_client() -> None:
     assert outcome(done_with(BARE, played(BARE, cohort=failed("out of memory"))), "silent").state == "clean"
     assert outcome(done_with(BARE, played(BARE, cohort=failed())), "silent").state == "clean"
+
+
+# --- who knows the lists --------------------------------------------------------------------------
+
+
+def test_lists_of_the_auditor_are_not_called_known_to_the_server() -> None:
+    lists: dict[str, Any] = {name: np.zeros(1, dtype=np.int64) for name in ("slot", "step", "part", "query")}
+    lists["shown"] = np.array([[2, 0, 1]])
+    for known, told in (("server", "known to the server"), ("auditor", "this server does not have them")):
+        header = with_facts(BARE, lists_known=known)
+        notes = [found for found in found_in(header, played(header, **lists)) if found.severity == "note"]
+        assert any(told in note.text for note in notes), notes

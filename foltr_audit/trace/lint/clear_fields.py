@@ -43,8 +43,7 @@ class ClearFieldCheck(LintCheck):
             yield LintFinding(
                 check=self.name,
                 severity="note",
-                text=f"{what} of {number(self.interactions, 'interaction')} are recorded as known to the "
-                "server: with them it can look for the clicks that explain a message.",
+                text=f"{what} of {number(self.interactions, 'interaction')} {self._who_knows}.",
                 rounds=self.listed_rounds,
                 messages=self.messages,
             )
@@ -56,10 +55,18 @@ class ClearFieldCheck(LintCheck):
             yield self.note(self.lost, f"{text}{noise}.")
         if self.failed.hits:
             text = (
-                f"{number(self.failed.hits, 'request')} to clients, of {self.failed.looked:,}, had no answer: "
-                "the server knows whose, and of those that failed why."
+                f"{number(self.failed.hits, 'request')} to clients, of {self.failed.looked:,}, had no "
+                "answer: the server knows whose, and of those that failed why."
             )
             yield self.note(self.failed, text)
+
+    @property
+    def _who_knows(self) -> str:
+        if self.header.knowledge.get("lists_known") == "auditor":
+            return "are recorded for the auditor, and this server does not have them"
+        return (
+            "are recorded as known to the server: with them it can look for the clicks that explain a message"
+        )
 
     def _payload(self) -> LintFinding:
         """What covers the payload where the header declares no noise law."""

@@ -48,7 +48,9 @@ class MaskSeedCheck(LintCheck):
             f"in 2^{bits} tries, two in as many tries and as much memory"
         )
         if self.header.knowledge.get("masking") == "flower-secagg":
-            text += ". The weight of the message, its first word under the mask, is known: it confirms a guess"
+            text += (
+                ". The weight of the message, its first word under the mask, is known: it confirms a guess"
+            )
         yield LintFinding(
             check=self.name,
             severity="leak",

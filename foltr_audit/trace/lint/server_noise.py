@@ -9,6 +9,7 @@ from foltr_audit.trace.lint.findings import LintFinding, number
 from foltr_audit.trace.lint.outcome import CoverageGap
 from foltr_audit.trace.lint.rounds import ServerView
 
+
 class ServerNoiseCheck(LintCheck):
     """The average of the messages, compared with the model that the server continues with.
 

@@ -9,7 +9,7 @@ from foltr_audit.trace.lint.rounds import ServerView
 
 
 class SilentClientCheck(LintCheck):
-    """Messages without any change, messages that are missing, and clients that failed for lack of a change."""
+    """Messages without any change, missing messages, and clients that failed for lack of a change."""
 
     name = "silent"
     tells = "who had nothing to send, such as a client without clicks"
