@@ -89,7 +89,8 @@ def test_a_classical_formula_with_room_for_a_slightly_wider_clip() -> None:
 def test_noise_of_another_formula_is_compared_by_its_sensitivity_alone() -> None:
     facts: dict[str, Fact] = {"local_dp_clip": 0.2, "claimed_sensitivity": 0.1, "noise": "gaussian:sigma=1"}
     (found,) = findings(declared_by(header(**facts), 50))
-    assert (found.check, found.right) == ("sensitivity", pytest.approx(0.4))
+    assert found.check == "sensitivity"
+    assert found.right == pytest.approx(0.4)
     assert "for a client the noise is 4 times too small" in found.follows
     assert findings(declared_by(header(**{**facts, "local_dp_clip": 0.05}), 50)) == ()
 

@@ -136,7 +136,9 @@ def select_messages(record: RoundRecord, slots: Ints) -> RoundRecord:
         (("step", "part", "query", "shown", "features", "n_candidates"), rows),
         slot=np.searchsorted(slots, record.slot[rows]),
         candidates=candidates,
-        clear={}, buffers=(), cohort=None,
+        clear={},
+        buffers=(),
+        cohort=None,
     )
 
 
