@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.recorder.array_layout import FLOATING
 from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.layout import joined
@@ -92,7 +93,7 @@ class _RoundDecoder:
         buffers = [
             values
             for array, values in zip(header.arrays, arrays, strict=True)
-            if array.is_buffer and header.kind != "masked"
+            if array.dtype not in FLOATING and header.kind != "masked"
         ]
         features = self._lists.columns.get("features")
         has_total = header.kind == "masked" and bool(table.array("has_total")[i])

@@ -18,6 +18,7 @@ from typing import Any, cast
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.privacy.secure_aggregation.offset_encoding import OffsetEncoding
+from foltr_audit.recorder.array_layout import FLOATING, ONE_ARRAY, LayoutArray
 from foltr_audit.recorder.part_files import HEADER, TRACE_SCHEMA
 from foltr_audit.recorder.toml_text import toml_text
 from foltr_audit.trace.header_fields import (
@@ -29,7 +30,7 @@ from foltr_audit.trace.header_fields import (
     check_names,
     check_types,
 )
-from foltr_audit.trace.layout import FLOATS, WORDS, LayoutArray, layout_from
+from foltr_audit.trace.layout import WORDS, check_layout, layout_from, size_of
 from foltr_audit.utils.reading import file_bytes, is_whole, toml_table, whole_number
 from foltr_audit.utils.reading.bounded_files import decoded
 
@@ -81,7 +82,7 @@ class TraceHeader:
             metrics at models perturbed from a seed), or `clicks` (the clicks themselves, one after the other,
             which a central learner gets).
         dtype: the payload's number format: `float16`, `bfloat16`, `float32` or `float64`; `uint64` of masked
-            messages. Of several the coarsest.
+            messages. With a `layout` one of its formats, or that of `message_format`.
         parameters: number P of parameters of the global model, the length of a message that is a model.
         k: length of the longest shown list.
         ranker: name of the ranker, e.g. `linear`.
@@ -91,8 +92,7 @@ class TraceHeader:
         has_truth: whether the truth was recorded as well.
         embeds_features: whether the shown documents' features are stored.
         rounds_per_part: rounds in a part; a killed writer loses at most the open part.
-        layout: the arrays of a message, or those that a masked message holds; empty for one array of all its
-            numbers.
+        layout: the arrays of a message, or of what was masked; empty for one array of all its numbers.
         writer: program and version that wrote the trace.
         schema: name and version of the format.
 
@@ -119,7 +119,7 @@ class TraceHeader:
         _check_schema(self.schema)
         check_types(self, "")
         check(self.kind in KINDS, "kind", self.kind, " or ".join(KINDS))
-        formats = (ENCODED,) if self.kind == "masked" else FLOATS
+        formats = (ENCODED,) if self.kind == "masked" else FLOATING
         check(self.dtype in formats, "dtype", self.dtype, f"{' or '.join(formats)} of kind {self.kind}")
         for name in ("parameters", "k", "rounds_per_part"):
             value = getattr(self, name)
@@ -139,27 +139,24 @@ class TraceHeader:
             raise TraceError(f"trace: header: text {error.object[:60]!r} is not valid Unicode") from None
 
     def _check_layout(self) -> None:
-        payload = [
-            array for array in self.arrays if array.dtype in (FLOATS if self.kind != "masked" else WORDS)
-        ]
-        numbers = sum(array.size for array in payload)
-        check(numbers == self.width, "layout", f"of {numbers} numbers", f"{self.width} numbers a message")
-        if self.kind == "masked" and self._masks_arrays:
-            numbers = sum(array.size for array in self.layout if not array.is_buffer)
-            check(numbers == self.parameters, "layout", f"of {numbers} numbers", f"{self.parameters}")
-        types = sorted({array.dtype for array in payload})
-        check(self.dtype in types, "dtype", self.dtype, " or ".join(types) + " as in the layout")
+        check_layout(self.layout)
+        if not self.layout:
+            return
+        numbers = sum(size_of(array) for array in self.layout if array.dtype in FLOATING)
+        expected = f"{self.update_width} in arrays of floating numbers"
+        check(numbers == self.update_width, "layout", f"of {numbers} numbers", expected)
+        if self.kind != "masked":
+            types = sorted(
+                {array.dtype for array in self.layout if array.dtype in FLOATING} | {self.message_format}
+            )
+            check(self.dtype in types, "dtype", self.dtype, " or ".join(types) + " as in the layout")
 
     @property
     def arrays(self) -> tuple[LayoutArray, ...]:
-        """The arrays of a message; of a masked one its words, whatever the layout of what it masks."""
-        if self.kind == "masked" and self._masks_arrays:
-            return (LayoutArray("words", (self.width,), ENCODED),)
-        return self.layout or (LayoutArray("parameters", (self.width,), self.dtype),)
-
-    @property
-    def _masks_arrays(self) -> bool:
-        return any(not array.is_buffer for array in self.layout)
+        """The arrays of a message as it is stored: those of the layout, or its masked words."""
+        if self.layout and self.kind != "masked":
+            return self.layout
+        return (LayoutArray(ONE_ARRAY, (self.width,), self.dtype),)
 
     @property
     def message_format(self) -> str:
@@ -265,8 +262,11 @@ class TraceHeader:
 
     @property
     def number_format(self) -> str:
-        """How exact messages are at best: `dtype`, or `float64` of masked ones."""
-        return "float64" if self.kind == "masked" else self.dtype
+        """How exact messages are: the coarsest format of their arrays, or `float64` of masked ones."""
+        if self.kind == "masked":
+            return "float64"
+        found = {array.dtype for array in self.arrays}
+        return next(name for name in ("bfloat16", "float16", "float32", "float64") if name in found)
 
     @property
     def update_format(self) -> str:

@@ -4,85 +4,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import Payload
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.recorder.array_layout import BUFFERS, FLOATING, LayoutArray
 from foltr_audit.utils.reading import is_whole
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-"""Types of arrays whose numbers are parameters."""
-
-WHOLE = tuple(f"{sign}int{bits}" for sign in ("u", "") for bits in (8, 16, 32, 64))
-BUFFERS = (*WHOLE, "bool")
-"""Types of arrays that are stored and not attacked."""
-
 WORDS = "uint64"
-"""Type of masked messages."""
+"""Format of masked messages."""
 
 MOST_ARRAYS = 10_000
 _MOST_NUMBERS = 2**31 - 1
 _MOST_AXES = 7  # an array in a file has eight, one of them the messages
 
 
-@dataclass(frozen=True)
-class LayoutArray:
-    """One array of a message.
+def size_of(array: LayoutArray) -> int:
+    """Numbers in an array of a message."""
+    return math.prod(array.shape)
 
-    Attributes:
-        name: its name, e.g. `layers.0.weight`.
-        shape: its axes.
-        dtype: a type of `FLOATS` or `BUFFERS`; bfloat16 is stored as uint16.
+
+def stored_type(array: LayoutArray) -> np.dtype[np.generic]:
+    """Type in which an array is stored."""
+    return np.dtype("uint16" if array.dtype == "bfloat16" else array.dtype)
+
+
+def check_layout(layout: Sequence[LayoutArray]) -> None:
+    """Refuse arrays that no message has.
 
     Raises:
-        TraceError: another type, or axes that are no sizes.
+        TraceError: an unknown number format, a shape that is none or is too large, or a name twice.
     """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(self.shape))
-        if not isinstance(self.name, str) or self.dtype not in FLOATS + BUFFERS:
-            known = ", ".join(FLOATS + BUFFERS)
+    formats = (*FLOATING, *BUFFERS)
+    for array in layout:
+        who = f"trace: header: layout: {array.name!r:.60}"
+        if not isinstance(array.name, str) or array.dtype not in formats:
+            raise TraceError(f"{who} is {array.dtype!r:.60}, expected {', '.join(formats)}")
+        sizes = len(array.shape) <= _MOST_AXES and all(is_whole(n, 0, _MOST_NUMBERS) for n in array.shape)
+        if not sizes or size_of(array) > _MOST_NUMBERS:
             raise TraceError(
-                f"trace: header: layout: {self.name!r:.60} is {self.dtype!r:.60}, expected {known}"
+                f"{who} has shape {list(array.shape)!r:.60}, expected at most {_MOST_AXES} axes and "
+                f"{_MOST_NUMBERS} numbers"
             )
-        sizes = len(self.shape) <= _MOST_AXES and all(is_whole(n, 0, _MOST_NUMBERS) for n in self.shape)
-        if not sizes or self.size > _MOST_NUMBERS:
-            raise TraceError(
-                f"trace: header: layout: {self.name!r:.60} has shape {list(self.shape)!r:.60}, expected at "
-                f"most {_MOST_AXES} axes and {_MOST_NUMBERS} numbers"
-            )
-
-    @property
-    def size(self) -> int:
-        """Numbers in it."""
-        return math.prod(self.shape)
-
-    @property
-    def stored(self) -> np.dtype[np.generic]:
-        """Type in which it is stored."""
-        return np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype)
-
-    @property
-    def is_buffer(self) -> bool:
-        """Whether it holds no parameters."""
-        return self.dtype not in FLOATS
+    if len({array.name for array in layout}) < len(layout):
+        raise TraceError("trace: header: layout has a name twice, expected different names")
 
 
 def layout_from(entries: object) -> tuple[LayoutArray, ...]:
-    """The layout from the field `layout` of a header.
+    """The layout from the field `layout` of a header; `check_layout` checks its arrays.
 
     Raises:
-        TraceError: no list of tables with a name, a shape and a dtype, two arrays of one name, or too many.
+        TraceError: no list of tables with a name, a shape and a dtype, or too many.
     """
-    expected = "a list of tables {name, shape, dtype} with different names"
-    if not isinstance(entries, list | tuple) or len(entries) > MOST_ARRAYS:
+    expected = "a list of tables {name, shape, dtype}"
+    if not isinstance(entries, list) or len(entries) > MOST_ARRAYS:
         raise TraceError(f"trace: header: layout is {entries!r:.60}, expected {expected}")
     made = []
     for entry in entries:
@@ -90,8 +67,6 @@ def layout_from(entries: object) -> tuple[LayoutArray, ...]:
         if not good or not isinstance(entry["shape"], list):
             raise TraceError(f"trace: header: layout has {entry!r:.60}, expected {expected}")
         made.append(LayoutArray(entry["name"], tuple(entry["shape"]), entry["dtype"]))
-    if len({array.name for array in made}) < len(made):
-        raise TraceError(f"trace: header: layout has a name twice, expected {expected}")
     return tuple(made)
 
 
@@ -104,9 +79,9 @@ def joined(layout: Sequence[LayoutArray], arrays: Sequence[NDArray[np.generic]],
         dtype: type of the result, which holds every value exactly.
     """
     pieces = [
-        _widened(array, values).reshape(len(values), array.size)
+        _widened(array, values).reshape(len(values), size_of(array))
         for array, values in zip(layout, arrays, strict=True)
-        if not array.is_buffer or dtype == WORDS
+        if array.dtype in FLOATING or dtype == WORDS
     ]
     if len(pieces) == 1:
         return pieces[0].astype(dtype, copy=False)
@@ -129,34 +104,34 @@ def split(
     """
     rows, found, at, left = len(messages), [], 0, list(buffers)
     for array in layout:
-        if array.is_buffer and messages.dtype != np.uint64:
+        if array.dtype not in FLOATING and messages.dtype != np.uint64:
             if not left:
                 raise UsageError(f"{where}: no buffer {array.name!r:.60}, which the layout has")
             values = left.pop(0)
-            if values.shape != (rows, *array.shape) or values.dtype != array.stored:
+            if values.shape != (rows, *array.shape) or values.dtype != stored_type(array):
                 raise UsageError(
                     f"{where}: buffer {array.name!r:.60} is {values.dtype} of shape {values.shape}, expected "
                     f"{array.dtype} of shape {(rows, *array.shape)}"
                 )
             found.append(values)
             continue
-        numbers = messages[:, at : at + array.size]
+        numbers = messages[:, at : at + size_of(array)]
         found.append(_narrowed(array, numbers, where).reshape(rows, *array.shape))
-        at += array.size
+        at += size_of(array)
     if left:
         raise UsageError(f"{where}: {len(left)} buffers more than the layout has")
     return found
 
 
 def _narrowed(array: LayoutArray, numbers: Payload, where: str) -> NDArray[np.generic]:
-    if numbers.dtype == array.stored:
+    if numbers.dtype == stored_type(array):
         return numbers
     with np.errstate(over="ignore"):
         if array.dtype == "bfloat16":
             bits = np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32) >> np.uint32(16)
             stored: NDArray[np.generic] = bits.astype(np.uint16)
         else:
-            stored = numbers.astype(array.stored)
+            stored = numbers.astype(stored_type(array))
     if not np.array_equal(_widened(array, stored), numbers, equal_nan=True):
         raise UsageError(f"{where}: messages hold numbers in {array.name!r:.60} that {array.dtype} does not")
     return stored

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.layout import stored_type
 
 
 class ColumnForm(NamedTuple):
@@ -106,7 +107,7 @@ def _rounds(header: TraceHeader) -> dict[str, ColumnForm]:
 def _messages(header: TraceHeader) -> dict[str, ColumnForm]:
     found = {"slot": _WHOLE, "count": _WHOLE, "survived": _BOOL}
     for number, array in enumerate(header.arrays):
-        found[f"array-{number}"] = ColumnForm(str(array.stored), array.shape)
+        found[f"array-{number}"] = ColumnForm(str(stored_type(array)), array.shape)
     if header.kind == "es":
         found["seed"] = _WHOLE
     return found | {"sender": _maybe(_WHOLE), "bytes": _maybe(_WHOLE), "sent_at": _maybe(_FLOAT)}
