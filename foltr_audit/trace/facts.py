@@ -111,6 +111,7 @@ FACTS: dict[str, FactDomain] = {
         "none, or a law such as gamma-share:n=1000,scale=2.5 (leave it out where the law is another)", _is_law
     ),
     "normaliser": _one_of("shown", "candidates"),
+    "num_shares": _whole(1),
     "of": _one_of("model", "update"),
     "optimiser": _TEXT,
     "pairs": _one_of("all", "last-click+1"),
@@ -118,6 +119,7 @@ FACTS: dict[str, FactDomain] = {
     "quantization_range": _whole(1),
     "range": _POSITIVE,
     "rank_with": _one_of("local", "global"),
+    "reconstruction_threshold": _whole(1),
     "sigma": _POSITIVE,
     "update_clip_norm": _POSITIVE,
     "width": _whole(1),
