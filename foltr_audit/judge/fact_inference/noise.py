@@ -15,6 +15,7 @@ from foltr_audit.core.records.view import View
 from foltr_audit.inference.linear_systems import rounding_fit, with_model_column
 from foltr_audit.judge.fact_inference.estimate import FactEstimate, Surety, cannot_tell
 from foltr_audit.privacy.noise import GammaShare, Gaussian
+from foltr_audit.privacy.noise.parse import law_text
 from foltr_audit.utils.arrays import Floats
 
 _FEWEST = 30  # messages, and numbers beyond the documents, that an estimate needs
@@ -99,8 +100,7 @@ def _of_dense(found: _Residuals, beyond: str) -> FactEstimate:
         return FactEstimate("noise", "likely", how, Gaussian(sigma=_short(scale, error)).text, within)
     shares = max(1, round(kurtosis / _LAPLACE))
     law = GammaShare(n=shares, scale=_short(scale * float(np.sqrt(shares / 2.0)), error))
-    text = f"laplace:scale={law.scale:g}" if shares == 1 else law.text
-    return FactEstimate("noise", "likely", how, text, within)
+    return FactEstimate("noise", "likely", how, law_text(law), within)
 
 
 def _of_shares(found: _Residuals, beyond: str) -> FactEstimate:
