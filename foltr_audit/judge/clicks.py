@@ -141,6 +141,8 @@ def _knows_all_steps(header: TraceHeader, known: Knowledge) -> bool:
 
 def _knows_clips(header: TraceHeader, truth: RoundTruth) -> bool:
     """Whether the truth says which steps were clipped: another system that declares no clip may not know."""
+    if not truth.knows_clips:
+        return False
     return bool(header.spec_hash) or "clip_norm" in header.knowledge or bool(truth.clipped.any())
 
 
@@ -186,7 +188,7 @@ class ClickTask(AttackTask[ClickEvidence]):
         self.pieces.append(
             ClickEvidence(
                 query=query_names(record, header, self.observer.collection),
-                message=record.senders if isinstance(record, SummedRound) else record.slot,
+                message=record.origins if isinstance(record, SummedRound) else record.slot,
                 shown=record.shown,
                 clicks=truth.clicks,
                 observed=observed,

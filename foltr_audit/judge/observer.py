@@ -111,9 +111,10 @@ class Observer:
         # A trace may come from anyone. One number that is not finite would spread through every regression.
         if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")
+        header = self.header.in_round(record.facts)
         placement = InteractionPlacement.of(record)
-        features = features_of(record, self.header, self.collection)
-        messages, everything = readable(record, self.header), self._everything(record)
+        features = features_of(record, header, self.collection)
+        messages, everything = readable(record, header), self._everything(record)
         knowledge = everything.without(self.hidden)
         each = max(1, placement.shape[1] * record.shown.shape[1] * record.parameters.size)
         most = max(1, min(_CHUNK, _CHUNK_NUMBERS // each))
@@ -128,7 +129,7 @@ class Observer:
 
     def _everything(self, record: RoundRecord) -> Knowledge:
         """What is known in a round if nothing is hidden."""
-        given = knowledge_of(self.header)
+        given = knowledge_of(self.header.in_round(record.facts))
         if self.collection is not None:
             belief = click_belief(
                 self.collection, given.ranker, record.parameters, given.click_model, given.lists

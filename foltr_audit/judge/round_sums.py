@@ -16,7 +16,7 @@ from foltr_audit.judge.view_builder import InteractionPlacement
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.arrays import Features, Floats, Ints
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
 
 _PER_LIST = ("part", "query", "shown", "features")
@@ -30,24 +30,24 @@ class SummedRound(RoundRecord):
 
     Attributes:
         clients: how many messages are summed.
-        senders: which of them each list belongs to, int64 (I,).
+        origins: which of them each list belongs to, int64 (I,).
         alike: whether all weigh the same.
         rounding: largest error of a number from encoding it as an integer; 0 without.
     """
 
     clients: int
-    senders: Ints
+    origins: Ints
     alike: bool
     rounding: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        freeze(self, senders=np.int64)
+        freeze(self, origins=np.int64)
 
     @property
     def of_one_list(self) -> bool:
         """Whether every client saw the same list, and no other."""
-        alone = np.array_equal(self.senders, np.arange(self.clients))
+        alone = np.array_equal(self.origins, np.arange(self.clients))
         same = [np.all(values == values[:1]) for values in (self.shown, self.query, self.part)]
         return alone and all(same)
 
@@ -66,7 +66,9 @@ class RoundSums:
     def header(self) -> TraceHeader:
         """The header, with sums as plain messages."""
         header = self.source.header
-        return replace(header, kind=header.content, dtype="float64") if header.kind == "masked" else header
+        if header.kind != "masked":
+            return header
+        return replace(header, kind=header.content, dtype="float64", layout=())
 
     @property
     def has_truth(self) -> bool:
@@ -127,8 +129,11 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
         raise UsageError(f"{where}: the sum of its messages is not recorded; expected `total` or `aggregate`")
     change = total - counts.sum() * record.parameters if header.content == "model" else total
     start = record.parameters if header.content == "model" else 0.0
-    encoding, senders = header.encoding, np.cumsum(here)[record.slot[kept]] - 1
-    error = 0.0 if encoding is None else encoding.error * float(np.sqrt(counts.size)) / weight
+    encoding, origins = header.encoding, np.cumsum(here)[record.slot[kept]] - 1
+    error = 0.0
+    if encoding is not None:
+        words = np.zeros(1, dtype=np.uint64) if record.total is None else record.total
+        error = encoding.error_of_sum(words, counts) / weight
     given = {one.name: getattr(record, one.name) for one in fields(RoundRecord)}
     rows = {name: None if given[name] is None else given[name][kept] for name in _PER_LIST}
     return SummedRound(
@@ -138,12 +143,15 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
             "survivors": np.ones(1, dtype=np.bool_),
             "counts": counts.sum(keepdims=True),
             "messages": (start + change / weight)[np.newaxis],
-            "slot": np.zeros(senders.size, dtype=np.int64),
-            "step": np.arange(senders.size),
-            **dict.fromkeys(("total", "seeds", "state")),
+            "slot": np.zeros(origins.size, dtype=np.int64),
+            "step": np.arange(origins.size),
+            **dict.fromkeys(("total", "seeds", "state", "senders", "sizes", "sent_at")),
+            **_candidates(record, kept),
+            "buffers": (),
+            "clear": {},
         },
         clients=counts.size,
-        senders=senders,
+        origins=origins,
         alike=bool(np.all(counts == counts[0])),
         rounding=error,
     )
@@ -155,18 +163,27 @@ def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
     if header.kind != "masked":
         return np.asarray(counts @ record.messages[here].astype(np.float64))
     if record.total is not None and header.encoding is not None:
-        return header.encoding.decode(record.total)
+        return header.encoding.decode_sum(record.total, record.counts[here])
     if header.knowledge.get("aggregate", "mean") != "mean":
         return None
     mean = record.aggregate if header.content == "model" else record.aggregate - record.parameters
     return np.asarray(counts.sum() * mean)
 
 
+def _candidates(record: RoundRecord, kept: Bools) -> dict[str, object]:
+    """The candidates of the lists that are kept."""
+    if record.candidates is None or record.n_candidates is None:
+        return {}
+    rows = np.repeat(kept, record.n_candidates)
+    return {"candidates": record.candidates[rows], "n_candidates": record.n_candidates[kept]}
+
+
 def _summed_truth(record: RoundRecord, truth: RoundTruth) -> RoundTruth:
     here, kept = record.survivors, record.survivors[record.slot]
+    lists = ("clicks", "intents", "canaries", "coins", "known")
     return with_rows(
         truth,
-        (("clicks", "clipped", "intents", "canaries", "coins"), np.flatnonzero(kept)),
+        ((*lists, "clipped") if truth.knows_clips else lists, np.flatnonzero(kept)),
         clients=np.zeros(1, dtype=np.int64),
         updates=truth.updates[here].sum(axis=0, keepdims=True),
     )
@@ -202,5 +219,5 @@ class SumObserver(Observer):
             view,
             observer="aggregate",
             clients=np.array([record.clients]),
-            senders=record.senders[np.newaxis] if record.alike else None,
+            senders=record.origins[np.newaxis] if record.alike else None,
         )

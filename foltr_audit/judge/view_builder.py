@@ -111,13 +111,13 @@ def _number_format(header: TraceHeader) -> str:
 def readable(record: RoundRecord, header: TraceHeader) -> Floats:
     """A round's messages as numbers (M, P).
 
-    Masked messages are decoded as if they had no masks and divided by the count that travels in clear. With
-    masks, the result is noise.
+    Masked messages are decoded as if they had no masks and divided by the count or weight that travels with
+    them. With masks, the result is noise.
     """
     encoding = header.encoding
     if encoding is None:
         return record.messages.astype(np.float64)
-    return encoding.decode(record.messages.astype(np.uint64)) / np.maximum(record.counts, 1)[:, np.newaxis]
+    return encoding.decode_messages(record.messages.astype(np.uint64), record.counts)
 
 
 def check_collection(header: TraceHeader, collection: Collection) -> None:

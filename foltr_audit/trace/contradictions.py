@@ -19,10 +19,24 @@ def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
     arrived must be 0 and have no lists, and the aggregate must be the mean of the others, unless the fact
     `aggregate` is other.
     """
+    header = header.in_round(record.facts)
     problem = _of_counts(header, record)
     if problem is None and not header.spec_hash and header.kind in ("model", "update"):
         problem = _of_failed(record) or _of_aggregate(header, record)
     return None if problem is None else f"round {record.round}: {problem}"
+
+
+def drift(record: RoundRecord, kind: str) -> Floats | None:
+    """How far the aggregate is from plain averaging, float64 (P,), 0 where rounding explains it.
+
+    None where the aggregate is not known, or messages are not plain models or updates.
+    """
+    if kind not in ("model", "update") or not np.all(np.isfinite(record.aggregate)):
+        return None
+    with np.errstate(all="ignore"):
+        expected, slack = _mean(kind, record)
+        apart = record.aggregate - expected
+        return np.where(np.abs(apart) <= slack, 0.0, apart)
 
 
 def _of_counts(header: TraceHeader, record: RoundRecord) -> str | None:
@@ -55,10 +69,11 @@ def _of_failed(record: RoundRecord) -> str | None:
 
 
 def _of_aggregate(header: TraceHeader, record: RoundRecord) -> str | None:
-    if header.knowledge.get("aggregate", "mean") != "mean" or not record.n_messages:
+    stated = header.knowledge.get("aggregate", "mean")
+    if stated != "mean" or not record.n_messages or np.isnan(record.aggregate).all():
         return None
     with np.errstate(all="ignore"):
-        expected, slack = _mean(header, record)
+        expected, slack = _mean(header.kind, record)
         left = np.abs(record.aggregate - expected)
         wrong = np.flatnonzero(~(left <= slack))
     if not wrong.size:
@@ -73,7 +88,7 @@ def _of_aggregate(header: TraceHeader, record: RoundRecord) -> str | None:
     )
 
 
-def _mean(header: TraceHeader, record: RoundRecord) -> tuple[Floats, Floats]:
+def _mean(kind: str, record: RoundRecord) -> tuple[Floats, Floats]:
     """The model after plain averaging, and how far rounding may move it, both (P,)."""
     weights = record.counts[record.survivors].astype(np.float64)
     start, arrived = record.parameters, record.messages[record.survivors].astype(np.float64)
@@ -81,5 +96,5 @@ def _mean(header: TraceHeader, record: RoundRecord) -> tuple[Floats, Floats]:
         return start, _ROUNDING * np.abs(start)
     weights /= weights.sum()
     mean, sizes = weights @ arrived, np.abs(arrived).max(axis=0)
-    expected = start + mean if header.kind == "update" else mean
+    expected = start + mean if kind == "update" else mean
     return expected, _ROUNDING * (sizes + np.abs(start))

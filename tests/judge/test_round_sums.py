@@ -15,6 +15,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, summed
+from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import Trace, TraceHeader
 from foltr_audit.utils.arrays import Floats
@@ -51,7 +52,7 @@ def test_a_sum_adds_what_arrived_and_keeps_its_lists() -> None:
     by_hand = sum((record.messages[i] for i in (0, 2, 3)), np.zeros(foreign_trace.FEATURES))
     np.testing.assert_allclose(found.messages[0], by_hand, rtol=1e-12)
     assert found.clients == 3
-    assert found.senders.tolist() == [0, 1, 2]
+    assert found.origins.tolist() == [0, 1, 2]
     assert np.array_equal(found.shown, record.shown[[0, 2, 3]])
     one = replace(store(PLAIN), records=[lost], truth=[truth], rows=[{}])
     (its_truth,) = RoundSums(one).truths()
@@ -114,7 +115,7 @@ def test_masked_messages_are_attacked_by_their_sum_alone(tmp_path: Path) -> None
     facts = {"of": "update", "bits": 48, "fraction": 36, "range": 50.0}
     header = foreign_trace.header(PLAIN, kind="masked", dtype="uint64", facts=facts)
     encoding = header.encoding
-    assert encoding is not None
+    assert isinstance(encoding, FixedPoint)
     rng, masked = np.random.default_rng(1), []
     for record, truth in rounds(PLAIN):
         words = encoding.encode(record.messages, record.counts)
