@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import NodeOutcome
+from ..trace_start import FLOWER_MASKS
 from .payload import npy_array
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class SecAggRound:
         settings = self.settings
         return {
             "of": "model",
-            "masking": "flower-secagg",
+            "masking": FLOWER_MASKS,
             "clipping_range": float(settings["clipping_range"]),
             "quantization_range": int(settings["target_range"]),
             "modulus_bits": int(settings["mod_range"]).bit_length() - 1,
