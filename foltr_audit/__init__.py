@@ -36,6 +36,11 @@ if TYPE_CHECKING:
         membership,
         simulate,
     )
+    from foltr_audit.core.client_steps.function_step import numpy_step
+    from foltr_audit.core.client_steps.jax_step import jax_step
+    from foltr_audit.core.client_steps.torch_step import torch_step
+    from foltr_audit.core.client_steps.torch_training import torch_module_step
+    from foltr_audit.core.plugins import ClientStep, FirstLayer
     from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.spec.experiment import Spec
@@ -44,6 +49,12 @@ if TYPE_CHECKING:
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
+    "jax_step": "core.client_steps.jax_step",
+    "torch_module_step": "core.client_steps.torch_training",
+    "torch_step": "core.client_steps.torch_step",
+    "FirstLayer": "core.plugins",
+    "ClientStep": "core.plugins",
+    "numpy_step": "core.client_steps.function_step",
     "attack": "api",
     "attack_trace": "api",
     "audit": "api",
@@ -68,8 +79,10 @@ _WHERE = {
 }
 
 __all__ = [
+    "ClientStep",
     "Collection",
     "Dataset",
+    "FirstLayer",
     "FoltrAuditError",
     "Plan",
     "RoundRecord",
@@ -84,11 +97,15 @@ __all__ = [
     "audit",
     "audit_mechanism",
     "compare",
+    "jax_step",
     "lint",
     "load_data",
     "membership",
+    "numpy_step",
     "published_chain",
     "simulate",
+    "torch_module_step",
+    "torch_step",
 ]
 
 

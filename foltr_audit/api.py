@@ -7,6 +7,8 @@ from pathlib import Path
 
 from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
+from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
+from foltr_audit.core.plugins import ClientStep
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
@@ -206,17 +208,24 @@ def attack_trace(
     *,
     target: str | None = None,
     data: str | None = None,
+    step: ClientStep | StepFunction | None = None,
 ) -> AttackReport:
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
-    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages.
+    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. `step` is
+    what the clients compute from a list and its clicks, if it is not PDGD: a client step such as
+    `torch_step` makes, or a function `step(model, features, clicks)` as of `numpy_step`.
 
     Raises:
         UsageError: it holds no truth, or its data set is missing.
         TraceError: it is damaged, or was recorded on other data.
+        PluginError: the step fails, or does not fit the trace.
     """
     chosen = (methods,) if isinstance(methods, str) else methods
-    recorded = TraceAttack.open(Path(path), target=target, data=data, changes={"methods": chosen})
+    own = None if step is None else as_client_step(step)
+    recorded = TraceAttack.open(
+        Path(path), target=target, data=data, changes={"methods": chosen}, client_step=own
+    )
     return recorded_report(recorded)
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foltr_audit.core.plugins import ClientStep
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
@@ -18,7 +20,7 @@ from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.data.load import load_collection
-from foltr_audit.errors import DataError, TraceError, UsageError, shorten_value, suggest_name
+from foltr_audit.errors import DataError, PluginError, TraceError, UsageError, shorten_value, suggest_name
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
@@ -67,6 +69,7 @@ class TraceAttack:
         seed: seed of data splits and of attacks that draw, if not the Run's.
         fresh: whether the messages are those of fresh clients of a Run.
         intents: path of the qrels per intent, if not the recorded one.
+        client_step: what the clients compute from a list and its clicks, if it is not PDGD.
     """
 
     path: Path
@@ -77,6 +80,7 @@ class TraceAttack:
     seed: int | None = None
     fresh: bool = False
     intents: str | None = None
+    client_step: ClientStep | None = None
 
     @classmethod
     def open(
@@ -88,10 +92,12 @@ class TraceAttack:
         seed: int | None = None,
         intents: str | None = None,
         changes: Mapping[str, object] | None = None,
+        client_step: ClientStep | None = None,
     ) -> TraceAttack:
         """Open a Run folder or a trace.
 
         `changes` are fields of the `AttackSpec` that replace those of the Run, unless they are None.
+        Without `client_step`, the fact of this name in the header names a registered one.
 
         Of a Run, `target` selects the messages of the `fresh` clients or of the `training` rounds; the
         default is the target of its Spec.
@@ -131,6 +137,7 @@ class TraceAttack:
             seed=seed,
             fresh=fresh,
             intents=intents,
+            client_step=client_step or _declared_step(traces),
         )
 
     @property
@@ -218,7 +225,7 @@ class TraceAttack:
             UsageError, TraceError: as `collection`.
         """
         return {
-            name: check_facts(trace, Observer(trace.header, self.collection))
+            name: check_facts(trace, Observer(trace.header, self.collection, client_step=self.client_step))
             for name, trace in self.traces.items()
         }
 
@@ -231,7 +238,14 @@ class TraceAttack:
         groups = ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
             found = judge_attacks(
-                trace, self.collection, self.protocol, self._streams, progress, click_model, groups
+                trace,
+                self.collection,
+                self.protocol,
+                self._streams,
+                progress,
+                click_model,
+                groups,
+                self.client_step,
             )
             yield TraceJudgment(click_model=click_model, header=trace.header, found=found)
 
@@ -273,7 +287,7 @@ class TraceAttack:
         chosen, pieces = make_attacks(self.methods), []
         others = not_for_clicks(chosen)
         attacks = [attack for attack in chosen if attack.label not in others]
-        observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide))
+        observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide), self.client_step)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in trace.rounds():
                 answers = infer_round(record, observer, attacks, self._streams)
@@ -299,3 +313,19 @@ class TraceAttack:
                     )
                 tick()
         return pl.concat(pieces)
+
+
+def _declared_step(traces: Mapping[str, Trace]) -> ClientStep | None:
+    """The registered client step that the header of a trace names, or None.
+
+    Raises:
+        TraceError: none is registered under that name.
+    """
+    for trace in traces.values():
+        named = trace.header.knowledge.get("client_step")
+        if isinstance(named, str):
+            try:
+                return make(ClientStep, named)
+            except PluginError as error:
+                raise TraceError(f"{trace.folder}: {error}; give --client-step") from error
+    return None

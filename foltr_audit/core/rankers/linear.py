@@ -30,6 +30,11 @@ class LinearRanker(Ranker):
         """Number of parameters P."""
         return self.features
 
+    @property
+    def first_layer(self) -> None:
+        """It has no hidden layer."""
+        return None
+
     def initial(self, rng: np.random.Generator) -> Floats:
         """The untrained model: zeros, float64 (P,). It ranks documents in file order."""
         return np.zeros(self.features)
