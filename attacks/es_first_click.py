@@ -12,6 +12,7 @@ from pydantic import Field
 from foltr_audit.core.ranking_metrics import LIST_LENGTH, ListMetric, list_metric
 from foltr_audit.inference.metric_sums import MOST_SUMS, mean_likelihoods, reachable_sums
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior
+from foltr_audit.inference.seeded_clients import first_half, interactions, perturbations
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
@@ -77,12 +78,10 @@ def _law(view: View, values: int) -> RandomizedResponse | None:
 
 def replayed_order(view: View) -> Ints:
     """Indices of each list's documents in the order in which the perturbed models show them, (n, B, k)."""
-    from foltr_audit.kernels.evolution import seed_normals
-
     n, B, k = view.shown.shape
     seeds = np.zeros(n, dtype=np.uint64) if view.seeds is None else view.seeds
-    moved = float(view.knowledge.sigma or 0.0) * seed_normals(seeds, view.parameters.shape[1])
-    later = np.arange(B) >= _first_half(view)[:, np.newaxis]
+    moved = perturbations(view.knowledge, seeds, view.parameters.shape[1])
+    later = np.arange(B) >= first_half(view)[:, np.newaxis]
     models = (
         view.parameters[:, np.newaxis] + np.where(later, -1.0, 1.0)[..., np.newaxis] * moved[:, np.newaxis]
     )
@@ -100,18 +99,6 @@ class _ListDocuments(NamedTuple):
     offsets: Ints
 
 
-def _interactions(view: View) -> Ints:
-    """How many interactions each message has, int64 (n,)."""
-    places = np.arange(1, view.shown.shape[1] + 1)
-    return np.asarray(np.where(view.is_document.any(axis=2), places, 0).max(axis=1, initial=0))
-
-
-def _first_half(view: View) -> Ints:
-    """How many interactions were at the perturbed model and not at the mirrored one, int64 (n,)."""
-    count = _interactions(view)
-    return (count + 1) // 2 if view.knowledge.antithetic else count
-
-
 def _why_no_order(view: View) -> str | None:
     known = view.knowledge
     if known.order:
@@ -127,7 +114,7 @@ def _why_no_order(view: View) -> str | None:
 
 def _why_no_metric(view: View) -> str | None:
     metric = view.knowledge.metric
-    most = int(_first_half(view).max(initial=0))
+    most = int(first_half(view).max(initial=0))
     if metric not in ("maxrr", "dcg"):
         return f"unknown metric {metric!r}; expected maxrr or dcg"
     if view.width > LIST_LENGTH:
@@ -264,7 +251,7 @@ class _PatternPosterior:
             weights = np.exp(decoder.log_priors(rows, b))
             beliefs[:, b] = _by_outcome(weights, self.metric.outcomes[: weights.shape[1]], v)
         likely = np.ones((rows.size, B, v))
-        counts, firsts = _interactions(self.view)[rows], _first_half(self.view)[rows]
+        counts, firsts = interactions(self.view)[rows], first_half(self.view)[rows]
         for count in np.unique(counts[counts > 0]).tolist():
             mine = np.flatnonzero(counts == count)
             half = int(firsts[mine[0]])

@@ -209,22 +209,25 @@ def attack_trace(
     target: str | None = None,
     data: str | None = None,
     step: ClientStep | StepFunction | None = None,
+    know: Mapping[str, object] | None = None,
 ) -> AttackReport:
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
     Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. `step` is
     what the clients compute from a list and its clicks, if it is not PDGD: a client step such as
-    `torch_step` makes, or a function `step(model, features, clicks)` as of `numpy_step`.
+    `torch_step` makes, or a function `step(model, features, clicks)` as of `numpy_step`. `know` are facts
+    over those of its header, e.g. `{"learning_rate": 0.1}`.
 
     Raises:
-        UsageError: it holds no truth, or its data set is missing.
+        UsageError: it holds no truth, its data set is missing, or a fact does not exist.
         TraceError: it is damaged, or was recorded on other data.
         PluginError: the step fails, or does not fit the trace.
     """
     chosen = (methods,) if isinstance(methods, str) else methods
     own = None if step is None else as_client_step(step)
+    changes = {"methods": chosen}
     recorded = TraceAttack.open(
-        Path(path), target=target, data=data, changes={"methods": chosen}, client_step=own
+        Path(path), target=target, data=data, changes=changes, know=know, client_step=own
     )
     return recorded_report(recorded)
 

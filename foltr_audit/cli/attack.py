@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import typer
 from foltr_audit.cli.common import ATTACK, SHARED, CommonOptions, field_flags, use_threads
 from foltr_audit.cli.given import refuse_others
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import option
+from foltr_audit.cli.options import KNOW_HELP, option
 from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
 from foltr_audit.errors import UsageError
@@ -25,7 +26,7 @@ SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
 
 _WITH_TRACE = {
-    *("method", "trace", "guesses", "target", "hide", "queries", "choices"),
+    *("method", "trace", "know", "client_step", "guesses", "target", "hide", "queries", "choices"),
     *("data", "intents", "seed", "json", "threads"),
 }
 _ONLY_FRESH = ("click_models", "on", "repeats", "min_documents", "interactions", "lists", "view")
@@ -40,6 +41,11 @@ def attack(
         "See scenario list."
     ),
     trace: Path | None = option("Attack a recorded Run or trace instead of a new run."),
+    know: list[str] | None = option(f"With --trace: {KNOW_HELP}", metavar="NAME=VALUE"),
+    client_step: str | None = option(
+        "With --trace: what the clients compute, if it is not PDGD: a registered client step, or a function "
+        "step(model, features, clicks) as MODULE:FUNCTION or FILE.py:FUNCTION."
+    ),
     guesses: Path | None = option("With --trace: write scores and guesses to a .csv or .parquet file."),
 ) -> None:
     """Attack what clients send, and report precision and recall with the claimed epsilon and nDCG.
@@ -49,10 +55,11 @@ def attack(
     if trace is not None:
         refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
-        _attack_trace(trace, common, guesses)
+        _attack_trace(trace, common, know or [], client_step, guesses)
         return
-    if guesses is not None:
-        raise UsageError("--guesses: only with --trace")
+    for name, value in {"know": know, "client-step": client_step, "guesses": guesses}.items():
+        if value:
+            raise UsageError(f"--{name}: only with --trace")
     if common.fields.get("attack.target") == "training":
         _refuse_fresh(common)
     same = common.fields.get("train.click_model") == SAME
@@ -94,10 +101,18 @@ def _refuse_fresh(common: CommonOptions) -> None:
             raise UsageError(f"{flag}: only with --target fresh; the training rounds have their own options")
 
 
-def _attack_trace(path: Path, common: CommonOptions, guesses: Path | None) -> None:
+def _attack_trace(
+    path: Path,
+    common: CommonOptions,
+    know: Sequence[str],
+    client_step: str | None,
+    guesses: Path | None,
+) -> None:
+    from foltr_audit.cli.user_code import named_client_step
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
+    from foltr_audit.trace.known_facts import parse_facts
     from foltr_audit.utils.progress import on_terminal
 
     given = common.fields
@@ -108,6 +123,8 @@ def _attack_trace(path: Path, common: CommonOptions, guesses: Path | None) -> No
         seed=given.get("seed"),
         intents=given.get("data.intents"),
         changes={name: given.get(f"attack.{name}") for name in ("methods", "hide", "queries", "choices")},
+        know=parse_facts(know),
+        client_step=named_client_step(client_step),
     )
     warn_of_unloadable(Attack)
     if guesses is not None:

@@ -227,7 +227,7 @@ def _write_files(report: CheckReport, junit: Path | None, summary: Path | None) 
     """Write the files; an error is returned, so that the verdict can be printed before it is raised."""
     from foltr_audit.evidence.check.junit import junit_xml
     from foltr_audit.evidence.check.outcome_table import append, markdown
-    from foltr_audit.utils import atomic_files
+    from foltr_audit.recorder import atomic_files
 
     try:
         write_file("--junit", junit, lambda path: atomic_files.write_bytes(path, junit_xml(report)))

@@ -126,7 +126,7 @@ def warn_of_unloadable(kind: type[Plugin]) -> None:
 
 def save_config(path: Path | None, plan: Plan | ComparisonGrid) -> None:
     """Write a plan or grid to the file of --save-config; raises as `write_file` does."""
-    from foltr_audit.utils import atomic_files
+    from foltr_audit.recorder import atomic_files
 
     write_file("--save-config", path, lambda place: atomic_files.write_text(place, plan.toml))
 

@@ -65,7 +65,7 @@ def report(
         print_line(text.removesuffix("\n"))
         return
     from foltr_audit.experiments.runs.folder import report_write_errors
-    from foltr_audit.utils import atomic_files
+    from foltr_audit.recorder import atomic_files
 
     with report_write_errors(out):
         atomic_files.write_text(out, text)

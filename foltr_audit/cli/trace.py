@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foltr_audit.cli.options import Json
+from foltr_audit.cli.options import Json, Know
 from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
 from foltr_audit.errors import TraceError
 
@@ -50,21 +50,23 @@ def _find_traces(folder: Path) -> list[Path]:
     return found
 
 
-def _open_attacks(folder: Path, data: str | None) -> Iterator[TraceAttack]:
+def _open_attacks(folder: Path, data: str | None, know: list[str] | None = None) -> Iterator[TraceAttack]:
     """The attack on a trace, or those on the training rounds and the fresh clients of Runs."""
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.experiments.runs.folder import RunFolder
+    from foltr_audit.trace.known_facts import parse_facts
 
+    known = parse_facts(know or [])
     if (folder / "trace.toml").exists():
-        yield TraceAttack.open(folder, data=data)
+        yield TraceAttack.open(folder, data=data, know=known)
         return
     _find_traces(folder)  # refuses Runs without traces
     for run in _find_runs(folder):
         opened = RunFolder.open(run)
         if (opened.training / "trace.toml").exists():
-            yield TraceAttack.open(run, target="training", data=data)
+            yield TraceAttack.open(run, target="training", data=data, know=known)
         if opened.fresh_traces():
-            yield TraceAttack.open(run, target="fresh", data=data)
+            yield TraceAttack.open(run, target="fresh", data=data, know=known)
 
 
 @app.command("info")
@@ -121,6 +123,7 @@ def check_facts(
         str | None,
         typer.Option(help="Path of the data set, if it has moved and its features are not embedded."),
     ] = None,
+    know: Know = None,
     json: Json = False,
 ) -> None:
     """Check without the truth whether the declared facts explain the messages; exit code 1 if they do not.
@@ -130,10 +133,15 @@ def check_facts(
     sizes, clips and models, and names the facts that explain most messages.
     """
     from foltr_audit.report.results.fact_warnings import CheckedFacts, FactsReport, TraceFactRow
+    from foltr_audit.trace.known_facts import plain_facts
 
     rows = [
-        TraceFactRow(trace=str(recorded.traces[name].folder), found=CheckedFacts.of_plain(check.table()))
-        for recorded in _open_attacks(folder, data)
+        TraceFactRow(
+            trace=str(recorded.traces[name].folder),
+            known=plain_facts(recorded.known) or None,
+            found=CheckedFacts.of_plain(check.table()),
+        )
+        for recorded in _open_attacks(folder, data, know)
         for name, check in recorded.facts.items()
     ]
     report = FactsReport(facts=tuple(rows))

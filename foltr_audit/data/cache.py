@@ -42,7 +42,7 @@ from pydantic import BaseModel
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.names import LazyNames
 from foltr_audit.errors import DataError, FoltrAuditError
-from foltr_audit.utils import atomic_files
+from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.reading import file_bytes
 from foltr_audit.utils.reading.arrays import map_array
 

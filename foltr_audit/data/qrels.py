@@ -18,8 +18,8 @@ import numpy as np
 from foltr_audit.core.records import Dataset
 from foltr_audit.data.letor.lines import line_batches, shown
 from foltr_audit.errors import DataError
+from foltr_audit.recorder.atomic_files import whole_file
 from foltr_audit.utils.arrays import Ints
-from foltr_audit.utils.atomic_files import whole_file
 
 MAX_GRADE = 31
 _FILE = re.compile(r"([1-9]\d{0,3})\.txt(\.gz)?")

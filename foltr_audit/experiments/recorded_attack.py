@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, PluginError, TraceError, UsageError, shorten_value, suggest_name
+from foltr_audit.experiments.missing_facts import advise
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
@@ -28,10 +29,11 @@ from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks
 from foltr_audit.judge.view_builder import check_collection, query_names
+from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.trace import Trace, TraceHeader
-from foltr_audit.utils import atomic_files
+from foltr_audit.trace import Fact, Trace, TraceHeader
+from foltr_audit.trace.known_facts import checked_facts, with_facts
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import whole_number
 
@@ -70,6 +72,7 @@ class TraceAttack:
         fresh: whether the messages are those of fresh clients of a Run.
         intents: path of the qrels per intent, if not the recorded one.
         client_step: what the clients compute from a list and its clicks, if it is not PDGD.
+        known: facts that were given by hand; the headers of `traces` hold them.
     """
 
     path: Path
@@ -81,6 +84,7 @@ class TraceAttack:
     fresh: bool = False
     intents: str | None = None
     client_step: ClientStep | None = None
+    known: Mapping[str, Fact] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -92,18 +96,20 @@ class TraceAttack:
         seed: int | None = None,
         intents: str | None = None,
         changes: Mapping[str, object] | None = None,
+        know: Mapping[str, object] | None = None,
         client_step: ClientStep | None = None,
     ) -> TraceAttack:
         """Open a Run folder or a trace.
 
-        `changes` are fields of the `AttackSpec` that replace those of the Run, unless they are None.
-        Without `client_step`, the fact of this name in the header names a registered one.
+        `changes` are fields of the `AttackSpec` that replace those of the Run, unless they are None; `know`
+        are facts that replace those of the headers. Without `client_step`, the fact of this name in the
+        header names a registered one.
 
         Of a Run, `target` selects the messages of the `fresh` clients or of the `training` rounds; the
         default is the target of its Spec.
 
         Raises:
-            UsageError: no such folder or target.
+            UsageError: no such folder or target, or a fact that does not exist.
             TraceError: it is damaged, or neither a Run nor a trace.
         """
         if target is not None and target not in TARGETS:
@@ -128,9 +134,10 @@ class TraceAttack:
                     raise TraceError(f"{trace.folder}: made by another Spec than {path / SPEC}")
         recorded = spec.attack if spec and spec.attack else AttackSpec(target="training")
         given = {name: value for name, value in (changes or {}).items() if value is not None}
+        known = checked_facts(know or {})
         return cls(
             path=path,
-            traces=traces,
+            traces={name: with_facts(trace, known) for name, trace in traces.items()},
             spec=spec,
             protocol=changed_protocol(recorded, given),
             data=data,
@@ -138,6 +145,7 @@ class TraceAttack:
             fresh=fresh,
             intents=intents,
             client_step=client_step or _declared_step(traces),
+            known=known,
         )
 
     @property
@@ -229,6 +237,10 @@ class TraceAttack:
             for name, trace in self.traces.items()
         }
 
+    def advised(self, reason: str) -> str:
+        """A reason why an attack cannot run, with how to give the facts that it misses."""
+        return advise(reason, self.protocol.hide)
+
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
         """Run the attacks on the messages of each trace, and add the truth to their answers.
 
@@ -245,6 +257,7 @@ class TraceAttack:
                 progress,
                 click_model,
                 groups,
+                self.advised,
                 self.client_step,
             )
             yield TraceJudgment(click_model=click_model, header=trace.header, found=found)
@@ -291,7 +304,7 @@ class TraceAttack:
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in trace.rounds():
                 answers = infer_round(record, observer, attacks, self._streams)
-                refuse_if_none_runs(self.methods, {**answers.refused, **others})
+                refuse_if_none_runs(self.methods, {**answers.refused, **others}, self.advised)
                 names = query_names(record, trace.header, self.collection)
                 row, position = np.nonzero(record.shown >= 0)
                 for label, answer in answers.guessed.items():

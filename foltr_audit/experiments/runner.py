@@ -41,10 +41,10 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.privacy.accounting.run_bound import ProvenView
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
+from foltr_audit.recorder import atomic_files
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.simulation.setup import Setup, number_intents
-from foltr_audit.utils import atomic_files
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import JsonValue, ResultRow, column

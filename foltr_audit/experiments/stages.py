@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -232,12 +232,13 @@ def judge_attacks(
     progress: Progress = SILENT,
     name: str = "",
     groups: ClientGroups = ONE_GROUP,
+    advised: Callable[[str], str] = str,
     client_step: ClientStep | None = None,
 ) -> TaskEvidence:
     """Judge every attack of a protocol, and every baseline, on recorded rounds that hold their truth.
 
-    Clicks are also judged for each of the `groups` of clients. `client_step` is what the clients compute, if
-    it is not PDGD.
+    Clicks are also judged for each of the `groups` of clients. `advised` adds to the reason why an attack
+    cannot run how to give what it misses. `client_step` is what the clients compute, if it is not PDGD.
 
     Raises:
         UsageError: no attack of the protocol can run on what its observer sees, or numbers near overflow
@@ -253,11 +254,13 @@ def judge_attacks(
             f"attack {name}: equations of messages and features cannot be solved ({error}); "
             "expected numbers farther from overflow"
         ) from error
-    refuse_if_none_runs(methods, found.refused)
+    refuse_if_none_runs(methods, found.refused, advised)
     return found
 
 
-def refuse_if_none_runs(methods: Sequence[str], refused: Mapping[str, str]) -> None:
+def refuse_if_none_runs(
+    methods: Sequence[str], refused: Mapping[str, str], advised: Callable[[str], str] = str
+) -> None:
     """Refuse a protocol of which no attack can run; some may be refused.
 
     Raises:
@@ -265,5 +268,7 @@ def refuse_if_none_runs(methods: Sequence[str], refused: Mapping[str, str]) -> N
     """
     labels = [make(Attack, text).label for text in methods]
     if all(label in refused for label in labels):
-        why = "; ".join(f"attack {label}: cannot run on this view: {refused[label]}" for label in labels)
+        why = "; ".join(
+            f"attack {label}: cannot run on this view: {advised(refused[label])}" for label in labels
+        )
         raise UsageError(why)

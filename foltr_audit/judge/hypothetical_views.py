@@ -14,7 +14,7 @@ from foltr_audit.judge.pieces import with_rows
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Ints
 
-_PER_MESSAGE = ("parameters", "messages", "clients")
+_PER_MESSAGE = ("parameters", "messages", "seeds", "clients")
 _PER_LIST = ("shown", "features", "labels", "intent_labels")
 
 

@@ -16,6 +16,7 @@ from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.events import Ball
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Features, Floats, Ints
+from foltr_audit.utils.seed_generators import PERTURBATIONS
 
 T = TypeVar("T", bound=np.generic)
 
@@ -97,7 +98,7 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
 def _perturbation(header: TraceHeader) -> str | None:
     """The generator behind seeds: `foltr-audit` in its own Runs, else what the header says; None: another."""
     stated = header.knowledge.get("perturbation", "foltr-audit" if header.spec_hash else "other")
-    return "foltr-audit" if stated == "foltr-audit" else None
+    return stated if isinstance(stated, str) and stated in PERTURBATIONS else None
 
 
 def _number_format(header: TraceHeader) -> str:

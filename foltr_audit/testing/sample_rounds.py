@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
@@ -18,6 +19,7 @@ from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.testing.sample_data import FEATURES, intent_collection, tiny_setup
+from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
 
 TRAINING = AttackSpec(target="training")
 FRESH = AttackSpec(on=("vali",), choices=3, repeats=2)
@@ -90,10 +92,24 @@ def played_view(kind: str) -> tuple[View, RoundTruth]:
     return seen.view, played.store.truth[1]
 
 
+def _with_seeds_of_numpy(played: PlayedRounds) -> PlayedRounds:
+    """The same rounds, as if NumPy's RandomState made perturbations of the first 32 bits of each seed."""
+    header = played.store.header
+    header = replace(header, knowledge={**header.knowledge, "perturbation": NUMPY_RANDOMSTATE})
+    store = MemoryRoundStore(header)
+    for record, truth in zip(played.store.records, played.store.truth, strict=True):
+        seeds = None if record.seeds is None else record.seeds >> np.uint64(32)
+        store.write(replace(record, seeds=seeds), truth)
+    return PlayedRounds(store, Observer(header, played.server.collection), played.protocol)
+
+
 def rounds_to_judge(kinds: frozenset[str], *, sums: bool) -> Iterator[PlayedRounds]:
     """Rounds with messages of these kinds in every form that a task may need; or sums, of updates only."""
     for kind in sorted(kinds):
         if not sums:
-            yield from (played_rounds(kind, protocol) for protocol in (TRAINING, FRESH))
+            several = [played_rounds(kind, protocol) for protocol in (TRAINING, FRESH)]
+            yield from several
+            if kind == "es":
+                yield from map(_with_seeds_of_numpy, several)
         elif kind not in _SENT:
             yield played_rounds(kind, SUMS)

@@ -14,6 +14,7 @@ from foltr_audit.core.spec.defaults import CLICK_MODELS
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.testing.sample_data import FEATURES, generator
 from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
 
 BELIEF = ClickBelief(
     click=np.array([0.1, 0.5, 0.9]),
@@ -74,10 +75,15 @@ def view(n: int, B: int = 1, *, seed: int = 0, kind: str = "model", k: int = 10)
 
 
 def es_view(n: int, B: int = 1, *, seed: int = 0) -> View:
-    """Seeds and mean reciprocal ranks of random lists, in the order in which perturbed models show them."""
+    """Seeds of NumPy's RandomState and mean reciprocal ranks of random lists."""
     seen, rng = view(n, B, seed=seed), generator(seed)
     known = replace(
-        EVERYTHING, interactions=B, sigma=0.5, metric="maxrr", noise=RandomizedResponse(0.5, 11).text
+        EVERYTHING,
+        interactions=B,
+        sigma=0.5,
+        metric="maxrr",
+        noise=RandomizedResponse(0.5, 11).text,
+        perturbation=NUMPY_RANDOMSTATE,
     )
     values = np.append(0.0, 1 / np.arange(1, 11))
     halves = [(B + 1) // 2, B // 2]
@@ -86,7 +92,7 @@ def es_view(n: int, B: int = 1, *, seed: int = 0) -> View:
         seen,
         kind="es",
         messages=np.stack(means, axis=1),
-        seeds=rng.integers(2**63, size=n, dtype=np.uint64),
+        seeds=rng.integers(2**32, size=n, dtype=np.uint64),
         knowledge=known,
     )
 

@@ -16,6 +16,7 @@ from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.trace.header import DTYPES, TraceHeader, shortened
 from foltr_audit.utils.reading import is_whole
+from foltr_audit.utils.seed_generators import PERTURBATIONS
 
 
 class FactDomain(NamedTuple):
@@ -94,7 +95,7 @@ FACTS: dict[str, FactDomain] = {
     "of": _one_of("model", "update"),
     "optimiser": _TEXT,
     "pairs": _one_of("all", "last-click+1"),
-    "perturbation": _one_of("foltr-audit", "other"),
+    "perturbation": _one_of(*PERTURBATIONS, "other"),
     "range": _POSITIVE,
     "rank_with": _one_of("local", "global"),
     "sigma": _POSITIVE,

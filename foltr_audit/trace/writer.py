@@ -11,6 +11,7 @@ from typing import Self
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.recorder import atomic_files
 from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.encode import Tables, encode, parquet
 from foltr_audit.trace.facts import fact_problems
@@ -26,7 +27,6 @@ from foltr_audit.trace.marker import (
 )
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.schema import FeatureFormat, feature_form, misfit, truth_misfit
-from foltr_audit.utils import atomic_files
 
 
 class TraceWriter:

@@ -1,5 +1,5 @@
-"""Files, progress bars, number formats and guarded readers: helpers that know nothing of ranking or privacy.
+"""Progress bars, number formats and guarded readers: helpers that know nothing of ranking or privacy.
 
 May import: `errors` only.
-Begin with: `atomic_files.py`, then `reading/`, which turns any file into plain values or one clear error.
+Begin with: `reading/`, which turns any file into plain values or one clear error.
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.utils import atomic_files
+from foltr_audit.recorder import atomic_files
 from tests.fixtures.command import run
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2")

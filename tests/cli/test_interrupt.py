@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace
-from foltr_audit.utils import atomic_files
 from tests.fixtures.command import SMALL, files, run, spawn
 
 OPTIONS = (

@@ -235,7 +235,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("foltr_audit.utils.atomic_files.os.fsync", full)
+    monkeypatch.setattr("foltr_audit.recorder.atomic_files.os.fsync", full)
     with pytest.raises(DataError, match=r"out\.txt: cannot be written: No space left on device"):
         write_letor(replace(small(), labels=np.array([3, 3])), tmp_path / "out.txt")
     assert (tmp_path / "out.txt").read_bytes() == before

@@ -172,6 +172,7 @@ def grid(space: SearchSpace) -> Iterator[CandidatePoint]:
             yield CandidatePoint(name, eps, norm)
 
 
+@pytest.mark.slow
 def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
     """Than nDCG on a dozen validation queries can tell."""
     limits = PrivacyLimits(max_eps=4.0, max_auc=0.75)

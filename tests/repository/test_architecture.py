@@ -26,6 +26,7 @@ from tests.fixtures.import_graph import (
 MOST_EDGES = 80
 
 
+RECORDER_PACKAGE = "foltr_audit.recorder"
 STUDIES = "foltr_audit.studies"
 """Programs for one question, which only the command line imports."""
 
@@ -86,6 +87,9 @@ STARTS_PROCESSES = {
     "foltr_audit.experiments.comparison.clusters": {"joblib"},
 }
 """Who may hand work to processes of its own; what these send back is not read from disk."""
+
+REPLAYS_GENERATORS = "foltr_audit.utils.seed_generators"
+"""It replays what other programs drew from seeds that they sent; nothing of foltr-audit is drawn there."""
 
 FORBIDDEN_CALLS = {
     "eval",
@@ -163,6 +167,25 @@ def test_kernels_know_arrays_only() -> None:
         for target in imports(name)
         if not inside(target, "foltr_audit.kernels") and target.partition(".")[0] not in known
     ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_recorder_needs_numpy_and_no_room() -> None:
+    """It installs beside any server, and its modules are installed under another name as well."""
+    wrong = []
+    for name in modules():
+        if not inside(name, RECORDER_PACKAGE):
+            continue
+        wrong += [
+            f"{name} imports {target}"
+            for target in sorted(imports(name))
+            if not inside(target, RECORDER_PACKAGE)
+            and target.partition(".")[0] not in sys.stdlib_module_names | {"numpy", "flwr"}
+        ]
+        absolute = (
+            node for node in ast.walk(tree(name)) if isinstance(node, ast.ImportFrom) and not node.level
+        )
+        wrong += [f"{name}: absolute import" for node in absolute if (node.module or "").startswith("foltr")]
     assert not wrong, "\n".join(wrong)
 
 
@@ -248,7 +271,7 @@ def test_no_global_randomness_and_no_assert() -> None:
                 wrong.append(f"{place(name, node)}: assert; input is checked with errors of errors.py")
             if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("np.random."):
                 drawn = ast.unparse(node.func).removeprefix("np.random.")
-                if drawn not in ("Generator", "Philox"):
+                if drawn not in ("Generator", "Philox") and name != REPLAYS_GENERATORS:
                     wrong.append(f"{place(name, node)}: np.random.{drawn}")
     assert not wrong, "\n".join(wrong)
 
@@ -287,7 +310,7 @@ def test_lazy_and_relative_imports_are_seen() -> None:
     assert "foltr_audit.kernels.jit" in imports("foltr_audit.kernels.auc", lazy=False)
     assert "foltr_audit.core.records.dataset" in imports("foltr_audit.core.plugins.learner")
     assert "foltr_audit.core.records.dataset" not in imports("foltr_audit.core.plugins.learner", lazy=False)
-    assert "foltr_audit.utils.atomic_files" in imports("foltr_audit.experiments.runner")
+    assert "foltr_audit.recorder.atomic_files" in imports("foltr_audit.experiments.runner")
     assert (
         package_of("foltr_audit.trace", 1) == package_of("foltr_audit.trace.reader", 1) == "foltr_audit.trace"
     )

@@ -33,9 +33,11 @@ def python(folder: Path, *arguments: str, **environment: str) -> subprocess.Comp
     )
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_the_package_holds_the_folders_of_the_checkout(folder: str) -> None:
-    inside = ROOT / "foltr_audit" / folder
+@pytest.mark.parametrize(
+    ("name", "folder"), [*((name, name) for name in FOLDERS), ("recorder", "recorder/foltr_audit_recorder")]
+)
+def test_the_package_holds_the_folders_of_the_checkout(name: str, folder: str) -> None:
+    inside = ROOT / "foltr_audit" / name
     assert inside.resolve() == ROOT / folder
     assert os.readlink(inside) == f"../{folder}"  # relative: a clone may lie anywhere
 

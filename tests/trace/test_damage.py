@@ -14,8 +14,8 @@ import pytest
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, validate
-from foltr_audit.utils import atomic_files
 
 HEADER = TraceHeader(
     kind="update",

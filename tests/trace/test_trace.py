@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, info, validate
 from foltr_audit.trace.header import read_header
-from foltr_audit.utils import atomic_files
 
 DATASET = TraceDataset(
     source="synthetic:mq2007", fold=1, fingerprint="ab" * 32, normalised="zscore", parts=("train", "vali")

@@ -16,6 +16,8 @@ from foltr_audit.utils.arrays import Floats, Ints
 
 STEP_FACTS = frozenset({"learning_rate", "pairs", "normaliser"})
 """Knowledge that a client step stands for."""
+UNKNOWN = "the observer does not know: "
+"""How a reason why an attack cannot run begins, if it names what is not known."""
 
 
 class Attack(Plugin):
@@ -70,7 +72,7 @@ class Attack(Plugin):
                 return f"it replays PDGD, and the clients take the step {known.client_step.text}"
             needs -= STEP_FACTS
         missing = sorted(name for name in needs if not known.has(name))
-        reason = f"the observer does not know: {', '.join(missing)}" if missing else None
+        reason = f"{UNKNOWN}{', '.join(missing)}" if missing else None
         return self._why_no_ranker(known) or reason
 
     def _why_no_ranker(self, known: Knowledge) -> str | None:

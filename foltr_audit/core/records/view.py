@@ -59,8 +59,9 @@ class Knowledge:
         sigma: standard deviation of the perturbations of FOLtR-ES.
         metric: its online metric, `maxrr` or `dcg`.
         antithetic: whether the second half of its interactions uses the mirrored perturbation.
-        perturbation: generator of the perturbations of FOLtR-ES from seeds: `foltr-audit`; None for an
-            unknown one, whose perturbations cannot be computed from the seeds.
+        perturbation: generator of the perturbations of FOLtR-ES from seeds, `foltr-audit` or
+            `numpy-randomstate`; None for an unknown one, whose perturbations cannot be computed from the
+            seeds.
         noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`; for a message of metrics, the
             law of each metric, e.g. `metric-rr:p=0.25`; or `none`.
         number_format: `float32` or `float64`, the number format of messages.

@@ -14,7 +14,7 @@ import numpy as np
 from foltr_audit.core.records import Dataset
 from foltr_audit.data.letor.features import MAX_FEATURES
 from foltr_audit.errors import DataError
-from foltr_audit.utils.atomic_files import whole_file
+from foltr_audit.recorder.atomic_files import whole_file
 
 MAX_LABEL = 31
 _BATCH_VALUES = 1_000_000

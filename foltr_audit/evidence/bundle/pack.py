@@ -19,7 +19,7 @@ from foltr_audit.evidence.bundle.contents import BundleContents, BundleSource, c
 from foltr_audit.evidence.bundle.manifest import NAME, BundleEntry, BundleManifest
 from foltr_audit.evidence.bundle.versions import versions
 from foltr_audit.experiments.runs.folder import report_write_errors
-from foltr_audit.utils import atomic_files
+from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
 
 

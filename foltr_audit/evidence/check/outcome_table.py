@@ -9,10 +9,10 @@ from rich.markup import escape
 
 from foltr_audit.evidence.check.limit_check import LimitOutcome
 from foltr_audit.evidence.check.report import CheckReport
+from foltr_audit.recorder import atomic_files
 from foltr_audit.report.render.markdown import escape_markdown, table_lines
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.tables.table import Cell, Column, Mark, make_table
-from foltr_audit.utils import atomic_files
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -40,7 +40,7 @@ from foltr_audit.experiments.comparison.expansion import (
 from foltr_audit.experiments.comparison.facts import FACTS
 from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
 from foltr_audit.experiments.runs.folder import RESULTS, SPEC, held_files, report_write_errors, take_lock
-from foltr_audit.utils import atomic_files
+from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 from foltr_audit.utils.rows import JsonValue
 

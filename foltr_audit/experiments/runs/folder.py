@@ -22,8 +22,8 @@ import numpy as np
 
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
+from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace
-from foltr_audit.utils import atomic_files
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import file_text
 from foltr_audit.utils.reading.arrays import read_array

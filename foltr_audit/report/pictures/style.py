@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foltr_audit.experiments.runs.folder import report_write_errors
-from foltr_audit.utils import atomic_files
+from foltr_audit.recorder import atomic_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.plain_report import PlainReport
-from foltr_audit.utils.rows import ResultRow, column
+from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,9 +47,16 @@ class FactRow(ResultRow):
 
 @dataclass(frozen=True, kw_only=True)
 class TraceFactRow(ResultRow):
-    """The facts of a trace in a folder."""
+    """The facts of a trace in a folder.
+
+    Attributes:
+        trace: the folder.
+        known: facts that were given by hand, over those of its header.
+        found: whether the facts explain the messages.
+    """
 
     trace: str
+    known: Mapping[str, JsonValue] | None = column(optional=True)
     found: CheckedFacts = column(embedded=True)
 
 
@@ -65,13 +72,28 @@ class FactsReport(PlainReport):
         """What was found, without style; warnings on lines of their own."""
         for row in self.facts:
             found = row.found
+            if row.known:
+                yield f"{row.trace}: {given_text(row.known)}"
             said = [] if found.text in found.warnings else [found.text]
             for line in (*said, *(f"warning: {text}" for text in found.warnings)):
                 yield f"{row.trace}: {line}"
 
 
-def print_facts(rows: Sequence[FactRow], console: Console) -> None:
-    """One line per trace; what must not be overlooked is repeated as a warning."""
+def given_text(known: Mapping[str, JsonValue]) -> str:
+    """Facts that were given by hand, in one line.
+
+    >>> given_text({"learning_rate": 0.1, "pairs": "all"})
+    'facts given by hand: learning_rate 0.1, pairs all'
+    """
+    return "facts given by hand: " + ", ".join(f"{name} {value}" for name, value in known.items())
+
+
+def print_facts(
+    rows: Sequence[FactRow], console: Console, known: Mapping[str, JsonValue] | None = None
+) -> None:
+    """The facts that were given by hand, and one line per trace; warnings repeat what matters."""
+    if known:
+        console.print(escape(given_text(known)), highlight=False)
     for row in rows:
         console.print(escape(_click_prefix(row, rows) + row.found.text), highlight=False)
 

@@ -24,6 +24,7 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
+from foltr_audit.trace.known_facts import plain_facts
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import JsonValue
 
@@ -49,6 +50,8 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         "seed": recorded.used_seed,
         "methods": list(recorded.methods),
     }
+    if recorded.known:
+        config["known"] = plain_facts(recorded.known)
     if recorded.spec is not None:
         config["spec"] = recorded.spec.table()
     if recorded.spec is not None and recorded.collection is not None:
@@ -57,13 +60,14 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         pieces.append(AttackRows(proven=tuple(proven_rows(proven, setting))))
     utility, utility_groups = _utility(recorded)
     rows = joined(pieces)
+    refused = tuple(replace(row, reason=recorded.advised(row.reason)) for row in rows.refused)
     return AttackReport(
         config=config,
         dataset=_dataset(recorded),
         utility=utility,
         utility_groups=utility_groups,
         warnings=(*fact_warnings(checked), *doubt_rows(rows.results)),
-        **{**vars(rows), "facts": checked},
+        **{**vars(rows), "facts": checked, "refused": refused},
     )
 
 

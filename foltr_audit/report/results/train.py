@@ -12,6 +12,7 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import report_write_errors
+from foltr_audit.recorder import atomic_files
 from foltr_audit.report.results.base import (
     DatasetFacts,
     Report,
@@ -25,7 +26,6 @@ from foltr_audit.report.results.group_utility import utility_group_rows
 from foltr_audit.report.results.periods import PeriodRow, period_rows
 from foltr_audit.report.results.twins import TwinRow, twin_rows
 from foltr_audit.simulation.population_summary import PopulationFacts
-from foltr_audit.utils import atomic_files
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.rows import JsonValue, ResultRow, column
 

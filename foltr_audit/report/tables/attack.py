@@ -60,7 +60,8 @@ def print_attack(report: AttackReport, console: Console) -> None:
     """The whole report: data, results and their details, utility, named queries, and what it all means."""
     attacked = systems_of(report.results or report.counts)
     console.print(dataset_line(report.dataset, report.config, attacked))
-    print_facts(report.facts, console)
+    known = report.config.get("known")
+    print_facts(report.facts, console, known if isinstance(known, Mapping) else None)
     for name, rows in group_by_world(report.results).items():
         _print_world(report, name, rows, console)
     if len({row.setting.learner for row in report.information}) > 1:

@@ -1,0 +1,54 @@
+"""How a user gives what the observer of a trace does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from foltr_audit.core.plugins.attack import UNKNOWN
+
+_FACTS = {
+    "interactions": "interactions=1",
+    "lists": "lists=sampled",
+    "learning_rate": "learning_rate=0.1",
+    "pairs": "pairs=all",
+    "normaliser": "normaliser=shown",
+    "rank_with": "rank_with=local",
+    "clip": "clip_norm=1.5",
+    "sigma": "sigma=0.05",
+    "metric": "metric=maxrr",
+    "noise": "noise=none",
+    "click_model": "click_model=NAME",
+}
+"""How the facts behind knowledge are given, by the name of the knowledge."""
+
+_OF_DATA = ("candidates", "relevance", "intents")
+ESTIMATED = ("learning_rate", "pairs", "normaliser", "clip", "noise", "interactions")
+"""Knowledge that `trace infer` can estimate."""
+
+
+def advise(reason: str, hidden: Collection[str]) -> str:
+    """A reason why an attack cannot run, and how to give what it misses, unless that was hidden on purpose.
+
+    >>> advise("the observer does not know: learning_rate", ())
+    'the observer does not know: learning_rate (give --know learning_rate=0.1; trace infer estimates it)'
+    >>> advise("messages are masked", ())
+    'messages are masked'
+    """
+    if not reason.startswith(UNKNOWN):
+        return reason
+    known = reason.removeprefix(UNKNOWN).partition(" (")[0]
+    missing = [name for name in known.split(", ") if name not in hidden]
+    if "belief" in missing:  # a baseline: nothing that a user states would make it run
+        return reason
+    ways = []
+    facts = [name for name in missing if name in _FACTS]
+    if facts:
+        ways.append("give " + " ".join(f"--know {_FACTS[name]}" for name in facts))
+    if any(name in _OF_DATA for name in missing):
+        ways.append("give its data set with --data")
+    if any(name in ("features", "shown", "order", "query") for name in missing):
+        ways.append("record the shown lists with the messages")
+    inferred = [name for name in facts if name in ESTIMATED]
+    if inferred:
+        ways.append(f"trace infer estimates {'it' if facts == inferred == missing else ', '.join(inferred)}")
+    return f"{reason} ({'; '.join(ways)})" if ways else reason

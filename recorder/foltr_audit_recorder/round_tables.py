@@ -1,0 +1,359 @@
+"""The tables of a trace from the arrays of its rounds: the one place that names their columns."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .table_files import smallest
+
+Table = dict[str, NDArray[np.generic]]
+"""Columns of one length by name."""
+
+Tables = dict[str, Table]
+"""Tables by name, such as `observed/rounds`."""
+
+WHOLE = frozenset(
+    [
+        "round",
+        "shares",
+        "slot",
+        "count",
+        "step",
+        "part",
+        "query",
+        "shown",
+        "client",
+        "intent",
+        "sender",
+        "node",
+        "bytes",
+        "seed",
+    ]
+)
+"""Columns of whole numbers, which are stored in the smallest type that holds them."""
+
+FILLED: dict[str, object] = {
+    "facts": "",
+    "aborted": "",
+    "started": math.nan,
+    "ended": math.nan,
+    "bytes": 0,
+    "sent_at": math.nan,
+    "known": True,
+    "canary": False,
+    "coin": -1,
+    "update": math.nan,
+}
+"""Columns that some rounds of a part may lack, and what then stands in their rows."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MessageColumns:
+    """The M messages of a round.
+
+    Attributes:
+        arrays: one array for each of the layout, (M, *shape), in the type in which it travelled (bfloat16 as
+            uint16; masked words as uint64).
+        counts: interactions behind each message (M,), whole numbers.
+        survived: whether a message entered the aggregate, bool (M,).
+        senders: number of each sender, uint64 (M,); None where the server does not know them.
+        seeds: the seed of each client's perturbation, uint64 (M,), of kind `es`.
+        sizes: bytes of each message (M,), 0 where unknown; None where all are.
+        sent_at: when each was sent, Unix seconds (M,), NaN where unknown; None where all are.
+        metrics: numbers that travelled in clear beside the messages, by name, float64 (M,), NaN where a
+            message has none.
+    """
+
+    arrays: Sequence[NDArray[np.generic]]
+    counts: ArrayLike
+    survived: ArrayLike
+    senders: ArrayLike | None = None
+    seeds: ArrayLike | None = None
+    sizes: ArrayLike | None = None
+    sent_at: ArrayLike | None = None
+    metrics: Mapping[str, ArrayLike] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ListColumns:
+    """The I shown lists of a round, sorted by (slot, step).
+
+    Attributes:
+        slot: message that contains each list (I,).
+        step: the client's local step, from 0 (I,).
+        part: index of its data set part (I,).
+        query: index of its query inside the part (I,).
+        shown: positions of the shown documents inside their query, (I, k), -1 after the last.
+        features: float32 or float64 (I, k, d), 0 at the padding; None where not embedded.
+        candidates: features of all candidates of the lists one after the other, (C, d); None where not
+            embedded.
+        n_candidates: number of candidates of each list (I,), C in all; with `candidates` only.
+    """
+
+    slot: ArrayLike
+    step: ArrayLike
+    part: ArrayLike
+    query: ArrayLike
+    shown: ArrayLike
+    features: NDArray[np.floating] | None = None
+    candidates: NDArray[np.floating] | None = None
+    n_candidates: ArrayLike | None = None
+
+    @classmethod
+    def none(cls, k: int) -> ListColumns:
+        """No list at all, of a server that knows none."""
+        empty = np.empty(0, dtype=np.int64)
+        return cls(slot=empty, step=empty, part=empty, query=empty, shown=np.empty((0, k), dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CohortColumns:
+    """Which nodes a server asked, and what became of it.
+
+    Attributes:
+        node: number of each node, uint64 (N,).
+        outcome: `arrived`, `failed` or `late` (N,).
+        reason: why not, as the server knows it (N,); "" without one.
+        stage: stage of the protocol (N,); "" for the training step.
+    """
+
+    node: ArrayLike
+    outcome: Sequence[str]
+    reason: Sequence[str]
+    stage: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundColumns:
+    """What a server saw of one round.
+
+    Attributes:
+        number: number of the round, from 0.
+        model: the model sent, float64 (P,): its floating arrays one after the other.
+        aggregate: the model afterwards, float64 (P,); None where unknown.
+        messages: the messages.
+        lists: the shown lists.
+        shares: number of noise shares that the defenses assume; 0 where unknown.
+        state: the server's state in addition to the model, float64 (S,), of kinds without models.
+        masked: whether messages are masked words.
+        total: their sum, uint64 (W,); None without one.
+        aborted: why there is none.
+        facts: facts that hold in this round instead of the header's.
+        started: when the round began, Unix seconds; NaN where unknown.
+        ended: when it ended.
+        cohort: whom the server asked; None where that was not recorded.
+    """
+
+    number: int
+    model: ArrayLike
+    aggregate: ArrayLike | None
+    messages: MessageColumns
+    lists: ListColumns
+    shares: int = 0
+    state: ArrayLike | None = None
+    masked: bool = False
+    total: ArrayLike | None = None
+    aborted: str = ""
+    facts: Mapping[str, object] = field(default_factory=dict)
+    started: float = math.nan
+    ended: float = math.nan
+    cohort: CohortColumns | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TruthColumns:
+    """What nobody but the laboratory knows of a round; rows match those of its messages and lists.
+
+    Attributes:
+        clients: the real client behind each message (M,), whole numbers.
+        clicks: bool (I, k).
+        updates: each client's update before any defense, (M, P), a row of NaN where unknown; None where all
+            are.
+        clipped: whether a local step was clipped, bool (I,); None where unknown.
+        known: whether the clicks of a list are known, bool (I,); None where all are.
+        intents: intent of each list (I,), from 0; None for a single one.
+        canaries: the two click patterns of a list between which a coin chose, bool (I, 2, k).
+        coins: what it chose, int8 (I,), -1 without a coin; with `canaries` only.
+        metrics: utility of the round by name.
+    """
+
+    clients: ArrayLike
+    clicks: ArrayLike
+    updates: NDArray[np.floating] | None = None
+    clipped: ArrayLike | None = None
+    known: ArrayLike | None = None
+    intents: ArrayLike | None = None
+    canaries: ArrayLike | None = None
+    coins: ArrayLike | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def round_tables(seen: RoundColumns, truth: TruthColumns | None = None) -> Tables:
+    """The rows of one round in every table that has some or must exist; all arrays are copied."""
+    tables = {
+        "observed/rounds": _round(seen),
+        "observed/messages": _messages(seen.messages),
+        "observed/interactions": _interactions(seen.lists),
+    }
+    if seen.lists.candidates is not None:
+        tables["observed/candidates"] = _candidates(seen.lists)
+    if seen.cohort is not None:
+        tables["observed/cohort"] = _cohort(seen.cohort)
+    if seen.messages.metrics:
+        tables["observed/metrics"] = _metrics(seen.messages.metrics)
+    if truth is not None:
+        tables |= _truth(truth, tables["observed/interactions"])
+    for name, columns in tables.items():
+        rows = len(next(iter(columns.values())))
+        tables[name] = {"round": np.full(rows, seen.number), **columns}
+    return tables
+
+
+def join_tables(rounds: Sequence[Tables]) -> Tables:
+    """The tables of a part from those of its rounds, in their order.
+
+    Raises:
+        ValueError: a column that only some rounds have and that cannot be filled, rows of other shapes, or a
+            whole number that fits no type of 64 bits.
+    """
+    joined: Tables = {}
+    for table in dict.fromkeys(name for tables in rounds for name in tables):
+        pieces = [tables[table] for tables in rounds if table in tables]
+        names = dict.fromkeys(name for piece in pieces for name in piece)
+        joined[table] = {name: _joined(table, name, pieces) for name in names}
+    return joined
+
+
+def _round(seen: RoundColumns) -> Table:
+    model = np.array(seen.model, dtype=np.float64)
+    unknown = np.full(model.shape, math.nan)
+    columns: Table = {
+        "shares": np.array([seen.shares]),
+        "parameters": model[None],
+        "aggregate": np.array(unknown if seen.aggregate is None else seen.aggregate, dtype=np.float64)[None],
+    }
+    if seen.state is not None:
+        columns["state"] = np.array(seen.state, dtype=np.float64)[None]
+    if seen.masked:
+        width = seen.messages.arrays[0].shape[1:]
+        total = np.zeros(width, dtype=np.uint64) if seen.total is None else seen.total
+        columns["total"] = np.array(total, dtype=np.uint64)[None]
+        columns["has_total"] = np.array([seen.total is not None])
+        columns["aborted"] = np.array([seen.aborted])
+    if seen.facts:
+        columns["facts"] = np.array([json.dumps(dict(seen.facts), sort_keys=True, ensure_ascii=False)])
+    for name, moment in (("started", seen.started), ("ended", seen.ended)):
+        if not math.isnan(moment):
+            columns[name] = np.array([moment])
+    return columns
+
+
+def _messages(messages: MessageColumns) -> Table:
+    counts = np.array(messages.counts)
+    columns: Table = {
+        "slot": np.arange(counts.size),
+        "count": counts,
+        "survived": np.array(messages.survived, dtype=np.bool_),
+        **{f"array-{i}": values.copy() for i, values in enumerate(messages.arrays)},
+    }
+    if messages.seeds is not None:
+        columns["seed"] = np.array(messages.seeds, dtype=np.uint64)
+    if messages.senders is not None:
+        columns["sender"] = np.array(messages.senders, dtype=np.uint64)
+    if messages.sizes is not None:
+        columns["bytes"] = np.array(messages.sizes)
+    if messages.sent_at is not None:
+        columns["sent_at"] = np.array(messages.sent_at, dtype=np.float64)
+    return columns
+
+
+def _interactions(lists: ListColumns) -> Table:
+    columns: Table = {name: np.array(getattr(lists, name)) for name in ("slot", "step", "part", "query")}
+    columns["shown"] = np.array(lists.shown)
+    if lists.features is not None:
+        columns["features"] = lists.features.copy()
+    return columns
+
+
+def _candidates(lists: ListColumns) -> Table:
+    if lists.candidates is None or lists.n_candidates is None:
+        raise ValueError("expected both candidates and n_candidates, or neither")
+    times = np.asarray(lists.n_candidates, dtype=np.int64)
+    columns: Table = {name: np.repeat(getattr(lists, name), times) for name in ("slot", "step")}
+    columns["features"] = lists.candidates.copy()
+    return columns
+
+
+def _cohort(cohort: CohortColumns) -> Table:
+    texts = {name: np.array(getattr(cohort, name), dtype=np.str_) for name in ("outcome", "reason", "stage")}
+    return {"node": np.array(cohort.node, dtype=np.uint64), **texts}
+
+
+def _metrics(metrics: Mapping[str, ArrayLike]) -> Table:
+    values = np.stack([np.asarray(column, dtype=np.float64) for column in metrics.values()], axis=1)
+    slot, number = np.nonzero(~np.isnan(values))
+    return {
+        "slot": slot,
+        "name": np.array(list(metrics), dtype=np.str_)[number],
+        "value": values[slot, number],
+    }
+
+
+def _truth(truth: TruthColumns, interactions: Table) -> Tables:
+    clients = np.array(truth.clients)
+    messages: Table = {"slot": np.arange(clients.size), "client": clients}
+    if truth.updates is not None:
+        messages["update"] = truth.updates.copy()
+    clicks: Table = {
+        "slot": interactions["slot"],
+        "step": interactions["step"],
+        "clicks": np.array(truth.clicks, dtype=np.bool_),
+    }
+    optional = (
+        ("known", truth.known, np.bool_),
+        ("clipped", truth.clipped, np.bool_),
+        ("intent", truth.intents, np.int64),
+        ("canary", truth.canaries, np.bool_),
+        ("coin", truth.coins, np.int8),
+    )
+    for name, values, kind in optional:
+        if values is not None:
+            clicks[name] = np.array(values, dtype=kind)
+    names, figures = list(truth.metrics), list(truth.metrics.values())
+    metrics: Table = {
+        "name": np.array(names, dtype=np.str_),
+        "value": np.array(figures, dtype=np.float64),
+    }
+    return {"truth/rounds": metrics, "truth/messages": messages, "truth/clicks": clicks}
+
+
+def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generic]:
+    example = next(piece[name] for piece in pieces if name in piece)
+    columns = [piece[name] if name in piece else _fill(table, name, piece, example) for piece in pieces]
+    kinds = {column.dtype.kind for column in columns}
+    if len(kinds - {"i", "u"}) + bool(kinds & {"i", "u"}) > 1 or (
+        name not in WHOLE and kinds != {"U"} and len({column.dtype for column in columns}) > 1
+    ):
+        types = ", ".join(sorted({str(column.dtype) for column in columns}))
+        raise ValueError(f"{table}: column {name} has several types: {types}")
+    if name not in WHOLE:
+        return np.concatenate(columns)
+    # Types of whole numbers are matched by their values: NumPy would join uint64 and int64 to float64.
+    shrunk = [smallest(column) for column in columns if column.size]
+    if not shrunk:
+        return columns[0].astype(np.int8 if name == "shown" else np.uint8)
+    whole = smallest(np.concatenate(shrunk))
+    return smallest(whole, signed=True) if name == "shown" else whole
+
+
+def _fill(table: str, name: str, piece: Table, example: NDArray[np.generic]) -> NDArray[np.generic]:
+    if name not in FILLED:
+        raise ValueError(f"{table}: column {name} is missing in some rounds of a part")
+    rows = len(next(iter(piece.values())))
+    return np.full((rows, *example.shape[1:]), FILLED[name], dtype=example.dtype)

@@ -1,0 +1,62 @@
+"""`--know`: facts of a trace that are given by hand, and what is said where they are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import foltr_audit as fa
+from tests.fixtures import foreign_trace
+from tests.fixtures.command import run
+from tests.fixtures.foreign_trace import System
+
+SYSTEM = System(clients=30, rounds=1, shares=None, seed=3)
+GIVEN = ("--know", "learning_rate=.1", "--know", "pairs=all", "--know", "normaliser=shown")
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace whose header says nothing of the learner."""
+    facts = dict.fromkeys(("learning_rate", "pairs", "normaliser"))
+    header = foreign_trace.header(SYSTEM, facts=facts)
+    folder = tmp_path_factory.mktemp("silent") / "trace"
+    return foreign_trace.write(folder, header, foreign_trace.records(SYSTEM))
+
+
+def test_a_refused_attack_names_the_missing_facts_and_how_to_give_them(silent: Path) -> None:
+    error = run("attack", "--trace", silent, "--method", "map").one_error()
+    assert "the observer does not know: learning_rate, normaliser, pairs" in error
+    assert "--know learning_rate=0.1 --know normaliser=shown --know pairs=all" in error
+    assert "trace infer estimates" in error
+    hidden = run("attack", "--trace", silent, "--method", "map", "--hide", "order", *GIVEN).one_error()
+    assert hidden.endswith("the observer does not know: order")
+
+
+def test_given_facts_run_the_attack_and_are_named(silent: Path) -> None:
+    done = run("attack", "--trace", silent, "--method", "map", *GIVEN)
+    assert "facts given by hand: learning_rate 0.1, pairs all, normaliser shown" in done.out
+    found = run("attack", "--trace", silent, "--method", "map", *GIVEN, "--json").json()
+    assert found["config"]["known"] == {"learning_rate": 0.1, "pairs": "all", "normaliser": "shown"}
+    (row,) = [each for each in found["results"] if each["method"] == "map"]
+    assert row["exact"] > 0.95
+    known = {"learning_rate": 0.1, "pairs": "all", "normaliser": "shown"}
+    assert fa.attack_trace(silent, "map", know=known).json() == run(
+        "attack", "--trace", silent, "--method", "map", *GIVEN, "--json"
+    ).out.rstrip("\n")
+
+
+def test_the_facts_check_takes_given_facts(silent: Path) -> None:
+    assert "not checked" in run("trace", "check-facts", silent).out
+    right = run("trace", "check-facts", silent, *GIVEN)
+    assert "facts given by hand: learning_rate 0.1" in right.out
+    assert "explain 100 %" in right.out
+    assert right.code == 0
+    wrong = run("trace", "check-facts", silent, *GIVEN[2:], "--know", "learning_rate=.3", "--json")
+    assert wrong.code == 1
+    assert wrong.json()["facts"][0]["known"]["learning_rate"] == 0.3
+
+
+def test_facts_are_only_given_for_a_trace() -> None:
+    error = run("attack", "--know", "pairs=all").one_error()
+    assert error.endswith("--know: only with --trace")
