@@ -9,7 +9,7 @@ import numpy as np
 from foltr_audit.plugins import Attack, FirstLayer, Inference, View
 from foltr_audit.utils.arrays import Floats
 
-_FAINT = 0.02  # of the usual vote: smaller sums of votes name no document
+_FAINT = 0.002  # of the usual vote: smaller sums of votes name no document
 
 
 class UnitVotes(Attack):
@@ -18,10 +18,11 @@ class UnitVotes(Attack):
     A unit's row of the first layer's update is a sum of the documents' features, whatever the loss, and also
     if dropout has switched the unit off for some documents: a_ih is 0 for those, and else has the sign of the
     document's gradient times the unit's weight in the score. Least absolute deviations find a_ih of all
-    documents from the d numbers of a row. Of each unit a document gets the vote a_ih w_h, cut at the usual
-    size of votes, so that no unit with much noise outvotes the others. Documents with a positive sum are
-    named: right where a click raises its document's score, as with pairwise, listwise and pointwise losses. A
-    document whose units are all off is not named.
+    documents from the d numbers of a row. Of each unit a document gets the vote a_ih w_h / sum w^2, cut at
+    the usual size of votes, so that no unit with much noise outvotes the others. Documents with a positive
+    sum are named: right where a click raises its document's score, as with pairwise, listwise and pointwise
+    losses. A document whose units are all off is not named. A linear ranker counts as one unit. A message
+    must have clearly fewer documents than features, else their coefficients are not determined.
 
     Sees: the message, the global model, features of the shown documents, where the first layer lies.
 
@@ -34,18 +35,17 @@ class UnitVotes(Attack):
     takes_step: ClassVar[bool] = True
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses rankers without a hidden layer, and lists with more documents than features."""
+        """Also refuses a client step that does not say where its units lie."""
         reason = super().why_not(view)
         if reason is not None:
             return reason
         layer = view.first_layer
         if layer is None:
-            return "it needs a neural ranker, or a client step that says where its first layer lies"
-        if layer.output is None and (layer.bias is None or view.knowledge.client_step is not None):
-            return "how each unit enters the score is not known: it is of one hidden layer, or of our rankers"
-        most = int(view.is_document.sum(axis=(1, 2)).max(initial=0))
-        if most >= layer.inputs:
-            return f"a message has {most} documents, as many unknowns as the {layer.inputs} numbers of a unit"
+            return "the client step does not say where its first layer lies"
+        if layer.output is None and layer.units > 1 and view.knowledge.client_step is not None:
+            return (
+                "how units enter the score is not known: the client step's network is deeper than one layer"
+            )
         return layer.problem(view.parameters.shape[1], view.features.shape[3])
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
@@ -53,7 +53,10 @@ class UnitVotes(Attack):
         layer = view.first_layer
         if layer is None or not view.shown.size:
             return Inference(scores=np.zeros(view.shown.shape), guess=np.zeros(view.shown.shape, np.bool_))
-        votes = _coefficients(view, layer) * _weights_in_score(view, layer)
+        weights = _weights_in_score(view, layer)
+        sizes = (weights**2).sum(axis=1, keepdims=True)
+        shares = np.divide(weights, sizes, out=np.zeros_like(weights), where=sizes > 0)
+        votes = _coefficients(view, layer) * shares
         usual = np.array([np.median(size[size > 0]) if size.any() else 0.0 for size in np.abs(votes)])
         usual = usual[:, np.newaxis]
         sums = np.clip(votes, -usual[..., np.newaxis], usual[..., np.newaxis]).sum(axis=1)
@@ -87,7 +90,8 @@ def _weights_in_score(view: View, layer: FirstLayer) -> Floats:
     """How much each unit raises each document's score, (n, units, B k), or (n, units, 1) for all alike."""
     if layer.output is not None:
         return view.parameters[:, layer.output : layer.output + layer.units, np.newaxis]
+    if layer.bias is None:
+        return np.ones((len(view), 1, 1))
     n, B, k, _ = view.jacobian.shape
-    bias = layer.bias or 0
-    slopes = view.jacobian[..., bias : bias + layer.units].reshape(n, B * k, layer.units)
+    slopes = view.jacobian[..., layer.bias : layer.bias + layer.units].reshape(n, B * k, layer.units)
     return slopes.transpose(0, 2, 1)

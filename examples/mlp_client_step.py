@@ -2,8 +2,9 @@
 
     python examples/mlp_client_step.py /data/mq2008 out
 
-Plays clients that train in float32 with `torch.optim`, records their messages, and attacks these with a client
-step of three lines. Prints a table for one step, five epochs, Adam and dropout, with and without noise.
+Plays clients that train in float32 with `torch.optim`, records their messages, and attacks these with a
+client step of three lines. Prints a table for one step, five epochs, Adam and dropout, with and without
+noise.
 Needs PyTorch: `pip install foltr-audit[torch]`.
 """
 

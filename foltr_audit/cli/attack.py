@@ -108,7 +108,7 @@ def _attack_trace(
     client_step: str | None,
     guesses: Path | None,
 ) -> None:
-    from foltr_audit.cli.user_code import named_client_step
+    from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
@@ -133,12 +133,15 @@ def _attack_trace(
             note(check.text)
             for contradiction in check.contradictions:
                 note(f"warning: {contradiction}")
-        recorded.write_guesses(guesses, on_terminal())
+        with no_result_printed():
+            recorded.write_guesses(guesses, on_terminal())
         note(f"wrote {guesses}")
         if not recorded.has_truth:
             note("the trace holds no truth: nothing was scored")
             return
-    _show(recorded_report(recorded, on_terminal()), common)
+    with no_result_printed():
+        report = recorded_report(recorded, on_terminal())
+    _show(report, common)
 
 
 def _show(report: AttackReport, common: CommonOptions, published: PresetComparison | None = None) -> None:

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -52,7 +53,7 @@ def named_function(text: str, option: str, *, anew: bool = False) -> Function:
 
 
 def named_client_step(text: str | None) -> ClientStep | None:
-    """The client step that `--client-step` names: a registered one, or a function of the user's; None without.
+    """The client step that `--client-step` names: a registered one, or a function; None without a name.
 
     Raises:
         UsageError: there is no such module, file or function.
@@ -66,8 +67,13 @@ def named_client_step(text: str | None) -> ClientStep | None:
         return None
     if ":" not in text or text.partition(":")[0] in names(ClientStep):
         return make(ClientStep, text)
-    with contextlib.redirect_stdout(sys.stderr):  # whatever the user's code prints is no result
+    with no_result_printed():
         return as_client_step(named_function(text, "--client-step"), text)
+
+
+def no_result_printed() -> AbstractContextManager[object]:
+    """While it lasts, what the user's code prints goes to stderr, since it is no result."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 def _module(place: str, option: str, *, anew: bool) -> ModuleType:

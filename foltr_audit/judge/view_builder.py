@@ -171,6 +171,10 @@ def features_of(
 
 
 def _check_width(header: TraceHeader, features: int) -> None:
+    if not known_ranker(header.ranker):
+        raise UsageError(
+            f"trace: ranker {header.ranker!r} is not known; give what its clients compute with --client-step"
+        )
     expected = make_ranker(header.ranker, features).n_parameters
     if expected != header.parameters:
         raise TraceError(

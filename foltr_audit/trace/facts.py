@@ -69,6 +69,7 @@ FACTS: dict[str, FactDomain] = {
     "antithetic": _BOOL,
     "bits": _whole(1),
     "click_model": _TEXT,
+    "client_step": _TEXT,
     "clip_norm": _POSITIVE,
     "clip_ord": FactDomain("1 or 2", lambda value: _is_number(value) and value in (1, 2)),
     "clip_without_pairs": _BOOL,
@@ -99,6 +100,7 @@ FACTS: dict[str, FactDomain] = {
     "range": _POSITIVE,
     "rank_with": _one_of("local", "global"),
     "sigma": _POSITIVE,
+    "update_clip_norm": _POSITIVE,
     "width": _whole(1),
 }
 """Every fact that is read, with its values."""

@@ -39,8 +39,8 @@ class Ranker(Protocol):
         ...
 
     @property
-    def first_layer(self) -> FirstLayer | None:
-        """Where its first hidden layer lies in a model; None without one."""
+    def first_layer(self) -> FirstLayer:
+        """Where its first layer lies in a model."""
         ...
 
     def initial(self, rng: np.random.Generator) -> Floats:

@@ -15,7 +15,7 @@ class FirstLayer(NamedTuple):
         units: number of units.
         inputs: number of inputs of each unit, the features of a document.
         output: index of the first of the `units` weights of the score, for a network with one hidden layer;
-            None for a deeper one.
+            None for a deeper one, and for a linear ranker, whose score is its one unit.
         bias: index of the first of the `units` biases; None without biases.
     """
 
