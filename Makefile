@@ -1,5 +1,6 @@
 # make attack   set up and run the main job
 # make test     set up and run the whole gate: format, lint, types, tests
+# make flower   the environment with Flower, in which tests of recording run; without an index they are skipped
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
 # make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
 # make docs     build the documentation site into build/docs
@@ -9,6 +10,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 DOCS := $(VENV)/.docs
+FLOWER := .venv-flower
+WITH_FLOWER := $(FLOWER)/.installed
 EPS ?= 1.2
 
 # The matrices of the tests are small: several BLAS threads would only wait for each other.
@@ -17,20 +20,32 @@ tests test-slow: export OMP_NUM_THREADS := 1
 # Threads of a kernel that spin while they wait would take the core from the tests beside them.
 tests test-slow: export OMP_WAIT_POLICY := passive
 
-.PHONY: attack test tests test-slow bench bench-papers bench-table bench-audit docs lint format clean
+.PHONY: attack test tests test-slow flower bench bench-papers bench-table bench-audit docs lint format clean
 
 attack: $(STAMP) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
 
-# Types and lint take a core for a minute, while the tests go on beside them.
-test: $(KERNELS)
+# The two environments are made beside each other. Types and lint take a core for a minute, while the tests go
+# on beside them.
+test:
+	$(MAKE) --no-print-directory --jobs 2 $(KERNELS) flower
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
 tests: $(KERNELS)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
-test-slow: $(STAMP) $(KERNELS)
+test-slow: $(STAMP) $(KERNELS) flower
 	$(BIN)/python -m pytest -m slow
+
+# Flower's dependencies conflict with those of foltr-audit, so that it has an environment of its own.
+flower:
+	@test -f $(WITH_FLOWER) || $(MAKE) --no-print-directory $(WITH_FLOWER) || \
+		echo "no environment with Flower: its tests are skipped" >&2
+
+$(WITH_FLOWER):
+	test -x $(FLOWER)/bin/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet "flwr>=1.41,<1.42"
+	touch $@
 
 bench: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks --json build/bench.json
@@ -76,4 +91,4 @@ $(KERNELS): $(STAMP) $(wildcard foltr_audit/kernels/*.py)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from pydantic import Field
@@ -12,7 +12,7 @@ from pydantic import Field
 from foltr_audit.core.ranking_metrics import LIST_LENGTH, ListMetric, list_metric
 from foltr_audit.inference.metric_sums import MOST_SUMS, mean_likelihoods, reachable_sums
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior
-from foltr_audit.inference.seeded_clients import first_half, interactions, perturbations
+from foltr_audit.inference.seeded_clients import first_half, interactions, perturbed_scores
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
@@ -78,25 +78,9 @@ def _law(view: View, values: int) -> RandomizedResponse | None:
 
 def replayed_order(view: View) -> Ints:
     """Indices of each list's documents in the order in which the perturbed models show them, (n, B, k)."""
-    n, B, k = view.shown.shape
-    seeds = np.zeros(n, dtype=np.uint64) if view.seeds is None else view.seeds
-    moved = perturbations(view.knowledge, seeds, view.parameters.shape[1])
-    later = np.arange(B) >= first_half(view)[:, np.newaxis]
-    models = (
-        view.parameters[:, np.newaxis] + np.where(later, -1.0, 1.0)[..., np.newaxis] * moved[:, np.newaxis]
-    )
-    pages = _ListDocuments(view.features.reshape(n * B * k, -1), k * np.arange(n * B + 1))
-    scores, _ = view.ranker.scores(models.reshape(n * B, -1), pages, np.arange(n * B))
     # The last key counts first: padding at the end, then by score; of equal scores the lower position in the
     # data set comes first.
-    return np.lexsort((view.shown, -scores.reshape(n, B, k), ~view.is_document), axis=-1)
-
-
-class _ListDocuments(NamedTuple):
-    """Each list as the candidates of a separate query (`rankers.base.Documents`)."""
-
-    features: Features
-    offsets: Ints
+    return np.lexsort((view.shown, -perturbed_scores(view), ~view.is_document), axis=-1)
 
 
 def _why_no_order(view: View) -> str | None:

@@ -13,6 +13,17 @@ from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 
+_MOST_SUMMED = 32  # lists of a sum that are searched together
+
+
+def _why_no_sum(view: View) -> str | None:
+    """Why a sum over several clients is not searched, or None."""
+    if view.observer != "aggregate":
+        return None
+    if view.shown.shape[1] > _MOST_SUMMED:
+        return f"a sum of {view.shown.shape[1]} lists; it searches up to {_MOST_SUMMED} together"
+    return None if view.senders is not None else "clients weigh differently in the sum"
+
 
 class JointMaximumPosterior(Attack):
     """Searches for the most probable clicks of all lists of a message at once.
@@ -21,7 +32,8 @@ class JointMaximumPosterior(Attack):
     others, until no list changes: all 2^k patterns are weighed with the later steps held fixed, and the
     `shortlist` best are replayed exactly, including drift of the local model and clips. If the best result
     leaves a larger residual than the noise law makes likely, pairs of lists change together. With many lists
-    the search may miss the maximum. Where local models rank, a list is also evidence about the clicks on the
+    the search may miss the maximum. In a sum over several clients, each client starts from the global model.
+    Where local models rank, a list is also evidence about the clicks on the
     lists before it, as in `shown-lists`; `lists=false` uses the message alone.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip,
@@ -33,6 +45,7 @@ class JointMaximumPosterior(Attack):
     """
 
     name: ClassVar[str] = "joint-map"
+    observers: ClassVar[frozenset[str]] = frozenset({"individual", "aggregate"})
     strongest: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = NEEDS
     probabilities: ClassVar[bool] = True
@@ -50,8 +63,8 @@ class JointMaximumPosterior(Attack):
         return None if value else value
 
     def why_not(self, view: View) -> str | None:
-        """Also refuses lists with too many patterns."""
-        return super().why_not(view) or why_no_replay(view) or why_too_long(view)
+        """Also refuses lists with too many patterns, and sums of too many lists or of unequal weights."""
+        return super().why_not(view) or why_no_replay(view) or why_too_long(view) or _why_no_sum(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click given the guess of all other lists."""

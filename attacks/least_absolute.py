@@ -33,6 +33,7 @@ class LeastAbsolute(Attack):
 
     name: ClassVar[str] = "lad"
     takes_step: ClassVar[bool] = True
+    observers: ClassVar[frozenset[str]] = frozenset({"individual", "aggregate"})
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the regression weight."""

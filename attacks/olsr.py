@@ -36,6 +36,7 @@ class OLSR(Attack):
 
     name: ClassVar[str] = "olsr"
     takes_step: ClassVar[bool] = True
+    observers: ClassVar[frozenset[str]] = frozenset({"individual", "aggregate"})
 
     tolerance: float | None = Field(
         None,

@@ -10,9 +10,11 @@ from foltr_audit.auditing.function_outputs import Mechanism, T
 from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
 from foltr_audit.core.plugins import ClientStep
 from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.function_audit import FUNCTION_TRIALS, FunctionAuditSpec
+from foltr_audit.core.spec.plain_table import validated
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.compare import compare as run_grid
@@ -25,6 +27,7 @@ from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_plan
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
+from foltr_audit.report.results.coin_audit import CoinAuditReport
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.function_audit import FunctionAuditReport
 from foltr_audit.report.results.membership import MembershipReport
@@ -208,14 +211,16 @@ def attack_trace(
     *,
     target: str | None = None,
     data: str | None = None,
+    view: str | None = None,
     step: ClientStep | StepFunction | None = None,
     know: Mapping[str, object] | None = None,
 ) -> AttackReport:
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
-    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. `step` is
-    what the clients compute from a list and its clicks, if it is not PDGD: a client step such as
-    `torch_step` makes, or a function `step(model, features, clicks)` as of `numpy_step`. `know` are facts
+    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. With the
+    view `aggregate` the observer sees the sum of each round, and the lists of its clients. `step` is what
+    the clients compute from a list and its clicks, if it is not PDGD: a client step such as `torch_step`
+    makes, or a function `step(model, features, clicks)` as of `numpy_step`. `know` are facts
     over those of its header, e.g. `{"learning_rate": 0.1}`.
 
     Raises:
@@ -225,11 +230,44 @@ def attack_trace(
     """
     chosen = (methods,) if isinstance(methods, str) else methods
     own = None if step is None else as_client_step(step)
-    changes = {"methods": chosen}
+    changes = {"methods": chosen, "view": view}
     recorded = TraceAttack.open(
         Path(path), target=target, data=data, changes=changes, know=know, client_step=own
     )
     return recorded_report(recorded)
+
+
+def audit_trace(
+    path: str | Path,
+    *,
+    eps: float | None = None,
+    delta: float = 0.0,
+    view: str | None = None,
+    confidence: float = 0.95,
+    estimator: str = "one-run",
+    data: str | None = None,
+    know: Mapping[str, object] | None = None,
+) -> CoinAuditReport:
+    """Measure a lower bound on epsilon from a recorded laboratory run whose clients tossed coins.
+
+    Args:
+        path: a trace or a Run whose truth holds canaries and coins.
+        eps: what is claimed; None for the fact `eps_claimed`, if the header has it.
+        delta: of the claim.
+        view: `individual` or `aggregate`; by default messages, or sums where messages are masked.
+        confidence: of the lower bound.
+        estimator: `one-run` or `clopper-pearson`.
+        data: path of the data set, if features are not embedded.
+        know: facts over those of the header.
+
+    Raises:
+        UsageError: no coins, facts that replays need are missing, or a bad value.
+        TraceError: it is damaged.
+    """
+    given = {"claim": eps, "delta": delta, "confidence": confidence, "estimator": estimator}
+    views = {} if view is None else {"views": (view,)}
+    protocol = validated(AuditSpec, {**given, **views}, "audit_trace: ")
+    return CoinAuditReport.of(TraceAttack.open(Path(path), data=data, know=know), protocol)
 
 
 def lint(

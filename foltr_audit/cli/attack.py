@@ -26,7 +26,7 @@ SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
 
 _WITH_TRACE = {
-    *("method", "trace", "know", "client_step", "guesses", "target", "hide", "queries", "choices"),
+    *("method", "trace", "know", "client_step", "guesses", "target", "view", "hide", "queries", "choices"),
     *("data", "intents", "seed", "json", "threads"),
 }
 _ONLY_FRESH = ("click_models", "on", "repeats", "min_documents", "interactions", "lists", "view")
@@ -93,10 +93,10 @@ def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | Non
 
 
 def _refuse_fresh(common: CommonOptions) -> None:
-    """Refuse options that only describe fresh clients; `--view individual` describes every round too."""
+    """Refuse options that only describe fresh clients; views of messages and of rounds are of others too."""
     given = common.of_table("attack")
     for name in _ONLY_FRESH:
-        if given.get(name) and not (name == "view" and given[name] == "individual"):
+        if given.get(name) and not (name == "view" and given[name] != "pooled"):
             flag = field_flags()[f"attack.{name}"]
             raise UsageError(f"{flag}: only with --target fresh; the training rounds have their own options")
 
@@ -122,7 +122,9 @@ def _attack_trace(
         data=given.get("data.source"),
         seed=given.get("seed"),
         intents=given.get("data.intents"),
-        changes={name: given.get(f"attack.{name}") for name in ("methods", "hide", "queries", "choices")},
+        changes={
+            name: given.get(f"attack.{name}") for name in ("methods", "view", "hide", "queries", "choices")
+        },
         know=parse_facts(know),
         client_step=named_client_step(client_step),
     )

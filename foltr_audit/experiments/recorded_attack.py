@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from foltr_audit.core.plugins import ClientStep
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.client_groups import ClientGroups
+from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.experiment import Spec
@@ -28,9 +29,11 @@ from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks
+from foltr_audit.judge.round_sums import RoundSums, SumObserver
 from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceHeader
 from foltr_audit.trace.known_facts import checked_facts, with_facts
@@ -134,6 +137,8 @@ class TraceAttack:
                     raise TraceError(f"{trace.folder}: made by another Spec than {path / SPEC}")
         recorded = spec.attack if spec and spec.attack else AttackSpec(target="training")
         given = {name: value for name, value in (changes or {}).items() if value is not None}
+        if given.get("view") == "aggregate" and not fresh:
+            given |= {"target": "training", "lists": None}
         known = checked_facts(know or {})
         return cls(
             path=path,
@@ -222,7 +227,8 @@ class TraceAttack:
         return self.spec.seed if self.spec else 1
 
     @property
-    def _streams(self) -> Streams:
+    def streams(self) -> Streams:
+        """The named random streams of attacks and audits of these messages."""
         return Streams(self.used_seed, self.spec.repetition if self.spec else 0)
 
     @cached_property
@@ -241,19 +247,28 @@ class TraceAttack:
         """A reason why an attack cannot run, with how to give the facts that it misses."""
         return advise(reason, self.protocol.hide)
 
+    @contextmanager
+    def advising(self) -> Iterator[None]:
+        """Errors that name facts which are not known say how to give them."""
+        try:
+            yield
+        except UsageError as error:
+            raise UsageError(self.advised(str(error))) from error
+
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
         """Run the attacks on the messages of each trace, and add the truth to their answers.
 
         Raises:
             UsageError: a trace holds no truth, or no attack can run.
         """
-        groups = ClientGroups.of(self.population, fresh=self.fresh)
+        sums = self.protocol.sums_of_rounds  # a sum is of clients of all groups
+        groups = ONE_GROUP if sums else ClientGroups.of(self.population, fresh=self.fresh)
         for click_model, trace in self.traces.items():
             found = judge_attacks(
                 trace,
                 self.collection,
                 self.protocol,
-                self._streams,
+                self.streams,
                 progress,
                 click_model,
                 groups,
@@ -300,10 +315,13 @@ class TraceAttack:
         chosen, pieces = make_attacks(self.methods), []
         others = not_for_clicks(chosen)
         attacks = [attack for attack in chosen if attack.label not in others]
-        observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide), self.client_step)
+        hidden = frozenset(self.protocol.hide)
+        store: RoundStore = RoundSums(trace) if self.protocol.sums_of_rounds else trace
+        seen_by = SumObserver if self.protocol.sums_of_rounds else Observer
+        observer = seen_by(store.header, self.collection, hidden, self.client_step)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
-            for record in trace.rounds():
-                answers = infer_round(record, observer, attacks, self._streams)
+            for record in store.rounds():
+                answers = infer_round(record, observer, attacks, self.streams)
                 refuse_if_none_runs(self.methods, {**answers.refused, **others}, self.advised)
                 names = query_names(record, trace.header, self.collection)
                 row, position = np.nonzero(record.shown >= 0)

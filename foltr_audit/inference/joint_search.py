@@ -211,8 +211,9 @@ class JointSearch:
     def posteriors(self, state: SearchState, b: int) -> Floats:
         """Log posterior of every pattern of list b, the others fixed and later steps unchanged: (H, 2^k)."""
         path = self.decoder.replay.paths(state.message, state.clicks)
-        rest = path[-1] - path[b + 1]
-        likely = self.decoder.likelihoods(state.message, b, path[b], rest)
+        local = self.decoder.replay.before(path, state.message, b)
+        rest = path[-1] - path[b + 1] + (path[b] - local)
+        likely = self.decoder.likelihoods(state.message, b, local, rest)
         return likely + self.decoder.log_priors(state.message, b)
 
     def conditionals(self, state: SearchState, patterns: Floats | None = None) -> tuple[Floats, Floats]:

@@ -160,10 +160,13 @@ def _below_gap(fit: LeastSquaresFit) -> Floats:
 def roundings(view: View) -> Floats:
     """Rounding error of the numbers of a message: float64 (n, P).
 
-    A message is rounded to its number format; a client computes in float64 at the size of its model. The
+    A message is rounded to its number format, or encoded as integers; a client computes in float64 at the
+    size of its model. The
     effect of rounding the features depends on the weights: see `rounding_fit` and `least_squares`.
     """
-    return view.knowledge.resolution * np.abs(view.messages) + _ARITHMETIC * np.abs(view.parameters)
+    known = view.knowledge
+    rounded = known.resolution * np.abs(view.messages) + _ARITHMETIC * np.abs(view.parameters)
+    return np.asarray(rounded + known.encoding_error)
 
 
 def observed_lengths(view: View) -> Ints:

@@ -28,6 +28,8 @@ def why_no_evidence(view: View) -> str | None:
     known = view.knowledge
     if view.is_document.any(axis=2).sum(axis=1).max(initial=0) < 2:
         return "one list a message: no list follows from a click"
+    if view.observer == "aggregate":
+        return "sums: which model ranked a list is not weighed"
     if known.rank_with != "local":
         return "the global model ranks all lists of a round: no list follows from a click"
     if known.lists not in ("deterministic", "sampled"):

@@ -30,7 +30,7 @@ def noise_law(known: Knowledge) -> AdditiveNoise | RoundingNoise | ScaleFreeNois
 
     Without noise it is the law of rounding; an unknown law is assumed to be heavy-tailed without a scale.
     """
-    resolution = known.resolution
+    resolution = max(known.resolution, known.encoding_error)
     if known.noise == "none":
         return RoundingNoise(resolution=resolution)
     law = None if known.noise is None else parse_law(known.noise)

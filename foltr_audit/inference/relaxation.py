@@ -69,6 +69,8 @@ class ClickRelaxation:
         """Local models before each interaction of relaxed clicks (n, B, k): (B, n, P)."""
         # A copy, since `at_start` is a read-only broadcast.
         path = np.array(self.at_start)
+        if self.view.senders is not None:  # of a sum, each list is taken at the global model
+            return path
         for b in range(len(path) - 1):
             path[b + 1] = self._stepped(path[b], self.effect(path[b], b), clicks, b)[1]
         return path

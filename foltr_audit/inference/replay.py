@@ -61,6 +61,27 @@ class Replay:
         """Number of documents of each list, int64 (n, B)."""
         return np.asarray(self.view.is_document.sum(axis=2))
 
+    @cached_property
+    def first(self) -> Ints:
+        """The first list of each list's client, int64 (n, B): in a sum, each client starts again."""
+        n, B, _ = self.view.shown.shape
+        senders, place = self.view.senders, np.broadcast_to(np.arange(B), (n, B))
+        if senders is None:
+            return np.zeros((n, B), dtype=np.int64)
+        begins = np.ones((n, B), dtype=np.bool_)
+        begins[:, 1:] = senders[:, 1:] != senders[:, :-1]
+        return np.array(np.maximum.accumulate(np.where(begins, place, 0), axis=1), dtype=np.int64)
+
+    def before(self, path: Floats, messages: Ints, b: int) -> Floats:
+        """The local models (H, P) before interaction b, from the models of a path (B + 1, H, P).
+
+        In a sum, a path adds up the changes of all clients, and a local model has those of its own alone.
+        """
+        if self.view.senders is None:
+            return np.asarray(path[b])
+        first = path[self.first[messages, b], np.arange(messages.size)]
+        return np.asarray(self.view.parameters[messages] + (path[b] - first))
+
     def weights(self, models: Floats, messages: Ints, b: int) -> Floats:
         """PDGD's pair weights of list b of some messages (H,) at local models (H, P): (H, k, k)."""
         from foltr_audit.kernels.pdgd import pair_weights
@@ -97,12 +118,18 @@ class Replay:
         return models if ball is None else projected(np.ascontiguousarray(models), ball.norm, ball.ord)
 
     def paths(self, messages: Ints, clicks: Bools) -> Floats:
-        """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k)."""
+        """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k).
+
+        Of a sum, they have the changes of all clients so far; see `before`.
+        """
         B = self.view.shown.shape[1]
         path = np.empty((B + 1, messages.size, self.view.parameters.shape[1]))
         path[0] = self.view.parameters[messages]
         for b in range(B):
-            path[b + 1] = self.step(path[b], messages, b, clicks[:, b])
+            local = self.before(path, messages, b)
+            path[b + 1] = self.step(local, messages, b, clicks[:, b])
+            if self.view.senders is not None:
+                path[b + 1] += path[b] - local
         return path
 
     def _scored(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.core.records.view import Knowledge, View
-from foltr_audit.utils.arrays import Bools, Floats, Ints, Words
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Words
 from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_state
 
 SEED_BITS = 32
@@ -30,6 +31,27 @@ def perturbations(known: Knowledge, seeds: Words, parameters: int) -> Floats:
     for row in np.flatnonzero(is_seed(seeds)):
         out[row] = numpy_state(int(seeds[row])).normal(0.0, sigma, parameters)
     return out.astype(np.float64)
+
+
+def perturbed_scores(view: View) -> Floats:
+    """Scores of the shown documents under the perturbed models of their lists, float64 (n, B, k)."""
+    n, B, k = view.shown.shape
+    seeds = np.zeros(n, dtype=np.uint64) if view.seeds is None else view.seeds
+    moved = perturbations(view.knowledge, seeds, view.parameters.shape[1])
+    later = np.arange(B) >= first_half(view)[:, np.newaxis]
+    models = (
+        view.parameters[:, np.newaxis] + np.where(later, -1.0, 1.0)[..., np.newaxis] * moved[:, np.newaxis]
+    )
+    pages = _ListDocuments(view.features.reshape(n * B * k, -1), k * np.arange(n * B + 1))
+    scores, _ = view.ranker.scores(models.reshape(n * B, -1), pages, np.arange(n * B))
+    return scores.reshape(n, B, k)
+
+
+class _ListDocuments(NamedTuple):
+    """Each list as the candidates of a separate query (`rankers.base.Documents`)."""
+
+    features: Features
+    offsets: Ints
 
 
 def is_seed(seeds: Words) -> Bools:

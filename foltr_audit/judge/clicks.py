@@ -21,6 +21,7 @@ from foltr_audit.judge.identifiability import Identifiability, identifiability, 
 from foltr_audit.judge.observer import Observer, RoundView
 from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.prior_probabilities import ClickPriors, click_priors
+from foltr_audit.judge.round_sums import SummedRound
 from foltr_audit.judge.task import AttackTask
 from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
@@ -140,6 +141,8 @@ def _knows_all_steps(header: TraceHeader, known: Knowledge) -> bool:
 
 def _knows_clips(header: TraceHeader, truth: RoundTruth) -> bool:
     """Whether the truth says which steps were clipped: another system that declares no clip may not know."""
+    if not truth.knows_clips:
+        return False
     return bool(header.spec_hash) or "clip_norm" in header.knowledge or bool(truth.clipped.any())
 
 
@@ -185,7 +188,7 @@ class ClickTask(AttackTask[ClickEvidence]):
         self.pieces.append(
             ClickEvidence(
                 query=query_names(record, header, self.observer.collection),
-                message=record.slot,
+                message=record.origins if isinstance(record, SummedRound) else record.slot,
                 shown=record.shown,
                 clicks=truth.clicks,
                 observed=observed,

@@ -1,4 +1,4 @@
-"""Judges attacks that count clicks: sums over all clients who saw one list, compared with their clicks."""
+"""Judges attacks that count clicks: sums over clients who saw one list, compared with their clicks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from foltr_audit.inference.click_rates import cascade_rates, median_rates, weigh
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.observer import RoundView
+from foltr_audit.judge.round_sums import SummedRound
 from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore
-from foltr_audit.judge.view_builder import query_names
+from foltr_audit.judge.view_builder import knowledge_of, query_names
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.rows import Estimate
@@ -51,6 +52,14 @@ class CountEvidence(Evidence):
         """False at the padding, bool (L, k)."""
         return self.shown >= 0
 
+    @classmethod
+    def nothing(cls, refused: dict[str, str]) -> CountEvidence:
+        """Without any sum."""
+        none = np.zeros((0, 1), dtype=np.int64)
+        return cls(
+            query=np.empty(0, dtype=np.str_), clients=none[:, 0], shown=none, counts=none, refused=refused
+        )
+
     def scores(self, streams: Streams) -> Iterator[TaskScore]:
         """How far estimates are off, those made without a message first.
 
@@ -61,6 +70,8 @@ class CountEvidence(Evidence):
         `position-prior:median` what errs least in absolute value of that, `relevance-prior` what is expected
         where grades are known.
         """
+        if not self.query.size:
+            return
         resamples = QueryBootstrap(self.query, streams)
         facts = {
             "lists": int(self.query.size),
@@ -147,6 +158,8 @@ class CountTask(MessageTask[CountEvidence]):
                 "secure-aggregation, whose sums this view stands for"
             )
         self._sums: dict[bytes, _ListSum] = {}
+        self._new: dict[int, _ListSum] = {}
+        self._seen: list[RoundView] = []
         self._begun: list[_BeginningSums] = []
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
@@ -157,12 +170,13 @@ class CountTask(MessageTask[CountEvidence]):
         """
         if not super().begin(record, truth):
             return False
+        if isinstance(record, SummedRound):
+            return self._begin_round(record, truth)
         reason = why_not_one_list(record, self.observer.header)
         if reason is not None:
             raise UsageError(f"view aggregate: {reason}")
         model = record.parameters if self.observer.header.kind == "model" else 0.0
-        self._seen: list[RoundView] = []
-        self._new: dict[int, _ListSum] = {}
+        self._seen, self._new = [], {}
         P, k = record.parameters.size, record.shown.shape[1]
         for row in np.flatnonzero(record.survivors).tolist():
             key = _key(record, row)
@@ -174,6 +188,21 @@ class CountTask(MessageTask[CountEvidence]):
             total.counts += truth.clicks[row]
             total.clients += 1
         return bool(self._new)
+
+    def _begin_round(self, record: SummedRound, truth: RoundTruth) -> bool:
+        """The sum of a round, if all its clients saw one list."""
+        self._seen, self._new = [], {}
+        if not record.of_one_list:
+            if not self.session.refused:
+                self.session.refuse_all(
+                    f"the clients of round {record.round} saw different lists; it counts clicks on one list"
+                )
+            return False
+        model = record.parameters if self.observer.header.kind == "model" else 0.0
+        update = record.messages[0].astype(np.float64) - model
+        counts = truth.clicks.sum(axis=0)
+        self._new[0] = _ListSum(update, np.asarray(counts, dtype=np.int64), record.clients)
+        return True
 
     def see(self, seen: RoundView) -> None:
         """Keep the lists."""
@@ -197,7 +226,9 @@ class CountTask(MessageTask[CountEvidence]):
             self._seen = []
 
     def evidence(self) -> CountEvidence:
-        """Evidence on all sums."""
+        """Evidence on all sums; none where the clients of a round saw different lists."""
+        if not self._begun and self.session.refused:
+            return CountEvidence.nothing(self.session.refused)
         self.pieces = [self._judged(begun) for begun in self._begun]
         return super().evidence()
 
@@ -206,8 +237,16 @@ class CountTask(MessageTask[CountEvidence]):
         counts, updates = (
             np.array([getattr(each, name) for each in begun.sums]) for name in ("counts", "updates")
         )
+        stated = knowledge_of(self.observer.header).noise  # of a message; the attack adds it up
         view, full = (
-            replace(seen, observer="aggregate", kind="update", messages=updates, clients=clients)
+            replace(
+                _with_noise(seen, stated),
+                observer="aggregate",
+                kind="update",
+                messages=updates,
+                clients=clients,
+                senders=None,
+            )
             for seen in (begun.view, begun.full)
         )
         self.ask(view, begun.round, f"sums/{begun.round}")
@@ -221,6 +260,12 @@ class CountTask(MessageTask[CountEvidence]):
             baselines=dict(_baselines(full, counts)),
             refused=dict(self.session.refused),
         )
+
+
+def _with_noise(view: View, noise: str | None) -> View:
+    """The view with another noise law, unless its observer does not know the noise."""
+    known = view.knowledge
+    return view if known.noise in (None, noise) else replace(view, knowledge=known.having(noise=noise))
 
 
 def _key(record: RoundRecord, row: int) -> bytes:

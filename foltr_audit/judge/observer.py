@@ -127,10 +127,11 @@ class Observer:
         # A trace may come from anyone. One number that is not finite would spread through every regression.
         if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")
+        header = self.header.in_round(record.facts)
         placement = InteractionPlacement.of(record)
-        features = features_of(record, self.header, self.collection, own_step=self.client_step is not None)
+        features = features_of(record, header, self.collection, own_step=self.client_step is not None)
         self._check_step(record)
-        messages, everything = readable(record, self.header), self._everything(record)
+        messages, everything = readable(record, header), self._everything(record)
         knowledge = everything.without(self.hidden)
         each = max(1, placement.shape[1] * record.shown.shape[1] * record.parameters.size)
         most = max(1, min(_CHUNK, _CHUNK_NUMBERS // each))
@@ -145,7 +146,7 @@ class Observer:
 
     def _everything(self, record: RoundRecord) -> Knowledge:
         """What is known in a round if nothing is hidden."""
-        given = knowledge_of(self.header)
+        given = knowledge_of(self.header.in_round(record.facts))
         ranker_fits = True
         if self.client_step is not None:
             ranker_fits = fits_ranker(self.header, self._features(record))

@@ -19,6 +19,7 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import find_refusals
 from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.queries import QueryTask
+from foltr_audit.judge.round_sums import RoundSums, SumObserver
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
 from foltr_audit.rng import Streams
@@ -129,16 +130,23 @@ def judge(
         PluginError: an answer that is none.
     """
     protocol = protocol or AttackSpec()
+    if protocol.sums_of_rounds:
+        header = RoundSums(recording).header
+        observer = SumObserver(header, observer.collection, observer.hidden, observer.client_step)
     setting = JudgeSetting(observer, protocol, streams, groups)
     asked, not_here = _by_task(attacks, protocol)
     tasks = [task(asking, setting) for task, asking in asked.items()]
+    store: RoundStore = RoundSums(recording) if protocol.sums_of_rounds else recording
     if not recording.has_truth:
         raise UsageError(
             "trace: it holds no truth, so nothing can be scored; write guesses with --guesses FILE"
         )
     promises = None
-    for record, truth in zip(recording.rounds(), recording.truths(), strict=True):
-        promises = promises or RecordedPromises.of(observer.header, record, recording.n_rounds, protocol)
+    first = next(recording.rounds(), None) if protocol.sums_of_rounds else None
+    for record, truth in zip(store.rounds(), store.truths(), strict=True):
+        promises = promises or RecordedPromises.of(
+            observer.header, first or record, recording.n_rounds, protocol
+        )
         for each, messages, its_truth in _sights(tasks, record, truth, streams):
             _judge_round(each, messages, its_truth)
         tick()
@@ -155,10 +163,11 @@ def _by_task(
 ) -> tuple[dict[TaskClass, list[Attack]], dict[str, str]]:
     """The attacks of each task, in the order of `TASKS`, and why some do not fit the view.
 
-    Attacks that count clicks read a view of sums; it refuses all others but baselines.
+    In sums over clients who saw one list, clicks are counted, without baselines; in the sums of rounds, also
+    the clicks on each list are found.
     """
     if protocol.sums:
-        return {CountTask: [attack for attack in attacks if not attack.baseline]}, {}
+        return _by_task_in_sums(attacks, rounds=protocol.sums_of_rounds)
     asked: dict[TaskClass, list[Attack]] = {task: [] for task in TASKS.values()}
     for attack in attacks:
         task = task_of(attack)
@@ -173,6 +182,23 @@ def _by_task(
         for attack in asked.pop(CountTask)
     }
     return {task: asking for task, asking in asked.items() if asking}, not_here
+
+
+def _by_task_in_sums(
+    attacks: Sequence[Attack], *, rounds: bool
+) -> tuple[dict[TaskClass, list[Attack]], dict[str, str]]:
+    """As `_by_task`, in sums over clients who saw one list, or over those of a round."""
+    asked: dict[TaskClass, list[Attack]] = {ClickTask: [], CountTask: []} if rounds else {CountTask: []}
+    not_here = {}
+    for attack in attacks:
+        task = task_of(attack)
+        if task in asked:
+            asked[task].append(attack)
+        elif not attack.baseline:
+            rest = "sums over clients who saw the same list" if task is ClickTask else "sums"
+            not_here[attack.label] = f"it finds the {task.name} behind single messages, and these are {rest}"
+    counting = {CountTask} if not rounds else set()  # sums without an attack still have their baselines
+    return {task: asking for task, asking in asked.items() if asking or task in counting}, not_here
 
 
 def _sights(

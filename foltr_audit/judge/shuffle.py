@@ -29,4 +29,6 @@ def reordered(record: RoundRecord, truth: RoundTruth, order: Ints) -> tuple[Roun
         (("step", "part", "query", "shown", "features"), rows),
         slot=slot[rows],
     )
-    return moved, with_rows(truth, (("clients", "updates"), order), (("clicks", "clipped", "intents"), rows))
+    return moved, with_rows(
+        truth, (("clients", "updates"), order), (("clicks", "clipped", "intents", "canaries", "coins"), rows)
+    )

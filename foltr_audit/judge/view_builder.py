@@ -20,6 +20,7 @@ from foltr_audit.utils.seed_generators import PERTURBATIONS
 
 T = TypeVar("T", bound=np.generic)
 
+_SAME = 1e-6  # difference of a number in float32 and in float64, with room
 _FLOAT64_LIKE = 2.0**-40  # encodings of a smaller error are read as exactly as float64
 
 
@@ -111,22 +112,27 @@ def _number_format(header: TraceHeader) -> str:
 def readable(record: RoundRecord, header: TraceHeader) -> Floats:
     """A round's messages as numbers (M, P).
 
-    Masked messages are decoded as if they had no masks and divided by the count that travels in clear. With
-    masks, the result is noise.
+    Masked messages are decoded as if they had no masks and divided by the count or weight that travels with
+    them. With masks, the result is noise.
     """
     encoding = header.encoding
     if encoding is None:
         return record.messages.astype(np.float64)
-    return encoding.decode(record.messages.astype(np.uint64)) / np.maximum(record.counts, 1)[:, np.newaxis]
+    return encoding.decode_messages(record.messages.astype(np.uint64), record.counts)
 
 
 def check_collection(header: TraceHeader, collection: Collection) -> None:
     """Refuse data other than those that a trace was recorded on.
 
+    A trace with features and without a fingerprint shows by its features whether the data are its own
+    (`features_of`).
+
     Raises:
         TraceError: another fingerprint, or another normalisation.
     """
     expected = header.dataset
+    if not expected.fingerprint and header.embeds_features:
+        return
     if collection.fingerprint != expected.fingerprint:
         raise TraceError(
             f"trace: recorded on {expected.source} (fingerprint {expected.fingerprint[:12]}), not on "
@@ -148,16 +154,38 @@ def features_of(
 
     Raises:
         UsageError: features are not embedded, and the data set is not given.
-        TraceError: an interaction points outside the data set.
+        TraceError: an interaction points outside the data set, or its documents have other features there.
     """
     if record.features is not None:
         if not own_step:
             _check_width(header, record.features.shape[2])
+        if collection is not None and not header.dataset.fingerprint:
+            _check_documents(record, header, collection)
         return record.features
     if collection is None:
         raise UsageError("trace: features are not embedded; give the data set with --data")
     if not own_step:
         _check_width(header, collection.n_features)
+    return _features_in(record, header, collection)
+
+
+def _check_documents(record: RoundRecord, header: TraceHeader, collection: Collection) -> None:
+    """Refuse data whose documents are not those that a round shows.
+
+    Raises:
+        DataError: a part that data sets do not have.
+        TraceError: documents outside of the part, or other features.
+    """
+    given, expected = record.features, _features_in(record, header, collection)
+    if given is None or given.shape != expected.shape or not np.allclose(given, expected, _SAME, _SAME):
+        raise TraceError(
+            f"trace: round {record.round} shows documents with other features than {collection.source} has "
+            "under these numbers; give its own data with --data"
+        )
+
+
+def _features_in(record: RoundRecord, header: TraceHeader, collection: Collection) -> Features:
+    """Feature rows of every shown document of a round in a data set, (I, k, d), zero at the padding."""
     rows: Features = np.zeros((*record.shown.shape, collection.n_features), collection.train.features.dtype)
     for index in np.unique(record.part):
         data, here = collection.part(header.dataset.parts[index]), record.part == index

@@ -19,6 +19,7 @@ def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
     arrived must be 0 and have no lists, and the aggregate must be the mean of the others, unless the fact
     `aggregate` is other.
     """
+    header = header.in_round(record.facts)
     problem = _of_counts(header, record)
     if problem is None and not header.spec_hash and header.kind in ("model", "update"):
         problem = _of_failed(record) or _of_aggregate(header, record)
@@ -55,7 +56,8 @@ def _of_failed(record: RoundRecord) -> str | None:
 
 
 def _of_aggregate(header: TraceHeader, record: RoundRecord) -> str | None:
-    if header.knowledge.get("aggregate", "mean") != "mean" or not record.n_messages:
+    stated = header.knowledge.get("aggregate", "mean")
+    if stated != "mean" or not record.n_messages or np.isnan(record.aggregate).all():
         return None
     with np.errstate(all="ignore"):
         expected, slack = _mean(header, record)

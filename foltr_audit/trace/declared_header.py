@@ -32,7 +32,8 @@ from foltr_audit.privacy.events import (
 )
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import Streams
-from foltr_audit.trace.header import Fact, TraceHeader
+from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.header_fields import Fact
 from foltr_audit.utils.reading import is_whole
 
 _SAME = 1e-9  # relative: two declarations of one number

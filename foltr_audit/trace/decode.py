@@ -1,227 +1,269 @@
-"""Parquet to rounds, with every check that a later reader relies on."""
+"""Tables to rounds, with every check that a later reader relies on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.recorder.array_layout import FLOATING
+from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.marker import TracePart, file_name
-from foltr_audit.trace.schema import columns, feature_form, misfit
-from foltr_audit.utils.arrays import Floats, Words
-from foltr_audit.utils.reading.parquet import parquet_frame, parquet_schema
+from foltr_audit.trace.layout import joined
+from foltr_audit.trace.marker import TracePart
+from foltr_audit.trace.part_table import PartTable
+from foltr_audit.trace.schema import columns, misfit
+from foltr_audit.utils.arrays import Features, Floats, Ints
+from foltr_audit.utils.reading import json_table
+from foltr_audit.utils.reading.arrays import read_archive
 
-if TYPE_CHECKING:
-    import polars as pl
+T = TypeVar("T", bound=np.generic)
 
-Frames = Mapping[str, "pl.DataFrame"]
-
-_MOST_PADDED, _PADDED_PER_ENTRY = 1 << 24, 1000
-"""Places that lists may be padded to: this many, or this many times the number of documents."""
+Tables = Mapping[str, Columns]
+"""Columns of the tables of a part by the name of the table."""
 
 
-def load(data: bytes, header: TraceHeader, table: str, path: Path) -> pl.DataFrame:
-    """A table from the bytes of its file.
+def load(data: bytes, header: TraceHeader, table: str, path: Path, rows: int) -> Columns:
+    """The columns of a table from the bytes of its file, which is to hold so many rows.
 
     Raises:
-        TraceError: no Parquet, or other columns, types or missing values than the schema has.
+        TraceError: no archive of plain arrays, or other columns, types, shapes or rows than the schema has.
     """
     where = f"trace: {path}"
-    found = parquet_schema(data, where, TraceError)
-    expected = columns(header, table, feature_form(found))
-    for name in expected | found:
-        if found.get(name) != expected.get(name):
+    found, expected = read_archive(data, where, TraceError, stored=True), columns(header, table)
+    for name in found:
+        if name not in expected:
+            raise TraceError(f"{where}: unknown column {name[:60]}; expected {', '.join(expected)}")
+    for name, form in expected.items():
+        values = found.get(name)
+        if values is None:
+            if form.required:
+                raise TraceError(f"{where}: column {name} is missing, expected {form.text}")
+        elif values.ndim < 1 or not form.fits(values):
             raise TraceError(
-                f"{where}: column {name} is {found.get(name, 'missing')}, "
-                f"expected {expected.get(name, 'no such column')}"
+                f"{where}: column {name} is {values.dtype} of shape {values.shape}, expected {form.text}"
             )
-    frame = parquet_frame(data, where, TraceError)
-    for series in frame:
-        if series.null_count():
-            raise TraceError(f"trace: {path}: column {series.name} has missing values")
-    return frame
+        elif len(values) != rows:
+            raise TraceError(f"{where}: column {name} has {len(values)} rows, expected {rows}")
+    return found
 
 
-def rounds(header: TraceHeader, part: TracePart, frames: Frames, folder: Path) -> Iterator[RoundRecord]:
+def rounds(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -> Iterator[RoundRecord]:
     """The records of a part from its observed tables.
 
     Raises:
         TraceError: rows of other rounds or out of order, or a round that does not fit the header.
     """
-    table, messages, shown = (
-        _RoundTable(frames, f"observed/{n}", part, folder) for n in ("rounds", "messages", "interactions")
-    )
-    messages.expect_slots()
-    parameters, aggregate = table.array("parameters"), table.array("aggregate")
-    payload, survivors = messages.array("payload"), messages.array("survived")
-    documents = shown.padded("shown", header.k, -1, np.int64)
-    features = None
-    if header.embeds_features:
-        features = shown.padded("features", header.k, 0, feature_form(dict(shown.frame.schema)).dtype)
-    whole = {name: shown.array(name).astype(np.int64) for name in ("slot", "step", "part", "query")}
-    totals, aborted = _secure_sums(table, header, part)
-    states = _states(table, header, part)
-    seeds = messages.array("seed") if header.kind == "es" else None
-    for i, number in enumerate(range(part.first_round, part.last_round + 1)):
-        m, r = messages.span(i), shown.span(i)
+    decoder = _RoundDecoder(header, part, tables, folder)
+    for i in range(part.n_rounds):
         try:
-            record = RoundRecord(
-                round=number,
-                parameters=parameters[i],
-                aggregate=aggregate[i],
-                shares=int(table.array("shares")[i]),
-                survivors=survivors[m],
-                counts=messages.array("count")[m],
-                messages=payload[m],
-                shown=documents[r],
-                features=None if features is None else features[r],
-                total=totals[i],
-                aborted=aborted[i],
-                seeds=None if seeds is None else seeds[m],
-                state=states[i],
-                **{name: values[r] for name, values in whole.items()},
-            )
+            record = decoder.record(i)
         except UsageError as error:
             raise TraceError(f"trace: {folder}: part {part.index}: {error}") from None
         problem = misfit(header, record)
-        if problem is None and record.survivors.sum() != table.array("survivors")[i]:
-            problem = f"round {number}: number of survivors differs from that of the messages"
         if problem is not None:
             raise TraceError(f"trace: {folder}: part {part.index}: {problem}")
         yield record
 
 
-def _secure_sums(
-    table: _RoundTable, header: TraceHeader, part: TracePart
-) -> tuple[list[Words | None], list[str]]:
-    """The sum of each round and why there is none, by round."""
-    if header.kind != "masked":
-        return [None] * part.n_rounds, [""] * part.n_rounds
-    lengths = table.frame["total"].list.len().to_numpy()
-    if not np.isin(lengths, (0, header.parameters)).all():
-        raise TraceError(f"trace: {table.path}: column total has lists of other lengths than 0 and P")
-    values = table.padded("total", header.parameters, 0, np.uint64)
-    totals = [row if length else None for row, length in zip(values, lengths, strict=True)]
-    return totals, table.frame["aborted"].to_list()
+class _RoundDecoder:
+    """The observed tables of a part, from which records are made."""
+
+    def __init__(self, header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -> None:
+        self._header, self._part = header, part
+        made = {name: PartTable(tables[name], part, name, folder) for name in part.observed}
+        self._rounds, self._messages = made["observed/rounds"], made["observed/messages"]
+        self._lists = made["observed/interactions"]
+        self._candidates, self._cohort = made.get("observed/candidates"), made.get("observed/cohort")
+        self._metrics = made.get("observed/metrics")
+        self._messages.expect_slots()
+        self._whole = {name: self._lists.whole(name) for name in ("slot", "step", "part", "query", "shown")}
+
+    def record(self, i: int) -> RoundRecord:
+        """The i-th round of the part."""
+        header, table, messages = self._header, self._rounds, self._messages
+        m, r, number = messages.span(i), self._lists.span(i), self._part.first_round + i
+        arrays = [messages.array(f"array-{n}")[m] for n in range(len(header.arrays))]
+        buffers = [
+            values
+            for array, values in zip(header.arrays, arrays, strict=True)
+            if array.dtype not in FLOATING and header.kind != "masked"
+        ]
+        features = self._lists.columns.get("features")
+        has_total = header.kind == "masked" and bool(table.array("has_total")[i])
+        candidates, n_candidates = self._own_candidates(i)
+        return RoundRecord(
+            round=number,
+            parameters=_row(table, "parameters", i),
+            aggregate=_row(table, "aggregate", i),
+            shares=int(table.whole("shares")[i]),
+            survivors=messages.array("survived")[m].astype(np.bool_, copy=False),
+            counts=messages.whole("count")[m],
+            messages=joined(header.arrays, arrays, header.message_format),
+            **{name: values[r] for name, values in self._whole.items()},
+            features=None if features is None else _as_features(features[r]),
+            total=table.array("total")[i].astype(np.uint64, copy=False) if has_total else None,
+            aborted="".join(table.texts("aborted", slice(i, i + 1))),
+            seeds=_rows(messages.words("seed"), m),
+            state=None if header.holds_models else _row(table, "state", i),
+            buffers=tuple(buffers),
+            senders=_rows(messages.words("sender"), m),
+            sizes=messages.whole("bytes")[m] if "bytes" in messages.columns else None,
+            sent_at=_rows(messages.floats("sent_at"), m),
+            started=_moment(table, "started", i),
+            ended=_moment(table, "ended", i),
+            clear=self._clear(i, m.stop - m.start),
+            cohort=self._asked(i),
+            facts=self._facts(i, number),
+            candidates=candidates,
+            n_candidates=n_candidates,
+        )
+
+    def _facts(self, i: int, number: int) -> Mapping[str, object]:
+        [text] = self._rounds.texts("facts", slice(i, i + 1))
+        if not text:
+            return {}
+        facts = json_table(text, f"trace: {self._rounds.path}: facts of round {number}", TraceError)
+        try:
+            self._header.in_round(facts)
+        except TraceError as error:
+            raise self._rounds.error(
+                f"round {number}: {str(error).removeprefix('trace: header: ')}"
+            ) from None
+        return facts
+
+    def _asked(self, i: int) -> Cohort | None:
+        table = self._cohort
+        nodes = None if table is None else table.words("node")
+        if table is None or nodes is None or not nodes[span := table.span(i)].size:
+            return None
+        outcome, reason, stage = (table.texts(name, span) for name in ("outcome", "reason", "stage"))
+        return Cohort(node=nodes[span], outcome=outcome, reason=reason, stage=stage)
+
+    def _clear(self, i: int, messages: int) -> dict[str, Floats]:
+        table = self._metrics
+        if table is None:
+            return {}
+        span = table.span(i)
+        slots, found = table.whole("slot")[span], dict[str, Floats]()
+        if slots.size and not 0 <= slots.min() <= slots.max() < messages:
+            raise table.error(f"slot holds {slots.max()}, expected less than the {messages} messages")
+        for slot, (name, value) in zip(slots.tolist(), table.named_values(span), strict=True):
+            column = found.setdefault(name, np.full(messages, np.nan))
+            if not np.isnan(column[slot]):
+                raise table.error(f"message {slot} has two values of {name[:60]!r}")
+            column[slot] = value
+        return found
+
+    def _own_candidates(self, i: int) -> tuple[Features | None, Ints | None]:
+        """The candidates of the lists of a round, and how many each has."""
+        table = self._candidates
+        if table is None or table.span(i).start == table.span(i).stop:
+            return None, None
+        c, r = table.span(i), self._lists.span(i)
+        # Lists and candidates are sorted by slot and step, which one number orders in the same way.
+        steps, rank = np.unique(
+            np.concatenate([self._whole["step"][r], table.whole("step")[c]]), return_inverse=True
+        )
+        _, place = np.unique(
+            np.concatenate([self._whole["slot"][r], table.whole("slot")[c]]), return_inverse=True
+        )
+        key = place * steps.size + rank
+        lists, own = np.split(key, [r.stop - r.start])
+        at = np.searchsorted(lists, own)
+        if not lists.size or np.any(at >= lists.size) or np.any(lists[at] != own) or np.any(np.diff(own) < 0):
+            raise table.error("rows that are no candidates of a recorded list, or in another order")
+        return _as_features(table.array("features")[c]), np.bincount(at, minlength=lists.size)
 
 
-def _states(table: _RoundTable, header: TraceHeader, part: TracePart) -> list[Floats | None]:
-    """What the server remembered after each round in addition to the model."""
-    if header.holds_models:
-        return [None] * part.n_rounds
-    lists = table.frame["state"].to_list()
-    if any(value is None for values in lists for value in values):
-        raise TraceError(f"trace: {table.path}: column state has missing values")
-    return [np.array(values, dtype=np.float64) for values in lists]
+def _as_features(values: NDArray[np.generic]) -> Features:
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
-def truths(header: TraceHeader, part: TracePart, frames: Frames, folder: Path) -> Iterator[RoundTruth]:
+def _row(table: PartTable, name: str, i: int) -> Floats:
+    return np.asarray(table.array(name)[i], dtype=np.float64)
+
+
+def _rows(values: NDArray[T] | None, rows: slice) -> NDArray[T] | None:
+    return None if values is None else values[rows]
+
+
+def _moment(table: PartTable, name: str, i: int) -> float | None:
+    values = table.floats(name)
+    return None if values is None or np.isnan(values[i]) else float(values[i])
+
+
+def truths(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -> Iterator[RoundTruth]:
     """The truths of a part's rounds from its truth tables.
 
     Raises:
         TraceError: rows of other rounds or out of order, or values that do not fit the header.
     """
-    table, messages, clicks = (
-        _RoundTable(frames, f"truth/{n}", part, folder) for n in ("rounds", "messages", "clicks")
+    messages, clicks = (
+        PartTable(tables[f"truth/{n}"], part, f"truth/{n}", folder) for n in ("messages", "clicks")
     )
     messages.expect_slots()
-    clicked = clicks.padded("clicks", header.k, False, np.bool_)
-    for i, metrics in enumerate(table.metrics()):
+    optional = clicks.columns
+    for i, values in enumerate(metrics(part, tables, folder)):
         m, r = messages.span(i), clicks.span(i)
         try:
             yield RoundTruth(
-                clients=messages.array("client")[m],
-                updates=messages.array("update")[m],
-                clicks=clicked[r],
-                clipped=clicks.array("clipped")[r],
-                metrics=metrics,
-                intents=clicks.array("intent")[r] if header.intents > 1 else None,
+                clients=_clients(messages)[m],
+                updates=_updates(messages, header, m),
+                clicks=optional["clicks"][r].astype(np.bool_, copy=False),
+                **({"clipped": optional["clipped"][r].astype(np.bool_)} if "clipped" in optional else {}),
+                metrics=values,
+                intents=clicks.whole("intent")[r] if header.intents > 1 else None,
+                known=_flags(optional, "known", r),
+                canaries=_flags(optional, "canary", r),
+                coins=np.clip(clicks.whole("coin")[r], -2, 2).astype(np.int8) if "coin" in optional else None,
             )
         except UsageError as error:
             raise TraceError(f"trace: {folder}: part {part.index}: {error}") from None
 
 
-def metrics(part: TracePart, frames: Frames, folder: Path) -> list[dict[str, float]]:
-    """Metrics of each round of a part, from the table `truth/rounds` alone."""
-    return _RoundTable(frames, "truth/rounds", part, folder).metrics()
+def _clients(messages: PartTable) -> Ints:
+    clients: NDArray[np.generic] = messages.array("client")
+    return clients if clients.dtype == np.uint64 else clients.astype(np.int64)  # type: ignore[return-value]
 
 
-def last_model(header: TraceHeader, part: TracePart, frames: Frames, folder: Path) -> GlobalModel:
+def _updates(messages: PartTable, header: TraceHeader, rows: slice) -> Floats:
+    found = messages.floats("update")
+    if found is None:
+        return np.full((rows.stop - rows.start, header.update_width), np.nan)
+    return found[rows]
+
+
+def _flags(columns: Columns, name: str, rows: slice) -> NDArray[np.bool_] | None:
+    values = columns.get(name)
+    return None if values is None else values[rows].astype(np.bool_, copy=False)
+
+
+def metrics(part: TracePart, tables: Tables, folder: Path) -> list[dict[str, float]]:
+    """Metrics of each round of a part, from the table `truth/rounds` alone.
+
+    Raises:
+        TraceError: rows of other rounds, a name twice, or the name `round`.
+    """
+    table = PartTable(tables["truth/rounds"], part, "truth/rounds", folder)
+    found = []
+    for i in range(part.n_rounds):
+        pairs = table.named_values(table.span(i))
+        names = dict(pairs)
+        if len(names) != len(pairs) or "round" in names:
+            raise table.error(f"round {part.first_round + i} has a metric twice, or one named round")
+        found.append(names)
+    return found
+
+
+def last_model(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -> GlobalModel:
     """What the server had after the last round of a part, from the table `observed/rounds` alone."""
-    table = _RoundTable(frames, "observed/rounds", part, folder)
-    parameters = np.asarray(table.array("aggregate")[-1], dtype=np.float64).copy()
-    return GlobalModel(parameters, _states(table, header, part)[-1])
-
-
-class _RoundTable:
-    """A table of a part, cut into rounds."""
-
-    def __init__(self, frames: Frames, table: str, part: TracePart, folder: Path) -> None:
-        self.path = folder / file_name(table, part.index)
-        self.frame = frames[table]
-        number = self.array("round").astype(np.int64)
-        every = np.arange(part.first_round, part.last_round + 1)
-        one_each = table.endswith("/rounds")
-        if one_each and not np.array_equal(number, every):
-            raise self._error(f"expected the rounds {part.first_round} to {part.last_round}, one row each")
-        if np.any(np.diff(number) < 0) or (
-            number.size and not every[0] <= number[0] <= number[-1] <= every[-1]
-        ):
-            raise self._error(f"rows must rise from round {part.first_round} to {part.last_round}")
-        self._edges = np.searchsorted(number, np.append(every, part.last_round + 1))
-
-    def _error(self, problem: str) -> TraceError:
-        return TraceError(f"trace: {self.path}: {problem}")
-
-    def array(self, name: str) -> NDArray[Any]:
-        """A column, shape (rows,) or (rows, width)."""
-        return self.frame[name].to_numpy()
-
-    def span(self, i: int) -> slice:
-        """Rows of the i-th round of the part."""
-        return slice(int(self._edges[i]), int(self._edges[i + 1]))
-
-    def expect_slots(self) -> None:
-        """Refuse rows that are not slot 0, 1, 2 ... in each round."""
-        sizes = np.diff(self._edges)
-        expected = np.arange(self.frame.height) - np.repeat(self._edges[:-1], sizes)
-        if not np.array_equal(self.array("slot"), expected):
-            raise self._error("the slots of a round must be 0, 1, 2 and so on")
-
-    def padded(self, name: str, k: int, fill: float, dtype: DTypeLike) -> NDArray[Any]:
-        """A column of lists, shape (rows, k) or (rows, k, d), filled up at the end."""
-        column = self.frame[name]
-        lengths = column.list.len().to_numpy()
-        if lengths.size and lengths.max() > k:
-            raise self._error(f"column {name} has a list of {lengths.max()}, expected at most k = {k}")
-        if "shown" in self.frame.columns and not np.array_equal(lengths, self.frame["shown"].list.len()):
-            raise self._error(f"column {name} has lists of other lengths than shown")
-        # Polars explodes an empty list to a null, which would pass for a missing value.
-        entries = column.filter(column.list.len() > 0).explode()
-        if entries.null_count():
-            raise self._error(f"column {name} has missing values")
-        flat = entries.to_numpy()
-        # k is a claim of the header: short lists with a huge k would take any amount of memory when padded.
-        if lengths.size * k > max(_MOST_PADDED, _PADDED_PER_ENTRY * len(flat)):
-            raise self._error(f"{len(flat)} documents in {lengths.size} lists, expected more for k = {k}")
-        out = np.full((lengths.size, k, *flat.shape[1:]), fill, dtype=dtype)
-        out[np.arange(k) < lengths[:, None]] = flat
-        return out
-
-    def metrics(self) -> list[dict[str, float]]:
-        """The metrics of each row."""
-        found = []
-        for entries in self.frame["metrics"].to_list():
-            if any(entry is None or entry["name"] is None or entry["value"] is None for entry in entries):
-                raise self._error("column metrics has missing values")
-            names = {entry["name"]: entry["value"] for entry in entries}
-            if len(names) != len(entries) or "round" in names:
-                raise self._error("column metrics has a name twice, or the name round")
-            found.append(names)
-        return found
+    table = PartTable(tables["observed/rounds"], part, "observed/rounds", folder)
+    state = None if header.holds_models else _row(table, "state", -1).copy()
+    return GlobalModel(_row(table, "aggregate", -1).copy(), state)

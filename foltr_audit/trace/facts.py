@@ -14,7 +14,8 @@ from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.randomized_response import RandomizedResponse
-from foltr_audit.trace.header import DTYPES, TraceHeader, shortened
+from foltr_audit.trace.header import DTYPES, MASKINGS, TraceHeader
+from foltr_audit.trace.header_fields import shortened
 from foltr_audit.utils.reading import is_whole
 from foltr_audit.utils.seed_generators import PERTURBATIONS
 
@@ -43,6 +44,10 @@ def _above_0(value: object) -> bool:
     return isinstance(value, int | float) and _is_number(value) and 0 < value < math.inf
 
 
+def _below_1(value: object) -> bool:
+    return isinstance(value, int | float) and value < 1
+
+
 def _whole(least: int) -> FactDomain:
     return FactDomain(f"a whole number from {least} on", lambda value: is_whole(value, least))
 
@@ -68,11 +73,13 @@ FACTS: dict[str, FactDomain] = {
     "aggregate": _one_of("mean", "other"),
     "antithetic": _BOOL,
     "bits": _whole(1),
+    "claimed_sensitivity": _POSITIVE,
     "click_model": _TEXT,
     "client_step": _TEXT,
     "clip_norm": _POSITIVE,
     "clip_ord": FactDomain("1 or 2", lambda value: _is_number(value) and value in (1, 2)),
     "clip_without_pairs": _BOOL,
+    "clipping_range": _POSITIVE,
     "defense": FactDomain("text or a list of texts", lambda value: isinstance(value, str | list)),
     "eps_claimed": FactDomain(
         "a number above 0", lambda value: _above_0(value) or (_is_number(value) and value == math.inf)
@@ -87,8 +94,19 @@ FACTS: dict[str, FactDomain] = {
     "learner": _TEXT,
     "learning_rate": _POSITIVE,
     "lists": _one_of("sampled", "deterministic", "interleaved"),
+    "lists_known": _one_of("server", "auditor"),
+    "local_dp_clip": _POSITIVE,
+    "local_dp_delta": FactDomain(
+        "a number from 0 on, below 1",
+        lambda value: _is_number(value) and (value == 0 or (_above_0(value) and _below_1(value))),
+    ),
+    "local_dp_eps": _POSITIVE,
+    "mask_seed_bits": _whole(1),
+    "masking": _one_of(*MASKINGS),
+    "max_weight": _POSITIVE,
     "messages_every": _whole(0),
     "metric": _one_of("maxrr", "dcg"),
+    "modulus_bits": _whole(1),
     "noise": FactDomain(
         "none, or a law such as gamma-share:n=1000,scale=2.5 (leave it out where the law is another)", _is_law
     ),
@@ -97,6 +115,7 @@ FACTS: dict[str, FactDomain] = {
     "optimiser": _TEXT,
     "pairs": _one_of("all", "last-click+1"),
     "perturbation": _one_of(*PERTURBATIONS, "other"),
+    "quantization_range": _whole(1),
     "range": _POSITIVE,
     "rank_with": _one_of("local", "global"),
     "sigma": _POSITIVE,

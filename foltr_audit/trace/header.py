@@ -9,59 +9,67 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, cast
 
-import tomli_w
-
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
+from foltr_audit.privacy.secure_aggregation.offset_encoding import OffsetEncoding
+from foltr_audit.recorder.array_layout import FLOATING, ONE_ARRAY, LayoutArray
+from foltr_audit.recorder.part_files import HEADER, TRACE_SCHEMA
+from foltr_audit.recorder.toml_text import toml_text
+from foltr_audit.trace.header_fields import (
+    MOST_PARTS,
+    Fact,
+    TraceDataset,
+    check,
+    check_fact,
+    check_names,
+    check_types,
+)
+from foltr_audit.trace.layout import WORDS, check_layout, layout_from, size_of
 from foltr_audit.utils.reading import file_bytes, is_whole, toml_table, whole_number
 from foltr_audit.utils.reading.bounded_files import decoded
 
-SCHEMA = "foltr-audit/trace/1"
-HEADER = "trace.toml"
+SCHEMA = TRACE_SCHEMA
+FIRST_SCHEMA = "foltr-audit/trace/1"
+"""The schema before, whose tables are Parquet files: still read, by `schema1/`, and never written."""
+
 KINDS = ("model", "update", "masked", "es", "clicks")
 NO_MODELS = ("es", "clicks")
 """Kinds whose messages are no models, so that fact `width` says how many numbers one holds."""
 
 DTYPES = ("float32", "float64")
-ENCODED = "uint64"
+"""Number formats of features."""
+
+ENCODED = WORDS
 """Number format of masked messages."""
 
-MOST_PARTS = 256  # a part's index is stored in 8 bits
+FLOWER_MASKS = "flower-secagg"
+"""Value of the fact `masking` for messages of Flower's SecAgg+: a weight, then the parameters."""
+
+FIXED_FACTS = {
+    *("of", "width", "bits", "fraction", "range", "intents", "masking", "clipping_range"),
+    *("quantization_range", "modulus_bits", "max_weight"),
+}
+"""Facts that say what the columns of a trace hold; no round may have others."""
+
+MASKINGS = ("fixed-point", FLOWER_MASKS)
+
 MOST_WHOLE = 2**31 - 1  # of parameters, of documents in a list, and of rounds
 MOST_HEADER_BYTES = 1 << 20
 """A longer header is not read."""
 
-Fact = str | int | float | bool | list[str]
 
-
-@dataclass(frozen=True, kw_only=True)
-class TraceDataset:
-    """The data that the clients searched.
-
-    Attributes:
-        source: where it came from, e.g. a path or `synthetic:mq2007`.
-        fold: number of the fold, from 1; 0 where the source has none.
-        fingerprint: SHA-256 (hex) of the parsed content.
-        normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
-        parts: names of the parts; an interaction's `part` is an index into them.
-    """
-
-    source: str
-    fold: int
-    fingerprint: str
-    normalised: str
-    parts: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(self.parts))
-        _check_types(self, "dataset.")
-        _check(self.fold >= 0, "dataset.fold", self.fold, "0 or more")
-        _check(len(set(self.parts)) == len(self.parts), "dataset.parts", self.parts, "different names")
-        _check(0 < len(self.parts) <= MOST_PARTS, "dataset.parts", self.parts, f"1 to {MOST_PARTS} names")
+@cache
+def _this_program() -> str:
+    try:
+        return f"foltr-audit {version('foltr-audit')}"
+    except PackageNotFoundError:  # an unpacked copy that was never installed
+        return "foltr-audit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +78,11 @@ class TraceHeader:
 
     Attributes:
         kind: what a message is: `model` (local parameters), `update` (their change), `masked` (one of
-            these, encoded as integers modulo 2^bits; facts `of`, `bits`, `fraction` and `range` say how),
-            `es` (mean online metrics at models perturbed from a seed), or `clicks` (the clicks themselves,
-            one after the other, which a central learner gets).
-        dtype: `float32` or `float64`, the payload's number format; `uint64` of masked messages.
+            these, encoded as integers; fact `of` says which, and those of `encoding` how), `es` (mean online
+            metrics at models perturbed from a seed), or `clicks` (the clicks themselves, one after the other,
+            which a central learner gets).
+        dtype: the payload's number format: `float16`, `bfloat16`, `float32` or `float64`; `uint64` of masked
+            messages. With a `layout` one of its formats, or that of `message_format`.
         parameters: number P of parameters of the global model, the length of a message that is a model.
         k: length of the longest shown list.
         ranker: name of the ranker, e.g. `linear`.
@@ -83,6 +92,8 @@ class TraceHeader:
         has_truth: whether the truth was recorded as well.
         embeds_features: whether the shown documents' features are stored.
         rounds_per_part: rounds in a part; a killed writer loses at most the open part.
+        layout: the arrays of a message, or of what was masked; empty for one array of all its numbers.
+        writer: program and version that wrote the trace.
         schema: name and version of the format.
 
     Raises:
@@ -100,29 +111,71 @@ class TraceHeader:
     spec_hash: str = ""
     embeds_features: bool = False
     rounds_per_part: int = 10
+    layout: tuple[LayoutArray, ...] = ()
+    writer: str = field(default_factory=_this_program)
     schema: str = SCHEMA
 
     def __post_init__(self) -> None:
         _check_schema(self.schema)
-        _check_types(self, "")
-        _check(self.kind in KINDS, "kind", self.kind, " or ".join(KINDS))
-        formats = (ENCODED,) if self.kind == "masked" else DTYPES
-        _check(self.dtype in formats, "dtype", self.dtype, f"{' or '.join(formats)} of kind {self.kind}")
+        check_types(self, "")
+        check(self.kind in KINDS, "kind", self.kind, " or ".join(KINDS))
+        formats = (ENCODED,) if self.kind == "masked" else FLOATING
+        check(self.dtype in formats, "dtype", self.dtype, f"{' or '.join(formats)} of kind {self.kind}")
         for name in ("parameters", "k", "rounds_per_part"):
             value = getattr(self, name)
-            _check(1 <= value <= MOST_WHOLE, name, value, f"1 to {MOST_WHOLE}")
+            check(1 <= value <= MOST_WHOLE, name, value, f"1 to {MOST_WHOLE}")
         for name, value in self.knowledge.items():
-            _check(isinstance(name, str), "knowledge", name, "names that are text")
-            _check_fact(name, value)
+            check(isinstance(name, str), "knowledge", name, "names that are text")
+            check_fact(name, value)
         ordered = sorted(self.knowledge.items())
         own = {name: list(fact) if isinstance(fact, list) else fact for name, fact in ordered}
         object.__setattr__(self, "knowledge", own)
         # These refuse facts that are missing or make no sense:
         _ = self.content, self.encoding, self.width, self.intents
+        self._check_layout()
         try:
             self.to_toml().encode("utf-8")
         except UnicodeEncodeError as error:
             raise TraceError(f"trace: header: text {error.object[:60]!r} is not valid Unicode") from None
+
+    def _check_layout(self) -> None:
+        check_layout(self.layout)
+        if not self.layout:
+            return
+        numbers = sum(size_of(array) for array in self.layout if array.dtype in FLOATING)
+        expected = f"{self.update_width} in arrays of floating numbers"
+        check(numbers == self.update_width, "layout", f"of {numbers} numbers", expected)
+        if self.kind != "masked":
+            types = sorted(
+                {array.dtype for array in self.layout if array.dtype in FLOATING} | {self.message_format}
+            )
+            check(self.dtype in types, "dtype", self.dtype, " or ".join(types) + " as in the layout")
+
+    @property
+    def arrays(self) -> tuple[LayoutArray, ...]:
+        """The arrays of a message as it is stored: those of the layout, or its masked words."""
+        if self.layout and self.kind != "masked":
+            return self.layout
+        return (LayoutArray(ONE_ARRAY, (self.width,), self.dtype),)
+
+    @property
+    def message_format(self) -> str:
+        """Type of messages in records: `uint64`, `float64` where one of their arrays has it, or `float32`."""
+        if self.kind == "masked":
+            return ENCODED
+        return "float64" if any(array.dtype == "float64" for array in self.arrays) else "float32"
+
+    def in_round(self, facts: Mapping[str, object]) -> TraceHeader:
+        """The header with the facts that hold in one round instead of its own.
+
+        Raises:
+            TraceError: a fact of the wrong type, or one that no round may have.
+        """
+        if not facts:
+            return self
+        for name in facts:
+            check(name not in FIXED_FACTS, f"knowledge.{name} of a round", facts[name], "the header's")
+        return replace(self, knowledge={**self.knowledge, **cast("dict[str, Fact]", facts)})
 
     @property
     def content(self) -> str:
@@ -130,7 +183,7 @@ class TraceHeader:
         if self.kind != "masked":
             return self.kind
         content = self.knowledge.get("of")
-        _check(content in ("model", "update"), "knowledge.of", content, "model or update")
+        check(content in ("model", "update"), "knowledge.of", content, "model or update")
         return str(content)
 
     @property
@@ -140,10 +193,15 @@ class TraceHeader:
 
     @property
     def width(self) -> int:
-        """Numbers in a message: the P parameters, or what the fact `width` says."""
+        """Numbers in a message: the P parameters (and a weight), or what the fact `width` says."""
         if self.holds_models:
-            return self.parameters
+            return self.parameters + (self.masking == FLOWER_MASKS)
         return self._whole("width", "a whole number from 1 on", 1)
+
+    @property
+    def update_width(self) -> int:
+        """Numbers in a true update."""
+        return self.parameters if self.holds_models else self.width
 
     @property
     def intents(self) -> int:
@@ -154,26 +212,66 @@ class TraceHeader:
 
     def _whole(self, fact: str, expected: str, least: float = -math.inf, most: float = math.inf) -> int:
         value = self.knowledge.get(fact)
-        _check(is_whole(value, least, most), f"knowledge.{fact}", value, expected)
+        check(is_whole(value, least, most), f"knowledge.{fact}", value, expected)
         return int(value)  # type: ignore[arg-type]
 
     @property
-    def encoding(self) -> FixedPoint | None:
-        """How messages are encoded as integers; None where they are not."""
+    def masking(self) -> str:
+        """How masked messages are encoded: what the fact `masking` says; "" where they are not."""
+        if self.kind != "masked":
+            return ""
+        found = self.knowledge.get("masking", "fixed-point")
+        check(found in MASKINGS, "knowledge.masking", found, " or ".join(MASKINGS))
+        return str(found)
+
+    @property
+    def encoding(self) -> FixedPoint | OffsetEncoding | None:
+        """How messages are encoded as integers; None where they are not.
+
+        By the facts `bits`, `fraction` and `range`; of Flower's masking by `clipping_range`,
+        `quantization_range`, `modulus_bits` and `max_weight`.
+        """
         if self.kind != "masked":
             return None
+        if self.masking == FLOWER_MASKS:
+            return self._offset_encoding()
         bits, fraction = (self._whole(name, "a whole number") for name in ("bits", "fraction"))
         range_ = self.knowledge.get("range")
-        _check(isinstance(range_, int | float), "knowledge.range", range_, "a number")
+        check(isinstance(range_, int | float), "knowledge.range", range_, "a number")
         try:
             return FixedPoint(bits=bits, fraction=fraction, range=range_)  # type: ignore[arg-type]
         except UsageError as error:
             raise TraceError(f"trace: header: {error}") from None
 
+    def _offset_encoding(self) -> OffsetEncoding:
+        whole = {
+            name: self._whole(name, "a whole number from 1 on", 1)
+            for name in ("quantization_range", "modulus_bits")
+        }
+        for name in ("clipping_range", "max_weight"):
+            value = self.knowledge.get(name)
+            good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+            check(good, f"knowledge.{name}", value, "a number above 0")
+        most, weight = self.knowledge["clipping_range"], self.knowledge["max_weight"]
+        try:
+            return OffsetEncoding(
+                clipping_range=float(cast("float", most)), max_weight=float(cast("float", weight)), **whole
+            )
+        except UsageError as error:
+            raise TraceError(f"trace: header: {error}") from None
+
     @property
     def number_format(self) -> str:
-        """`float32` or `float64`: how exact messages and true updates are at best."""
-        return "float64" if self.kind == "masked" else self.dtype
+        """How exact messages are: the coarsest format of their arrays, or `float64` of masked ones."""
+        if self.kind == "masked":
+            return "float64"
+        found = {array.dtype for array in self.arrays}
+        return next(name for name in ("bfloat16", "float16", "float32", "float64") if name in found)
+
+    @property
+    def update_format(self) -> str:
+        """`float32` or `float64`: how exact true updates are at best."""
+        return "float64" if self.kind == "masked" else self.message_format
 
     @property
     def feature_format(self) -> str:
@@ -185,15 +283,18 @@ class TraceHeader:
         stated = self.knowledge.get("feature_dtype")
         if stated in DTYPES:
             return str(stated)
-        return "float32" if self.spec_hash else self.number_format
+        return "float32" if self.spec_hash else self.update_format
 
     def to_toml(self) -> str:
         """The canonical TOML form: fixed order of fields, knowledge sorted by name."""
-        return tomli_w.dumps(self._table())
+        return toml_text(self._table())
 
     def _table(self) -> dict[str, object]:
         table = {"schema": self.schema, **vars(self)}
         dataset = {**vars(table.pop("dataset")), "parts": list(self.dataset.parts)}
+        del table["layout"]
+        if self.layout:
+            table["layout"] = [{**vars(array), "shape": list(array.shape)} for array in self.layout]
         return table | {"dataset": dataset, "knowledge": table.pop("knowledge")}
 
     @property
@@ -236,72 +337,27 @@ def read_header(folder: Path) -> tuple[TraceHeader, str]:
 
 
 def header_from(table: Mapping[str, object]) -> TraceHeader:
-    """The header from its parsed TOML; every field must be present, and no other.
+    """The header from its parsed TOML; every field must be present but `layout` and `writer`, and no other.
 
     Raises:
         TraceError: as `read_header`.
     """
     if "schema" in table:  # first: a newer schema may well have other fields
         _check_schema(table["schema"])
-    _check_names(table, [f.name for f in fields(TraceHeader)], "")
+    table = {"layout": [], "writer": "", **table}
+    check_names(table, [f.name for f in fields(TraceHeader)], "")
     for name in ("dataset", "knowledge"):
-        _check(isinstance(table[name], dict), name, table[name], "a table")
+        check(isinstance(table[name], dict), name, table[name], "a table")
     dataset = cast("dict[str, Any]", table["dataset"])  # the classes check the types of their fields
-    _check_names(dataset, [f.name for f in fields(TraceDataset)], "dataset.")
-    _check(isinstance(dataset["parts"], list), "dataset.parts", dataset["parts"], "a list")
-    return TraceHeader(**cast("dict[str, Any]", {**table, "dataset": TraceDataset(**dataset)}))
-
-
-def _check(good: bool, name: str, value: object, expected: str) -> None:
-    if not good:
-        raise TraceError(f"trace: header: {name} is {shortened(value)}, expected {expected}")
-
-
-def shortened(value: object) -> str:
-    """A value as Python writes it, at most 80 characters of it."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    check_names(dataset, [f.name for f in fields(TraceDataset)], "dataset.")
+    check(isinstance(dataset["parts"], list), "dataset.parts", dataset["parts"], "a list")
+    parsed = {**table, "dataset": TraceDataset(**dataset), "layout": layout_from(table["layout"])}
+    return TraceHeader(**cast("dict[str, Any]", parsed))
 
 
 def _check_schema(schema: object) -> None:
     family, _, version = SCHEMA.rpartition("/")
     found, _, other = str(schema).rpartition("/")
     newer = found == family and (whole_number(other, 0, 10**9) or 0) > int(version)
-    _check(schema == SCHEMA, "schema", schema, SCHEMA + (" (a newer foltr-audit wrote it)" if newer else ""))
-
-
-def _check_names(table: Mapping[str, object], names: list[str], prefix: str) -> None:
-    for name in names:
-        if name not in table:
-            raise TraceError(f"trace: header: field {prefix}{name} is missing")
-    for name in table:
-        if name not in names:
-            raise TraceError(f"trace: header: unknown field {prefix}{name}")
-
-
-_TYPES: dict[str, tuple[type, str]] = {
-    "str": (str, "text"),
-    "int": (int, "a whole number"),
-    "bool": (bool, "true or false"),
-    "TraceDataset": (TraceDataset, "a table"),
-    "dict[str, Fact]": (dict, "a table"),
-}
-
-
-def _check_types(record: TraceHeader | TraceDataset, prefix: str) -> None:
-    for item in fields(record):
-        value = getattr(record, item.name)
-        if item.name == "parts":
-            _check(all(isinstance(part, str) for part in value), prefix + "parts", value, "a list of texts")
-            continue
-        kind, expected = _TYPES[str(item.type)]
-        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        _check(good, prefix + item.name, value, expected)
-
-
-def _check_fact(name: str, value: object) -> None:
-    texts = isinstance(value, list) and all(isinstance(text, str) for text in value)
-    good = texts or (
-        isinstance(value, str | int | float) and not (isinstance(value, float) and math.isnan(value))
-    )
-    _check(good, f"knowledge.{name}", value, "text, a number (not NaN), true or false, or a list of texts")
+    known = schema in (SCHEMA, FIRST_SCHEMA)
+    check(known, "schema", schema, SCHEMA + (" (a newer foltr-audit wrote it)" if newer else ""))

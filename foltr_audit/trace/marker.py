@@ -5,29 +5,31 @@ A marker is written last. It names the trace, the rounds and the SHA-256 of ever
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from foltr_audit.errors import TraceError
-from foltr_audit.trace.header import TraceHeader
+from foltr_audit.recorder.part_files import (
+    OBSERVED,
+    OBSERVED_TOO,
+    PART_SCHEMA,
+    TRUTH,
+    file_name,
+    marker_indices,
+    marker_name,
+)
+from foltr_audit.trace.header import FIRST_SCHEMA, TraceHeader
+from foltr_audit.trace.schema1 import FIRST_PART_SCHEMA, first_file_name
 from foltr_audit.utils.reading import file_bytes, is_whole, json_table
 
-PART_SCHEMA = "foltr-audit/trace-part/1"
-OBSERVED = ("observed/rounds", "observed/messages", "observed/interactions")
-TRUTH = ("truth/rounds", "truth/messages", "truth/clicks")
 MOST_MARKER_BYTES = 1 << 20
 """A longer marker is not read."""
-
-_MARKER = re.compile(r"part-([0-9]{5,18})\.json")
-_FILE = re.compile(r"(?:rounds|messages|interactions|clicks)-([0-9]{5,18})\.parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartFile:
-    """One Parquet file of a part: its number of rows, SHA-256 (hex) and size in bytes."""
+    """One file of a part: its number of rows, SHA-256 (hex) and size in bytes."""
 
     rows: int
     sha256: str
@@ -46,45 +48,27 @@ class TracePart:
     first_round: int
     last_round: int
     files: dict[str, PartFile]
+    schema: str = PART_SCHEMA
 
     @property
     def n_rounds(self) -> int:
         """Number of rounds in the part."""
         return self.last_round - self.first_round + 1
 
-    def to_json(self) -> str:
-        """The text of the marker."""
-        table = asdict(self)
-        table["schema"] = PART_SCHEMA
-        table["files"] = {file_name(name, self.index): asdict(file) for name, file in self.files.items()}
-        return json.dumps(table, indent=1, sort_keys=True) + "\n"
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """Names of its observed tables."""
+        return tuple(table for table in OBSERVED + OBSERVED_TOO if table in self.files)
 
+    @property
+    def truth(self) -> tuple[str, ...]:
+        """Names of its tables of truth."""
+        return tuple(table for table in TRUTH if table in self.files)
 
-def tables_of(header: TraceHeader) -> tuple[str, ...]:
-    """Names of the tables in each part of a trace."""
-    return OBSERVED + TRUTH if header.has_truth else OBSERVED
-
-
-def file_name(table: str, index: int) -> str:
-    """Path of a table of part `index` inside the trace folder."""
-    return f"{table}-{index:05d}.parquet"
-
-
-def marker_name(index: int) -> str:
-    """File name of the marker of part `index`."""
-    return f"part-{index:05d}.json"
-
-
-def marker_indices(folder: Path) -> list[int]:
-    """Indices of all markers in a folder, rising."""
-    entries = folder.iterdir() if folder.is_dir() else ()
-    return sorted({int(match[1]) for entry in entries if (match := _MARKER.fullmatch(entry.name))})
-
-
-def index_of_file(name: str) -> int | None:
-    """Index of the part that a Parquet file name belongs to; None for any other file name."""
-    found = _FILE.fullmatch(name)
-    return int(found[1]) if found else None
+    def file_name(self, table: str) -> str:
+        """Path of a table inside the trace folder."""
+        first = self.schema == FIRST_PART_SCHEMA
+        return first_file_name(table, self.index) if first else file_name(table, self.index)
 
 
 def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list[TracePart], list[str]]:
@@ -121,8 +105,9 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
     """
     content = file_bytes(path, TraceError, MOST_MARKER_BYTES, "trace: ")
     table = json_table(content, f"trace: {path}", TraceError)
-    if table.get("schema") != PART_SCHEMA:
-        raise TraceError(f"trace: {path}: expected a JSON object with schema {PART_SCHEMA}")
+    schema = FIRST_PART_SCHEMA if header.schema == FIRST_SCHEMA else PART_SCHEMA
+    if table.get("schema") != schema:
+        raise TraceError(f"trace: {path}: expected a JSON object with schema {schema}")
     if table.get("trace") != trace_id:
         raise TraceError(
             f"trace: {path}: belongs to trace {str(table.get('trace'))[:12]}, expected {trace_id[:12]}: "
@@ -137,8 +122,12 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
         index=index,
         first_round=first,
         last_round=_whole(path, table, "last_round", first),
-        files=_files(path, table.get("files"), index, tables_of(header)),
+        files={},
+        schema=schema,
     )
+    required, allowed = OBSERVED + (TRUTH if header.has_truth else ()), OBSERVED_TOO
+    names = {part.file_name(name): name for name in required + (allowed if schema == PART_SCHEMA else ())}
+    part = replace(part, files=_files(path, table.get("files"), names, required))
     _check_rows(path, part)
     return part
 
@@ -150,18 +139,21 @@ def _whole(path: Path, table: Mapping[str, object], name: str, least: int) -> in
     return value
 
 
-def _files(path: Path, files: object, index: int, tables: Iterable[str]) -> dict[str, PartFile]:
-    names = {file_name(table, index): table for table in tables}
-    if not isinstance(files, dict) or set(files) != set(names):
+def _files(
+    path: Path, files: object, names: Mapping[str, str], required: tuple[str, ...]
+) -> dict[str, PartFile]:
+    """The entries of a marker: `names` are the tables by their files, those of `required` must be there."""
+    there = {names.get(name) for name in files} if isinstance(files, dict) else set()
+    if not isinstance(files, dict) or None in there or not there.issuperset(required):
         found = ", ".join(sorted(map(str, files))) if isinstance(files, dict) else repr(files)
-        raise TraceError(f"trace: {path}: names the files {found}; expected {', '.join(sorted(names))}")
+        expected = ", ".join(sorted(name for name, table in names.items() if table in required))
+        raise TraceError(f"trace: {path}: names the files {found}; expected {expected}")
     found_files = {}
-    for name, table in names.items():
-        entry = files[name]
+    for name, entry in files.items():
         if not isinstance(entry, dict) or not isinstance(entry.get("sha256"), str):
             raise TraceError(f"trace: {path}: {name} has no sha256")
         rows, size = (_whole(path, entry, fact, 0) for fact in ("rows", "size"))
-        found_files[table] = PartFile(rows=rows, sha256=entry["sha256"], size=size)
+        found_files[names[name]] = PartFile(rows=rows, sha256=entry["sha256"], size=size)
     return found_files
 
 
@@ -169,7 +161,7 @@ def _check_rows(path: Path, part: TracePart) -> None:
     rows = {table: file.rows for table, file in part.files.items()}
     expected = {"observed/rounds": part.n_rounds}
     for truth, observed in zip(TRUTH, OBSERVED, strict=True):
-        if truth in rows:
+        if truth in rows and (truth != "truth/rounds" or part.schema == FIRST_PART_SCHEMA):
             expected[truth] = rows[observed]
     for table, number in expected.items():
         if rows[table] != number:

@@ -6,17 +6,15 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.recorder.part_files import marker_name
+from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace import decode
-from foltr_audit.trace.header import TraceHeader, read_header
-from foltr_audit.trace.marker import OBSERVED, TRUTH, TracePart, file_name, marker_name, read_markers
+from foltr_audit.trace.header import FIRST_SCHEMA, TraceHeader, read_header
+from foltr_audit.trace.marker import TracePart, read_markers
 from foltr_audit.utils.reading import file_bytes
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +55,7 @@ class Trace:
         # A look at sizes is cheap and finds a part that was cut. Hashes need all bytes, and wait until a part
         # is read.
         for part in parts:
-            for table in OBSERVED:
+            for table in part.observed:
                 trace.check_size(part, table)
         return trace
 
@@ -76,10 +74,9 @@ class Trace:
         """Number of recorded interactions in all rounds."""
         return sum(part.files["observed/interactions"].rows for part in self.parts)
 
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Names of the tables that can be read."""
-        return OBSERVED + TRUTH if self.has_truth else OBSERVED
+    def tables(self, part: TracePart) -> tuple[str, ...]:
+        """Names of the tables of a part that can be read."""
+        return part.observed + part.truth if self.has_truth else part.observed
 
     def rounds(self) -> Iterator[RoundRecord]:
         """The rounds in order; memory holds one part at a time. Needs no truth.
@@ -88,8 +85,8 @@ class Trace:
             TraceError: a part that is damaged.
         """
         for part in self.parts:
-            frames = {table: self.frame(part, table) for table in OBSERVED}
-            yield from decode.rounds(self.header, part, frames, self.folder)
+            tables = {table: self.columns(part, table) for table in part.observed}
+            yield from decode.rounds(self.header, part, tables, self.folder)
 
     def truths(self) -> Iterator[RoundTruth]:
         """The truths of the rounds in order; `updates` are as exact as the payload's number format.
@@ -103,8 +100,8 @@ class Trace:
 
     def _truths(self) -> Iterator[RoundTruth]:
         for part in self.parts:
-            frames = {table: self.frame(part, table) for table in TRUTH}
-            yield from decode.truths(self.header, part, frames, self.folder)
+            tables = {table: self.columns(part, table) for table in part.truth}
+            yield from decode.truths(self.header, part, tables, self.folder)
 
     def metrics(self) -> list[dict[str, float]]:
         """The recorded metrics of each round, with its number under `round`.
@@ -116,7 +113,7 @@ class Trace:
         self._need_truth()
         rows: list[dict[str, float]] = []
         for part in self.parts:
-            found = decode.metrics(part, {"truth/rounds": self.frame(part, "truth/rounds")}, self.folder)
+            found = decode.metrics(part, {"truth/rounds": self.columns(part, "truth/rounds")}, self.folder)
             rows += [{"round": part.first_round + i, **values} for i, values in enumerate(found)]
         return rows
 
@@ -130,8 +127,8 @@ class Trace:
         if not self.parts:
             raise UsageError(f"trace: {self.folder} has no round yet")
         part = self.parts[-1]
-        frames = {"observed/rounds": self.frame(part, "observed/rounds")}
-        return decode.last_model(self.header, part, frames, self.folder)
+        tables = {"observed/rounds": self.columns(part, "observed/rounds")}
+        return decode.last_model(self.header, part, tables, self.folder)
 
     def check_size(self, part: TracePart, table: str) -> None:
         """Refuse a file that is missing or of another size than its marker says.
@@ -139,7 +136,7 @@ class Trace:
         Raises:
             TraceError: it is.
         """
-        path, expected = self.folder / file_name(table, part.index), part.files[table]
+        path, expected = self.folder / part.file_name(table), part.files[table]
         try:
             size = path.stat().st_size
         except OSError:
@@ -156,7 +153,7 @@ class Trace:
             TraceError: missing, cut, altered, or another file under its name.
         """
         self.check_size(part, table)
-        path = self.folder / file_name(table, part.index)
+        path = self.folder / part.file_name(table)
         # The caller parses these very bytes. A second read could find another file than the one that was
         # hashed.
         data = file_bytes(path, TraceError, part.files[table].size, "trace: ")
@@ -166,17 +163,19 @@ class Trace:
             raise TraceError(f"trace: {path}: SHA-256 differs from {marker_name(part.index)}; {origin}")
         return data
 
-    def frame(self, part: TracePart, table: str) -> pl.DataFrame:
-        """A table of a part as stored.
+    def columns(self, part: TracePart, table: str) -> Columns:
+        """The columns of a table of a part, read-only.
 
         Raises:
             TraceError: a file that is damaged, or has other columns or rows than it should.
         """
-        path = self.folder / file_name(table, part.index)
-        frame = decode.load(self.content(part, table), self.header, table, path)
-        if frame.height != part.files[table].rows:
-            raise TraceError(f"trace: {path}: has {frame.height} rows, expected {part.files[table].rows}")
-        return frame
+        path, rows = self.folder / part.file_name(table), part.files[table].rows
+        data = self.content(part, table)
+        if self.header.schema == FIRST_SCHEMA:
+            from foltr_audit.trace.schema1.first_tables import load_first
+
+            return load_first(data, self.header, table, path, rows)
+        return decode.load(data, self.header, table, path, rows)
 
     def check_files(self) -> None:
         """Compare every file with its marker.
@@ -185,7 +184,7 @@ class Trace:
             TraceError: the first that differs.
         """
         for part in self.parts:
-            for table in self.tables:
+            for table in self.tables(part):
                 self.content(part, table)
 
     def _need_truth(self) -> None:
@@ -198,5 +197,5 @@ class Trace:
         for other in self.parts:
             for name, file in other.files.items():
                 if file.sha256 == digest and (other.index, name) != (part.index, table):
-                    return f"it is the file {file_name(name, other.index)}"
+                    return f"it is the file {other.file_name(name)}"
         return "it was cut, altered or taken from another trace"

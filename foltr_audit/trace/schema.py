@@ -1,37 +1,51 @@
-"""Columns and types of the tables of a trace, and whether a round fits the header of its trace."""
+"""Columns of the tables of a trace, and whether a round fits the header of its trace."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.errors import UsageError
 from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.layout import stored_type
 
-if TYPE_CHECKING:
-    import polars as pl
 
-NUMPY: dict[str, type[np.unsignedinteger | np.signedinteger]] = {
-    "UInt8": np.uint8,
-    "UInt32": np.uint32,
-    "Int64": np.int64,
-}
-# Whole-number columns and their Parquet types. Clients of real systems may have 63-bit names.
-WHOLE: dict[str, dict[str, str]] = {
-    "observed/rounds": dict.fromkeys(("round", "shares", "survivors"), "UInt32"),
-    "observed/messages": dict.fromkeys(("round", "slot", "count"), "UInt32"),
-    "observed/interactions": {
-        **dict.fromkeys(("round", "slot", "step", "query"), "UInt32"),
-        "part": "UInt8",
-    },
-    "truth/rounds": {"round": "UInt32"},
-    "truth/messages": {"round": "UInt32", "slot": "UInt32", "client": "Int64"},
-    "truth/clicks": dict.fromkeys(("round", "slot", "step"), "UInt32"),
-}
+class ColumnForm(NamedTuple):
+    """What a column holds.
+
+    Attributes:
+        kind: `whole` (any type of whole numbers), `number` (float32 or float64), `text`, or a type of NumPy.
+        axes: its other axes than that of the rows; None for any length.
+        required: whether every part has it.
+    """
+
+    kind: str
+    axes: tuple[int | None, ...] = ()
+    required: bool = True
+
+    def fits(self, values: NDArray[np.generic]) -> bool:
+        """Whether an array has this type and these axes."""
+        axes = values.shape[1:]
+        same = len(axes) == len(self.axes) and all(
+            wanted in (None, found) for wanted, found in zip(self.axes, axes, strict=True)
+        )
+        kind = values.dtype.kind
+        if self.kind == "whole":
+            return same and kind in "iu"
+        if self.kind == "number":
+            return same and values.dtype.newbyteorder("=") in (np.float32, np.float64)
+        if self.kind == "text":
+            return same and kind == "U"
+        return same and values.dtype.newbyteorder("=") == np.dtype(self.kind)
+
+    @property
+    def text(self) -> str:
+        """What is expected, in words."""
+        names = {"whole": "whole numbers", "number": "float32 or float64"}
+        shape = ", ".join("any" if length is None else str(length) for length in self.axes)
+        return names.get(self.kind, self.kind) + (f" of shape (rows, {shape})" if shape else "")
 
 
 class FeatureFormat(NamedTuple):
@@ -42,63 +56,82 @@ class FeatureFormat(NamedTuple):
         dtype: `float32` or `float64`.
     """
 
-    width: int = 1
-    dtype: str = "float32"
+    width: int
+    dtype: str
+
+    @classmethod
+    def of(cls, features: NDArray[np.generic]) -> FeatureFormat:
+        """The format of an array of features."""
+        return cls(int(features.shape[-1]), str(features.dtype.newbyteorder("=")))
 
 
-def columns(header: TraceHeader, table: str, form: FeatureFormat) -> dict[str, pl.DataType]:
-    """Column names and Parquet types of a table; `form` is that of the embedded features."""
-    import polars as pl
+_WHOLE, _BOOL, _TEXT, _FLOAT = (ColumnForm(kind) for kind in ("whole", "bool", "text", "float64"))
 
-    number = pl.Float32() if header.number_format == "float32" else pl.Float64()
-    payload = pl.UInt64() if header.kind == "masked" else number
-    message, change = (pl.Array(inner, header.width) for inner in (payload, number))
-    vector = pl.Array(pl.Float64, header.parameters)
-    metric = pl.Struct({"name": pl.String, "value": pl.Float64})
-    rest: dict[str, dict[str, pl.DataType]] = {
-        "observed/rounds": {"parameters": vector, "aggregate": vector},
-        "observed/messages": {"survived": pl.Boolean(), "payload": message},
-        "observed/interactions": {"shown": pl.List(pl.UInt32)},
-        "truth/rounds": {"metrics": pl.List(metric)},
-        "truth/messages": {"update": change},
-        "truth/clicks": {"clicks": pl.List(pl.Boolean), "clipped": pl.Boolean()},
+
+def _maybe(form: ColumnForm) -> ColumnForm:
+    return form._replace(required=False)
+
+
+def columns(header: TraceHeader, table: str) -> dict[str, ColumnForm]:
+    """The columns of a table by name."""
+    makers = {
+        "observed/rounds": _rounds,
+        "observed/messages": _messages,
+        "observed/interactions": _interactions,
+        "truth/messages": _true_messages,
+        "truth/clicks": _clicks,
     }
-    if table == "observed/rounds" and header.kind == "masked":
-        rest[table] |= {"total": pl.List(pl.UInt64), "aborted": pl.String()}
-    if table == "observed/rounds" and not header.holds_models:
-        rest[table] |= {"state": pl.List(pl.Float64)}
-    if table == "truth/clicks" and header.intents > 1:
-        rest[table] |= {"intent": pl.UInt8()}
-    if table == "observed/messages" and header.kind == "es":
-        rest[table] |= {"seed": pl.UInt64()}
-    if table == "observed/interactions" and header.embeds_features:
-        value = pl.Float64 if form.dtype == "float64" else pl.Float32
-        rest[table]["features"] = pl.List(pl.Array(value, form.width))
-    types: dict[str, pl.DataType] = {name: getattr(pl, kind)() for name, kind in WHOLE[table].items()}
-    return types | rest[table]
+    rest = makers[table](header) if table in makers else _PLAIN[table]
+    return {"round": _WHOLE, **rest}
 
 
-def feature_form(types: Mapping[str, object]) -> FeatureFormat:
-    """The form of a `features` column as stored; the default where there is none to be read."""
-    import polars as pl
-
-    inner = getattr(types.get("features"), "inner", None)
-    width = getattr(inner, "size", None)
-    dtype = "float64" if getattr(inner, "inner", None) == pl.Float64 else "float32"
-    return FeatureFormat(width if isinstance(width, int) and width > 0 else 1, dtype)
+_PLAIN: dict[str, dict[str, ColumnForm]] = {
+    "observed/candidates": {"slot": _WHOLE, "step": _WHOLE, "features": ColumnForm("number", (None,))},
+    "observed/cohort": {"node": _WHOLE, "outcome": _TEXT, "reason": _maybe(_TEXT), "stage": _maybe(_TEXT)},
+    "observed/metrics": {"slot": _WHOLE, "name": _TEXT, "value": _FLOAT},
+    "truth/rounds": {"name": _TEXT, "value": _FLOAT},
+}
 
 
-def narrow(name: str, values: NDArray[np.generic], kind: str) -> NDArray[np.integer]:
-    """A copy in the stored whole-number type.
+def _rounds(header: TraceHeader) -> dict[str, ColumnForm]:
+    vector = ColumnForm("float64", (header.parameters,))
+    found = {"shares": _WHOLE, "parameters": vector, "aggregate": vector, "facts": _maybe(_TEXT)}
+    found |= dict.fromkeys(("started", "ended"), _maybe(_FLOAT))
+    if header.kind == "masked":
+        found |= {"total": ColumnForm("uint64", (header.width,)), "has_total": _BOOL, "aborted": _TEXT}
+    if not header.holds_models:
+        found["state"] = ColumnForm("float64", (None,))
+    return found
 
-    Raises:
-        UsageError: a value that the type does not hold.
-    """
-    dtype = np.dtype(NUMPY[kind])
-    most = int(np.iinfo(dtype).max)
-    if values.size and (values.max() > most or values.min() < 0):
-        raise UsageError(f"trace: {name} holds {values.max()}, expected 0 to {most}")
-    return values.astype(dtype, copy=True)
+
+def _messages(header: TraceHeader) -> dict[str, ColumnForm]:
+    found = {"slot": _WHOLE, "count": _WHOLE, "survived": _BOOL}
+    for number, array in enumerate(header.arrays):
+        found[f"array-{number}"] = ColumnForm(str(stored_type(array)), array.shape)
+    if header.kind == "es":
+        found["seed"] = _WHOLE
+    return found | {"sender": _maybe(_WHOLE), "bytes": _maybe(_WHOLE), "sent_at": _maybe(_FLOAT)}
+
+
+def _interactions(header: TraceHeader) -> dict[str, ColumnForm]:
+    found = dict.fromkeys(("slot", "step", "part", "query"), _WHOLE)
+    found["shown"] = ColumnForm("whole", (header.k,))
+    if header.embeds_features:
+        found["features"] = ColumnForm("number", (header.k, None))
+    return found
+
+
+def _true_messages(header: TraceHeader) -> dict[str, ColumnForm]:
+    update = ColumnForm(header.update_format, (header.update_width,), required=False)
+    return {"slot": _WHOLE, "client": _WHOLE, "update": update}
+
+
+def _clicks(header: TraceHeader) -> dict[str, ColumnForm]:
+    found = {"slot": _WHOLE, "step": _WHOLE, "clicks": ColumnForm("bool", (header.k,))}
+    if header.intents > 1:
+        found["intent"] = _WHOLE
+    coins = {"canary": ColumnForm("bool", (2, header.k), required=False), "coin": _maybe(_WHOLE)}
+    return found | {"known": _maybe(_BOOL), "clipped": _maybe(_BOOL), **coins}
 
 
 def misfit(header: TraceHeader, record: RoundRecord) -> str | None:
@@ -110,7 +143,7 @@ def misfit(header: TraceHeader, record: RoundRecord) -> str | None:
         ("seeds", record.seeds is not None, header.kind == "es"),
         ("state beside the model", record.state is not None, not header.holds_models),
         ("shown lists of k", record.shown.shape[1], header.k),
-        ("messages of type", str(record.messages.dtype), header.dtype),
+        ("messages of type", str(record.messages.dtype), header.message_format),
         ("embedded features", record.features is not None, header.embeds_features),
     ]
     for what, found, expected in facts:
@@ -145,7 +178,8 @@ def truth_misfit(header: TraceHeader, record: RoundRecord, truth: RoundTruth) ->
             f"round {record.round}: truth: intent {truth.intents.max()}, expected less than {header.intents}"
         )
     pairs = [
-        ("updates", truth.updates.shape, record.messages.shape),
+        ("clients", truth.clients.shape, record.counts.shape),
+        ("updates", truth.updates.shape, (record.n_messages, header.update_width)),
         ("clicks", truth.clicks.shape, record.shown.shape),
     ]
     for what, found, expected in pairs:

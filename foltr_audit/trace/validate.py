@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.recorder.part_files import HEADER, marker_name
+from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace import decode
 from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.facts import fact_problems
-from foltr_audit.trace.header import HEADER, read_header
-from foltr_audit.trace.marker import OBSERVED, TRUTH, TracePart, file_name, marker_name, read_markers
+from foltr_audit.trace.header import read_header
+from foltr_audit.trace.marker import TracePart, read_markers
 from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import FeatureFormat
-
-if TYPE_CHECKING:
-    import polars as pl
+from foltr_audit.trace.schema import FeatureFormat, truth_misfit
 
 
 def validate(folder: Path) -> list[str]:
@@ -63,11 +61,13 @@ def info(folder: Path) -> dict[str, object]:
     size = _bytes_on_disk(trace)
     return {
         "schema": header.schema,
+        "writer": header.writer,
         "trace_id": trace.trace_id,
         **{name: getattr(header, name) for name in ("kind", "dtype", "ranker", "parameters", "k")},
         "rounds": trace.n_rounds,
         "messages": trace.n_messages,
         "interactions": trace.n_interactions,
+        "layout": [f"{array.name} {array.dtype} {list(array.shape)}" for array in header.arrays],
         "parts": len(trace.parts),
         "rounds_per_part": header.rounds_per_part,
         "bytes": size,
@@ -82,7 +82,7 @@ def info(folder: Path) -> dict[str, object]:
 
 def _bytes_on_disk(trace: Trace) -> int:
     names = [HEADER, *(marker_name(part.index) for part in trace.parts)]
-    names += [file_name(table, part.index) for part in trace.parts for table in trace.tables]
+    names += [part.file_name(table) for part in trace.parts for table in trace.tables(part)]
     paths = [trace.folder / name for name in names]
     return sum(path.stat().st_size for path in paths if path.exists())
 
@@ -97,16 +97,16 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
     if part.n_rounds > most:
         where = trace.folder / marker_name(part.index)
         problems.append(f"trace: {where}: has {part.n_rounds} rounds, expected at most {most}")
-    frames: dict[str, pl.DataFrame] = {}
-    for table in trace.tables:
+    tables: dict[str, Columns] = {}
+    for table in trace.tables(part):
         try:
-            frames[table] = trace.frame(part, table)
+            tables[table] = trace.columns(part, table)
         except TraceError as error:
             problems.append(str(error))
     records: list[RoundRecord] = []
     try:
-        if all(table in frames for table in OBSERVED):
-            for record in decode.rounds(trace.header, part, frames, trace.folder):
+        if all(table in tables for table in part.observed):
+            for record in decode.rounds(trace.header, part, tables, trace.folder):
                 found = _record_problems(record)
                 problems += [_at(trace, part, record, problem) for problem in found]
                 contradicted = None if found else contradiction(trace.header, record)
@@ -114,9 +114,9 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
                     problems.append(f"trace: {trace.folder}: part {part.index}: {contradicted}")
                 records.append(record)
                 if record.features is not None:
-                    forms.add(FeatureFormat(record.features.shape[-1], str(record.features.dtype)))
-        if all(table in frames for table in TRUTH):
-            problems += _truth_problems(trace, part, frames, records)
+                    forms.add(FeatureFormat.of(record.features))
+        if trace.has_truth and all(table in tables for table in part.truth):
+            problems += _truth_problems(trace, part, tables, records)
     except TraceError as error:
         problems.append(str(error))
     return problems
@@ -127,10 +127,13 @@ def _at(trace: Trace, part: TracePart, record: RoundRecord, problem: str) -> str
 
 
 def _record_problems(record: RoundRecord) -> list[str]:
+    arrays = {name: getattr(record, name) for name in ("parameters", "messages", "features", "candidates")}
+    if not np.all(np.isnan(record.aggregate)):  # unknown
+        arrays["aggregate"] = record.aggregate
     problems = [
         f"{name} hold a value that is not finite"
-        for name in ("parameters", "aggregate", "messages", "features")
-        if (array := getattr(record, name)) is not None and not np.all(np.isfinite(array))
+        for name, array in arrays.items()
+        if array is not None and not np.all(np.isfinite(array))
     ]
     ordered = np.sort(record.shown, axis=1)
     if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
@@ -139,28 +142,26 @@ def _record_problems(record: RoundRecord) -> list[str]:
 
 
 def _truth_problems(
-    trace: Trace, part: TracePart, frames: decode.Frames, records: list[RoundRecord]
+    trace: Trace, part: TracePart, tables: decode.Tables, records: list[RoundRecord]
 ) -> list[str]:
     problems = [
-        f"trace: {trace.folder / file_name(truth, part.index)}: rows differ from those of {observed}"
+        f"trace: {trace.folder / part.file_name(truth)}: rows differ from those of {observed}"
         for truth, observed, keys in (
             ("truth/messages", "observed/messages", ("round", "slot")),
             ("truth/clicks", "observed/interactions", ("round", "slot", "step")),
         )
-        if observed in frames and not frames[truth].select(keys).equals(frames[observed].select(keys))
+        if observed in tables
+        and not all(np.array_equal(tables[truth][key], tables[observed][key]) for key in keys)
     ]
-    found = list(decode.truths(trace.header, part, frames, trace.folder))
+    found = list(decode.truths(trace.header, part, tables, trace.folder))
     if problems or len(records) != len(found):
         return problems
-    if not _same_lengths(frames):
-        where = trace.folder / file_name("truth/clicks", part.index)
-        problems.append(f"trace: {where}: click lists differ in length from the shown lists")
     for record, truth in zip(records, found, strict=True):
-        if not np.all(np.isfinite(truth.updates)):
+        misfit = truth_misfit(trace.header, record, truth)
+        if misfit is not None:
+            problems.append(f"trace: {trace.folder}: part {part.index}: {misfit}")
+        # A row of NaN is an update that nobody knows.
+        known = ~np.isnan(truth.updates).all(axis=1)
+        if not np.isfinite(truth.updates[known]).all():
             problems.append(_at(trace, part, record, "true updates hold a value that is not finite"))
     return problems
-
-
-def _same_lengths(frames: decode.Frames) -> bool:
-    clicks, shown = frames["truth/clicks"]["clicks"], frames["observed/interactions"]["shown"]
-    return bool((clicks.list.len() == shown.list.len()).all())

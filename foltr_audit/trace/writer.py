@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,21 +11,22 @@ from typing import Self
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
-from foltr_audit.trace.contradictions import contradiction
-from foltr_audit.trace.encode import Tables, encode, parquet
-from foltr_audit.trace.facts import fact_problems
-from foltr_audit.trace.header import HEADER, TraceHeader, read_header
-from foltr_audit.trace.marker import (
-    PartFile,
-    TracePart,
-    file_name,
-    index_of_file,
+from foltr_audit.recorder.part_files import (
+    HEADER,
+    PartRange,
+    clean,
+    commit_part,
     marker_indices,
     marker_name,
-    tables_of,
+    part_files,
 )
+from foltr_audit.recorder.round_tables import Tables, join_tables
+from foltr_audit.trace.contradictions import contradiction
+from foltr_audit.trace.encode import encode
+from foltr_audit.trace.facts import fact_problems
+from foltr_audit.trace.header import SCHEMA, TraceHeader, read_header
 from foltr_audit.trace.reader import Trace
-from foltr_audit.trace.schema import FeatureFormat, feature_form, misfit, truth_misfit
+from foltr_audit.trace.schema import FeatureFormat, misfit, truth_misfit
 
 
 class TraceWriter:
@@ -55,6 +55,8 @@ class TraceWriter:
         self._form: FeatureFormat | None = None  # of the embedded features; None until known
         self._open: list[Tables] = []
         self._closed = False
+        if header.schema != SCHEMA:
+            raise UsageError(f"trace: header: schema is {header.schema}, expected {SCHEMA}, which is written")
         problems = fact_problems(header)
         if problems:
             raise TraceError(f"trace: header: {problems[0]}")
@@ -66,7 +68,7 @@ class TraceWriter:
                 raise TraceError(f"trace: {self.folder}: has parts but no {HEADER}")
             self._trace_id = self._resume() if begun else header.trace_id
             self._clean()
-            for name in sorted({table.split("/")[0] for table in tables_of(header)}):
+            for name in ("observed", "truth") if header.has_truth else ("observed",):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
             if not begun:
                 atomic_files.write_text(self.folder / HEADER, header.to_toml())
@@ -122,22 +124,19 @@ class TraceWriter:
         self._closed = True
 
     def _commit(self) -> None:
-        index, first = self._next_part, self.next_round - len(self._open)
-        files: dict[str, PartFile] = {}
+        part = PartRange(
+            trace=self._trace_id,
+            index=self._next_part,
+            first_round=self.next_round - len(self._open),
+            last_round=self.next_round - 1,
+        )
         try:
             with self._plain_errors():
-                for table in tables_of(self.header):
-                    data, rows = parquet(self.header, table, [tables[table] for tables in self._open])
-                    atomic_files.write_bytes(self.folder / file_name(table, index), data)
-                    digest = hashlib.sha256(data).hexdigest()
-                    files[table] = PartFile(rows=rows, sha256=digest, size=len(data))
                 # The marker is written last. A kill before that leaves files without a marker: a reader does
                 # not see them, and `_clean` removes them.
-                last = self.next_round - 1
-                part = TracePart(
-                    trace=self._trace_id, index=index, first_round=first, last_round=last, files=files
-                )
-                atomic_files.write_text(self.folder / marker_name(index), part.to_json())
+                commit_part(self.folder, part_files(part, join_tables(self._open)))
+        except ValueError as error:
+            raise UsageError(f"trace: rounds {part.first_round} to {part.last_round}: {error}") from None
         except BaseException:
             self._closed = True  # the open rounds are lost: nothing may follow a gap
             self._open.clear()
@@ -168,23 +167,18 @@ class TraceWriter:
         if stored:
             self.next_round, self._next_part = stored[-1].last_round + 1, stored[-1].index + 1
             if self.header.embeds_features:
-                shown = trace.frame(stored[-1], "observed/interactions")
-                self._form = feature_form(dict(shown.schema))
+                lists = trace.columns(stored[-1], "observed/interactions")
+                self._form = FeatureFormat.of(lists["features"])
         return trace_id
 
     def _clean(self) -> None:
         """Remove temporary files and the files of parts that were never committed."""
-        for folder in (self.folder, self.folder / "observed", self.folder / "truth"):
-            for entry in sorted(folder.iterdir()) if folder.is_dir() else []:
-                index = index_of_file(entry.name) if folder != self.folder else None
-                stale = index is not None and index >= self._next_part
-                if stale or atomic_files.is_temporary(entry.name):
-                    entry.unlink()
+        clean(self.folder, self._next_part)
 
     def _other_form(self, record: RoundRecord) -> str | None:
         if record.features is None:
             return None
-        found = FeatureFormat(record.features.shape[-1], str(record.features.dtype))
+        found = FeatureFormat.of(record.features)
         if not found.width:
             wanted = self._form.width if self._form else "1 or more"
             return f"round {record.round}: 0 features a document, expected {wanted}"

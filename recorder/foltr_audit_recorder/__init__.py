@@ -4,7 +4,13 @@ A distribution of its own, so that a server needs NumPy and nothing else. foltr-
 traces with it, as `foltr_audit.recorder`.
 
 May import: itself, by relative imports, and NumPy; modules about Flower also Flower.
-Begin with: `part_files.py`, which says what lies in a trace folder.
+Begin with: `recorder.py`, the recorder; `part_files.py` says what lies in a trace folder.
 """
 
-__version__ = "0.1.0"
+from .coin_flip import Coin, coin_flip
+from .messages import NodeOutcome, ReceivedMessage, ShownList
+from .part_files import VERSION
+from .recorder import Recorder
+
+__version__ = VERSION
+__all__ = ["Coin", "NodeOutcome", "ReceivedMessage", "Recorder", "ShownList", "__version__", "coin_flip"]

@@ -20,6 +20,9 @@ from pathlib import Path
 from . import atomic_files
 from .table_files import Columns, row_count, table_bytes
 
+VERSION = "0.1.0"
+"""Version of the recorder."""
+
 TRACE_SCHEMA = "foltr-audit/trace/2"
 PART_SCHEMA = "foltr-audit/trace-part/2"
 HEADER = "trace.toml"
@@ -33,8 +36,8 @@ OBSERVED_TOO = ("observed/candidates", "observed/cohort", "observed/metrics")
 TRUTH = ("truth/rounds", "truth/messages", "truth/clicks")
 """Tables of a trace with truth."""
 
-_FILE = re.compile(r"[a-z]+-(\d{5,})\.npz")
-_MARKER = re.compile(r"part-(\d{5,})\.json")
+_FILE = re.compile(r"[a-z]+-([0-9]{5,18})\.npz")
+_MARKER = re.compile(r"part-([0-9]{5,18})\.json")
 
 
 @dataclass(frozen=True)

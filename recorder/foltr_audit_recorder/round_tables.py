@@ -145,7 +145,7 @@ class RoundColumns:
         total: their sum, uint64 (W,); None without one.
         aborted: why there is none.
         facts: facts that hold in this round instead of the header's.
-        started: when the round began, Unix seconds; NaN where unknown.
+        started: when the round began, Unix seconds; None where unknown.
         ended: when it ended.
         cohort: whom the server asked; None where that was not recorded.
     """
@@ -161,8 +161,8 @@ class RoundColumns:
     total: ArrayLike | None = None
     aborted: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
-    started: float = math.nan
-    ended: float = math.nan
+    started: float | None = None
+    ended: float | None = None
     cohort: CohortColumns | None = None
 
 
@@ -249,8 +249,8 @@ def _round(seen: RoundColumns) -> Table:
     if seen.facts:
         columns["facts"] = np.array([json.dumps(dict(seen.facts), sort_keys=True, ensure_ascii=False)])
     for name, moment in (("started", seen.started), ("ended", seen.ended)):
-        if not math.isnan(moment):
-            columns[name] = np.array([moment])
+        if moment is not None:
+            columns[name] = np.array([moment], dtype=np.float64)
     return columns
 
 

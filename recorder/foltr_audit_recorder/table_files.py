@@ -33,8 +33,12 @@ def table_bytes(columns: Columns) -> bytes:
                 0o600 << 16,
             )  # what Python fills in differs by system
             array = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False))
+            if array.dtype.hasobject:
+                raise ValueError(f"column {name} holds objects, expected numbers, truth values or text")
             with archive.open(entry, "w", force_zip64=array.nbytes >= 1 << 31) as member:
-                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+                # As `numpy.lib.format.write_array`, which copies every array once more.
+                np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(array))
+                member.write(array.reshape(-1).view(np.uint8).data)
     return buffer.getvalue()
 
 

@@ -211,7 +211,7 @@ def test_a_newer_trace_is_refused(copied: Path) -> None:
 
 
 def test_a_truncated_part_is_found(copied: Path) -> None:
-    part = next((copied / "fresh" / "perfect").rglob("messages-*.parquet"))
+    part = next((copied / "fresh" / "perfect").rglob("messages-*.npz"))
     part.write_bytes(part.read_bytes()[:-10])
     done = run("attack", "--trace", copied)
     assert done.code == 3
@@ -220,14 +220,14 @@ def test_a_truncated_part_is_found(copied: Path) -> None:
 
 
 def test_parts_swapped_between_traces_are_found(copied: Path) -> None:
-    one = copied / "fresh" / "perfect" / "observed" / "messages-00000.parquet"
-    other = copied / "fresh" / "navigational" / "observed" / "messages-00000.parquet"
+    one = copied / "fresh" / "perfect" / "observed" / "messages-00000.npz"
+    other = copied / "fresh" / "navigational" / "observed" / "messages-00000.npz"
     content = one.read_bytes()
     one.write_bytes(other.read_bytes())
     other.write_bytes(content)
     done = run("attack", "--trace", copied)
     assert done.code == 3
-    assert "messages-00000.parquet" in done.one_error()
+    assert "messages-00000.npz" in done.one_error()
 
 
 def test_info_and_validate_look_at_every_trace_of_a_run(recorded: Path) -> None:

@@ -211,3 +211,52 @@ def test_an_order_follows_from_seeds_only_by_the_generator_that_drew(
     if hidden.code:
         assert "how perturbations follow from seeds (fact perturbation)" in hidden.one_error()
     assert run("attack", "--trace", tmp_path / "es", "--method", "es-first-click").code == 0
+
+
+def _recorded_on(data: fa.Collection, folder: Path, moved: float = 0.0) -> Path:
+    """A trace with the features of a data set, without its fingerprint, as recorders elsewhere write it."""
+    record, truth = _round()
+    train, n = data.train, record.query.size
+    query = np.arange(n) % train.n_queries
+    lengths = np.minimum(train.lengths[query], LENGTH)
+    shown = np.where(np.arange(LENGTH) < lengths[:, np.newaxis], np.arange(LENGTH), -1)
+    features = train.shown_features(query, shown).astype(np.float64)
+    features[0, 0, 0] += moved
+    size = data.n_features
+    dataset = fa.TraceDataset(source="elsewhere", fold=0, fingerprint="", normalised="none", parts=("train",))
+    header = dataclasses.replace(
+        _header(has_truth=True), parameters=size, dataset=dataset, knowledge={"click_model": "informational"}
+    )
+    here = dataclasses.replace(
+        record,
+        parameters=np.zeros(size),
+        aggregate=np.zeros(size),
+        messages=np.zeros((n, size)),
+        query=query,
+        shown=shown,
+        features=features,
+    )
+    with fa.TraceWriter(folder, header) as writer:
+        writer.write(here, dataclasses.replace(truth, updates=np.zeros((n, size)), clicks=shown == 0))
+    return folder
+
+
+def test_data_are_taken_where_the_features_show_that_they_are_the_trace_s_own(tmp_path: Path) -> None:
+    source = "synthetic:mq2007:30"
+    data = fa.load_data(source, normalise="none")
+    own = run(
+        "attack",
+        "--trace",
+        _recorded_on(data, tmp_path / "own"),
+        "--data",
+        source,
+        "--method",
+        "olsr",
+        "--json",
+    )
+    assert not own.code, own.err
+    assert {"relevance-prior", "olsr"} <= {row["method"] for row in own.json()["results"]}
+    other = _recorded_on(data, tmp_path / "other", moved=1e-3)
+    refused = run("attack", "--trace", other, "--data", source, "--method", "olsr")
+    assert refused.code == 3
+    assert "round 0 shows documents with other features than synthetic:mq2007:30" in refused.one_error()

@@ -124,7 +124,7 @@ def test_more_lists_than_queries_are_refused() -> None:
 
 @pytest.mark.parametrize("option", ["--attack-interactions", "--view"])
 def test_options_of_fresh_clients_do_not_fit_the_training_rounds(option: str) -> None:
-    value = "aggregate" if option == "--view" else 2
+    value = "pooled" if option == "--view" else 2
     done = run("attack", *SMALL, "--target", "training", option, value)
     assert done.code == 2
     assert done.err.startswith(f"error: {option}: only with --target fresh")

@@ -180,7 +180,7 @@ def test_what_is_no_trace_and_what_is_damaged(recorded: Path, tmp_path: Path) ->
     assert nothing.code == 2
     assert "nor a trace" in nothing.one_error()
     copied = Path(shutil.copytree(recorded, tmp_path / "copied"))
-    part = copied / "trace" / "observed" / "messages-00000.parquet"
+    part = copied / "trace" / "observed" / "messages-00000.npz"
     part.write_bytes(part.read_bytes()[:-9])
     damaged = run("trace", "lint", copied)
     assert damaged.code == 3

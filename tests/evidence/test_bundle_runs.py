@@ -50,7 +50,7 @@ def test_a_run_with_its_trace_is_verified_and_holds_no_truth(attacked: Path, tmp
     names = set(content(tmp_path / "b.zip"))
     assert (attacked / "trace" / "truth").is_dir()
     assert not [name for name in names if "truth" in name]
-    assert {"trace/trace.toml", "trace/observed/messages-00000.parquet", "fresh/perfect/trace.toml"} <= names
+    assert {"trace/trace.toml", "trace/observed/messages-00000.npz", "fresh/perfect/trace.toml"} <= names
     done = run("verify", tmp_path / "b.zip", "--json")
     assert done.code == 0, done.out + done.err
     assert states(done) == dict.fromkeys(("files", "Specs", "Runs", "re-run", "results"), "holds")
@@ -63,13 +63,13 @@ def test_without_being_asked_no_trace_is_packed(attacked: Path, tmp_path: Path) 
 
 def test_a_truth_in_a_bundle_is_refused(attacked: Path, tmp_path: Path) -> None:
     files = content(pack(attacked, tmp_path / "b.zip", with_trace=True).path)
-    name = "trace/truth/clicks-00000.parquet"
+    name = "trace/truth/clicks-00000.npz"
     done = run("verify", forged(tmp_path / "f.zip", {**files, name: (attacked / name).read_bytes()}))
     assert done.code == 1
     assert f"{name}: not a file of this kind of bundle" in " ".join(done.out.split())
 
 
-@pytest.mark.parametrize("name", ["model.npy", "results.json", "trace/observed/messages-00000.parquet"])
+@pytest.mark.parametrize("name", ["model.npy", "results.json", "trace/observed/messages-00000.npz"])
 def test_what_a_new_run_does_not_find_is_named(attacked: Path, tmp_path: Path, name: str) -> None:
     files = content(pack(attacked, tmp_path / "b.zip", with_trace=True).path)
     done = run("verify", forged(tmp_path / "f.zip", changed(files, name)))

@@ -111,7 +111,7 @@ def test_an_unfinished_run_is_compared_as_far_as_it_goes(tmp_path: Path) -> None
 def test_a_file_altered_behind_its_marker_is_noticed(tmp_path: Path) -> None:
     write_run(tmp_path / "a", ROUNDS)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    file = tmp_path / "b" / "trace" / "truth" / "clicks-00001.parquet"
+    file = tmp_path / "b" / "trace" / "truth" / "clicks-00001.npz"
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)

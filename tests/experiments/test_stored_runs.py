@@ -77,7 +77,7 @@ def test_what_is_no_run_or_damaged_is_one_clear_line(tmp_path: Path) -> None:
     assert "neither a Run" in told(UsageError, tmp_path)
     (tmp_path / "run" / "spec.toml").write_text(other.toml)
     assert "another Spec" in told(TraceError, tmp_path / "run")
-    (tmp_path / "other" / "trace" / "truth" / "rounds-00000.parquet").write_bytes(b"cut")
+    (tmp_path / "other" / "trace" / "truth" / "rounds-00000.npz").write_bytes(b"cut")
     with pytest.raises(TraceError, match="cut"):
         _ = read_runs(tmp_path / "other")[0].metrics
     (tmp_path / "several" / "plan.toml").write_text("seed = ")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from tests.fuzz.mutations import (
 from tests.fuzz.samples import Tree, lay, tree, write_trace
 from tests.fuzz.watch import Feed
 
+FIRST = Path(__file__).parents[1] / "fixtures" / "schema1"
 METHODS = ("olsr", "lad", "map", "tukey", "box-ls", "raifle")
 EXTREME = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-308, 5e-324, 1.7e38, 2.0**53, -1.0)
 
@@ -76,11 +79,59 @@ def _resealed(files: Tree) -> Tree:
 
 
 def _rows(data: bytes, otherwise: object) -> object:
-    """How many rows a Parquet file holds, or else what its marker says."""
+    """How many rows a table holds, or else what its marker says."""
     try:
-        return pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        if data.startswith(b"PAR1"):
+            return pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()
+        with np.load(io.BytesIO(data), allow_pickle=False) as columns:
+            return len(columns["round"])
+    except Exception:  # of any kind: the file is damaged
         return otherwise
+    except pl.exceptions.PanicException:
+        return otherwise
+
+
+def _changed_table(rng: Random, data: bytes) -> bytes:
+    """A table with other values, rows, columns, types or compression."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+        columns = dict(stored)
+    way, name = rng.randrange(9), rng.choice(sorted(columns))
+    rows = len(columns["round"])
+    if way == 0:
+        columns = {each: values[: rng.randrange(rows + 1)] for each, values in columns.items()}
+    elif way == 1:
+        columns = {each: np.concatenate([values] * rng.choice([2, 50])) for each, values in columns.items()}
+    elif way == 2:
+        del columns[name]
+    elif way == 3:
+        odd = [np.float64(1.5), np.int64(0), np.str_("x"), np.bool_(True)]
+        columns[name] = np.full((rows, *[2] * rng.randrange(3)), rng.choice(odd))
+    elif way == 4:
+        columns[name] = np.roll(columns[name], 1, axis=0)
+    elif way == 5:
+        order = np.random.default_rng(rng.randrange(99)).permutation(rows)
+        columns = {each: values[order] for each, values in columns.items()}
+    elif way == 6:
+        kind = rng.choice(["f4", "f8", "u8", "i1", ">f4", "U3", "?"])
+        with np.errstate(all="ignore"), contextlib.suppress(ValueError):
+            columns[name] = columns[name].astype(kind)
+    else:
+        columns[name] = _odd_values(rng, columns[name])
+    buffer = io.BytesIO()
+    (np.savez_compressed if rng.random() < 0.1 else np.savez)(buffer, **columns)
+    return buffer.getvalue()
+
+
+def _odd_values(rng: Random, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    odd: Sequence[Any] = EXTREME if values.dtype.kind == "f" else (0, 1, 2, 9, 127)
+    if values.dtype.kind == "U":
+        odd = ("", "x", "round", '{"pairs": 1}')
+    flat = values.copy().reshape(-1)
+    for place in range(flat.size):
+        if rng.random() < 0.3:
+            with np.errstate(all="ignore"):
+                flat[place] = rng.choice(odd)
+    return flat.reshape(values.shape)
 
 
 def _changed_frame(rng: Random, data: bytes) -> bytes:
@@ -137,6 +188,8 @@ def _changed_trace(rng: Random, files: Tree) -> Tree:
     way = rng.randrange(4)
     if way == 0:
         files[name] = changed_bytes(rng, files[name])
+    elif name.endswith(".npz"):
+        files[name] = _changed_table(rng, files[name]) if way > 1 else changed_bytes(rng, files[name])
     elif name.endswith(".parquet"):
         files[name] = _changed_frame(rng, files[name]) if way > 1 else changed_bytes(rng, files[name])
     elif name.endswith(".json") and way > 1:
@@ -155,7 +208,23 @@ def _changed_trace(rng: Random, files: Tree) -> Tree:
 def traces(folder: Path) -> Feed:
     """Every table of a trace, hashes put right."""
     write_trace(folder / "trace")
-    files = tree(folder / "trace")
+    return _read_traces(folder, tree(folder / "trace"))
+
+
+def first_traces(folder: Path) -> Feed:
+    """The same of traces of schema 1."""
+    feeds = []
+    for name in ("plain", "masked", "es"):
+        shutil.copytree(FIRST / name, folder / name / "trace")
+        feeds.append(_read_traces(folder / name, tree(folder / name / "trace")))
+
+    def feed(rng: Random) -> None:
+        rng.choice(feeds)(rng)
+
+    return feed
+
+
+def _read_traces(folder: Path, files: Tree) -> Feed:
 
     def read() -> None:
         validate(folder / "trace")
@@ -178,7 +247,7 @@ def attacked(folder: Path) -> Feed:
     """Attacks on a trace whose numbers are extreme."""
     write_trace(folder / "trace")
     files = tree(folder / "trace")
-    tables = [name for name in sorted(files) if name.endswith(".parquet")]
+    tables = [name for name in sorted(files) if name.endswith(".npz")]
 
     def read(method: str) -> None:
         recorded_report(TraceAttack.open(folder / "trace", changes={"methods": (method,)})).json()
@@ -187,7 +256,7 @@ def attacked(folder: Path) -> Feed:
         changed = dict(files)
         for _ in range(rng.choice([1, 1, 2])):
             name = rng.choice(tables)
-            changed[name] = _changed_frame(rng, changed[name])
+            changed[name] = _changed_table(rng, changed[name])
         lay(folder / "trace", _resealed(changed))
         read(rng.choice(METHODS))
 
@@ -204,6 +273,8 @@ def _changed_file(rng: Random, name: str, content: bytes) -> bytes:
         return changed_toml(rng, content.decode())
     if name.endswith(".json") and rng.random() < 0.8:
         return json_bytes(rng, changed_value(rng, json.loads(content)))
+    if name.endswith(".npz") and rng.random() < 0.8:
+        return _changed_table(rng, content)
     if name.endswith(".parquet") and rng.random() < 0.8:
         return _changed_frame(rng, content)
     return changed_bytes(rng, content)

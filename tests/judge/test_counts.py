@@ -168,11 +168,14 @@ def test_a_system_of_its_own_has_the_constant_only(setup_of: SetupOf) -> None:
 
 
 def test_attacks_on_single_messages_are_refused(setup_of: SetupOf) -> None:
-    rounds = fresh(setup_of, clients=100, repeats=2)
-    evidence = judged(*rounds, [OLSR(), QueryIdentification(), Peeking()])
+    recording, data = fresh(setup_of, clients=100, repeats=2)
+    attacks = [OLSR(), QueryIdentification(), Peeking()]
+    found = judge(recording, Observer(recording.header, data), attacks, Streams(1), SUMS)
+    evidence = found.found["counts"]
+    assert isinstance(evidence, CountEvidence)
     assert list(evidence.estimates) == ["toy-peeking"]
-    reason = "it reads individual views, not aggregate ones"
-    assert evidence.refused == {"olsr": reason, "query-id": reason}
+    assert set(found.refused) == {"olsr", "query-id"}
+    assert "and these are sums over clients who saw the same list" in found.refused["olsr"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ MAY_SAY_ANY = {
     "foltr_audit.experiments.comparison.cell_arrays": "an array of a file has the type that its name says",
     "foltr_audit.report.pictures.style": "settings of matplotlib, each of its own type",
     "foltr_audit.utils.reading.parquet": "reads such structs",
-    "foltr_audit.trace.decode": "the schema of the trace says the types of columns, which Polars forgets",
 }
 """Modules at the edge of the library, with the reason."""
 

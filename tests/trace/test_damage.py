@@ -132,11 +132,11 @@ def test_resume_after_a_shorter_run(undisturbed: Path, tmp_path: Path, until: in
 def test_resume_replaces_uncommitted_parts(undisturbed: Path, trace: Path) -> None:
     for index in (2, 3):
         (trace / f"part-{index:05d}.json").unlink()
-    cut = trace / "observed/messages-00002.parquet"
+    cut = trace / "observed/messages-00002.npz"
     cut.write_bytes(cut.read_bytes()[:100])
-    (trace / "truth/.clicks-00003.parquet.aa.tmp").write_bytes(b"half")
+    (trace / "truth/.clicks-00003.npz.aa.tmp").write_bytes(b"half")
     (trace / ".part-00002.json.bb.tmp").write_bytes(b"{")
-    (trace / "observed/rounds-00009.parquet").write_bytes(b"")
+    (trace / "observed/rounds-00009.npz").write_bytes(b"")
     assert Trace.open(trace).n_rounds == 4
     assert validate(trace) == []
     write(trace, resume=True)
@@ -177,8 +177,8 @@ def test_resume_refuses_another_header(trace: Path) -> None:
 
 
 def test_resume_refuses_damage(trace: Path) -> None:
-    flip(trace / "truth/messages-00001.parquet")
-    with pytest.raises(TraceError, match=r"messages-00001.parquet: SHA-256 differs"):
+    flip(trace / "truth/messages-00001.npz")
+    with pytest.raises(TraceError, match=r"messages-00001.npz: SHA-256 differs"):
         TraceWriter(trace, HEADER, resume=True)
     shutil.rmtree(trace / "truth")
     with pytest.raises(TraceError, match="its truth was removed"):
@@ -237,7 +237,7 @@ def swap(a: Path, b: Path) -> None:
 
 
 def swap_parts(folder: Path, *, markers: bool) -> None:
-    for path in sorted(folder.rglob("*-00000.parquet")):
+    for path in sorted(folder.rglob("*-00000.npz")):
         swap(path, path.with_name(path.name.replace("00000", "00001")))
     if markers:
         swap(folder / "part-00000.json", folder / "part-00001.json")
@@ -257,7 +257,7 @@ def foreign(folder: Path, *, marker: bool) -> None:
     with TraceWriter(other, replace(HEADER, spec_hash="another")) as writer:
         for number in range(4):
             writer.write(*make(number, 0.5))
-    names = [f"observed/{table}-00001.parquet" for table in ("rounds", "messages", "interactions")]
+    names = [f"observed/{table}-00001.npz" for table in ("rounds", "messages", "interactions")]
     for name in names + ["part-00001.json"] * marker:
         shutil.copy(other / name, folder / name)
 
@@ -276,15 +276,15 @@ def cut(name: str, size: int) -> Callable[[Path], None]:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "truncated part": (cut("observed/messages-00001.parquet", 90), r"messages-00001.parquet: has 90 bytes"),
-    "emptied part": (cut("observed/rounds-00000.parquet", 0), r"rounds-00000.parquet: has 0 bytes"),
+    "truncated part": (cut("observed/messages-00001.npz", 90), r"messages-00001.npz: has 90 bytes"),
+    "emptied part": (cut("observed/rounds-00000.npz", 0), r"rounds-00000.npz: has 0 bytes"),
     "altered byte": (
-        lambda folder: flip(folder / "observed/interactions-00002.parquet"),
-        r"interactions-00002.parquet: SHA-256 differs from part-00002.json; it was cut, altered or",
+        lambda folder: flip(folder / "observed/interactions-00002.npz"),
+        r"interactions-00002.npz: SHA-256 differs from part-00002.json; it was cut, altered or",
     ),
     "swapped parts": (
         lambda folder: swap_parts(folder, markers=False),
-        r"rounds-00000.parquet: .*it is the file observed/rounds-00001.parquet",
+        r"rounds-00000.npz: .*it is the file observed/rounds-00001.npz",
     ),
     "swapped parts and markers": (
         lambda folder: swap_parts(folder, markers=True),
@@ -297,15 +297,15 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "files of another trace": (
         lambda folder: foreign(folder, marker=False),
-        r"00001.parquet: .*taken from another trace",
+        r"00001.npz: .*taken from another trace",
     ),
     "missing marker": (
         lambda folder: (folder / "part-00001.json").unlink(),
         r"part-00001.json: missing, though part-00002.json exists",
     ),
     "missing file": (
-        lambda folder: (folder / "observed/messages-00000.parquet").unlink(),
-        r"messages-00000.parquet: missing, though part-00000.json exists",
+        lambda folder: (folder / "observed/messages-00000.npz").unlink(),
+        r"messages-00000.npz: missing, though part-00000.json exists",
     ),
     "cut marker": (cut("part-00003.json", 40), r"part-00003.json: not JSON: "),
     "marker with a path": (
@@ -348,7 +348,7 @@ def test_truth_may_be_removed(trace: Path) -> None:
 
 
 def test_damaged_truth_does_not_keep_from_the_observed(trace: Path) -> None:
-    swap(trace / "truth/messages-00000.parquet", trace / "truth/messages-00001.parquet")
+    swap(trace / "truth/messages-00000.npz", trace / "truth/messages-00001.npz")
     opened = Trace.open(trace)
     assert len(list(opened.rounds())) == ROUNDS
     assert len(opened.metrics()) == ROUNDS

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from foltr_audit.core.declared.all_checks import findings
 from foltr_audit.errors import TraceError
 from foltr_audit.simulation.recorder import trace_header
+from foltr_audit.trace import Fact, TraceDataset, TraceHeader
 from foltr_audit.trace.declared_header import declared_by
-from foltr_audit.trace.header import Fact, TraceDataset, TraceHeader
 from tests.conftest import SetupOf
 
 CHAINS = (

@@ -187,7 +187,7 @@ def test_killed_before_any_call_of_a_resumed_run(tmp_path: Path, undisturbed: di
     def begun(name: str) -> Life:
         life = Life(tmp_path / name)
         life.process(resume=False)
-        for left in (".part-00002.json.bb.tmp", "observed/.rounds-00002.parquet.aa.tmp"):
+        for left in (".part-00002.json.bb.tmp", "observed/.rounds-00002.npz.aa.tmp"):
             (life.folder / left).write_bytes(b"half")
         return life
 
@@ -239,7 +239,7 @@ def marker_first(patch: pytest.MonkeyPatch) -> None:
     real, waiting = atomic_files.write_bytes, dict[Path, bytes]()
 
     def write_bytes(path: Path, data: bytes) -> None:
-        if path.suffix == ".parquet":
+        if path.suffix == ".npz":
             waiting[path] = data
             return
         real(path, data)

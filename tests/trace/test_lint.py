@@ -318,9 +318,9 @@ def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, value: float) ->
 
 def test_a_damaged_trace_is_refused(tmp_path: Path) -> None:
     folder = written(tmp_path / "trace", header_of(), played(header_of()))
-    part = folder / "observed" / "messages-00000.parquet"
+    part = folder / "observed" / "messages-00000.npz"
     part.write_bytes(part.read_bytes()[:-9])
-    with pytest.raises(TraceError, match=r"messages-00000\.parquet"):
+    with pytest.raises(TraceError, match=r"messages-00000\.npz"):
         lint(folder)
     shutil.rmtree(folder / "observed")
     with pytest.raises(TraceError):

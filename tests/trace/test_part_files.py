@@ -43,7 +43,7 @@ def test_bytes_depend_on_the_values_alone() -> None:
 def test_tables_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="different lengths"):
         table_bytes({**COLUMNS, "round": np.array([0])})
-    with pytest.raises(ValueError, match="Object arrays"):
+    with pytest.raises(ValueError, match="column objects holds objects"):
         table_bytes({"objects": np.array([None])})
 
 

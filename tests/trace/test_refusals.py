@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
@@ -33,7 +29,7 @@ HEADER = TraceHeader(
     ("changes", "expected"),
     [
         ({"kind": "post"}, "kind is 'post', expected model or update"),
-        ({"dtype": "float16"}, "dtype is 'float16'"),
+        ({"dtype": "float8"}, "dtype is 'float8'"),
         ({"parameters": 0}, "parameters is 0, expected 1 to 2147483647"),
         ({"parameters": True}, "parameters is True, expected a whole number"),
         ({"k": 2.0}, "k is 2.0, expected a whole number"),
@@ -56,8 +52,6 @@ def test_header_refuses(changes: dict[str, object], expected: str) -> None:
         ({"messages": np.zeros((2, 3))}, "messages of type float64, expected float32"),
         ({"part": np.array([2])}, "part 2, expected one of 2"),
         ({"counts": np.array([0, 1])}, "slot 0 counts 0 interactions, but 1 are recorded"),
-        ({"query": np.array([2**32])}, f"query holds {2**32}, expected 0 to {2**32 - 1}"),
-        ({"shown": np.array([[2**32, -1, -1, -1]])}, f"shown holds {2**32}"),
         ({"features": np.zeros((1, 4, 2), dtype=np.float32)}, "embedded features True, expected False"),
         ({"shown": np.array([[1, -1]])}, "shown lists of k 2, expected 4"),
     ],
@@ -165,8 +159,7 @@ def test_embedded_features_keep_their_number(tmp_path: Path) -> None:
         other.write(round_(0, 0))
 
 
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
+def two_rounds(folder: Path) -> Path:
     """Two rounds in one part: an interaction in slot 0, two in slot 1."""
     thrice = {name: np.repeat(getattr(small(), name), 3, axis=0) for name in ("part", "query", "shown")}
     record = replace(
@@ -183,20 +176,25 @@ def trace(tmp_path: Path) -> Path:
         clipped=np.zeros(3, dtype=bool),
         metrics={"a": 1.0},
     )
-    with TraceWriter(tmp_path / "trace", HEADER) as writer:
+    with TraceWriter(folder, HEADER) as writer:
         writer.write(record, truth)
         writer.write(replace(record, round=1), truth)
-    return tmp_path / "trace"
+    return folder
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return two_rounds(tmp_path / "trace")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("trace/1", "trace/2", "schema is 'foltr-audit/trace/2', expected foltr-audit/trace/1 (a newer"),
-        ("foltr-audit/trace/1", "x", "schema is 'x', expected foltr-audit/trace/1"),
+        ("trace/2", "trace/3", "schema is 'foltr-audit/trace/3', expected foltr-audit/trace/2 (a newer"),
+        ("foltr-audit/trace/2", "x", "schema is 'x', expected foltr-audit/trace/2"),
         ("kind =", "kind", "not TOML: Expected '=' after a key in a key/value pair (at line 2"),
         ("k = 4", "k = 4\nk = 5", "not TOML: Cannot overwrite a value (at line"),
-        ("letor", "\udcff", "byte 204 is not UTF-8"),
+        ("letor", "\udcff", "byte "),
         ('"model"', '"post"', "kind is 'post', expected model or update"),
         ("k = 4\n", "", "field k is missing"),
         ("fold = 0\n", "", "field dataset.fold is missing"),
@@ -215,102 +213,3 @@ def test_a_bad_header_is_one_line(trace: Path, old: str, new: str, expected: str
     assert str(error.value).startswith(f"trace: {path}: {expected}")
     assert error.value.exit_code == 3
     assert validate(trace) == [str(error.value)]
-
-
-def forge(folder: Path, table: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-    """Change a table of part 0 and its marker, as a faulty writer of another system would."""
-    name = f"{table}-00000.parquet"
-    change(pl.read_parquet(folder / name)).write_parquet(folder / name)
-    data = (folder / name).read_bytes()
-    marker = json.loads((folder / "part-00000.json").read_text())
-    marker["files"][name] |= {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-    (folder / "part-00000.json").write_text(json.dumps(marker))
-
-
-def put(name: str, value: object) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """Replace the first entry of a column."""
-
-    def change(frame: pl.DataFrame) -> pl.DataFrame:
-        values = [value, *frame[name].to_list()[1:]]
-        return frame.with_columns(pl.Series(name, values, dtype=frame.schema[name]))
-
-    return change
-
-
-FORGERY: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame], str]] = {
-    "column missing": (
-        "observed/messages",
-        lambda f: f.drop("count"),
-        "column count is missing, expected UInt32",
-    ),
-    "column too many": (
-        "observed/messages",
-        lambda f: f.with_columns(secret=1),
-        "column secret is Int32, expected no such column",
-    ),
-    "type": (
-        "observed/rounds",
-        lambda f: f.with_columns(pl.col("shares").cast(pl.Int64)),
-        "column shares is Int64, expected UInt32",
-    ),
-    "no value": ("observed/messages", put("payload", None), "column payload has missing values"),
-    "no document": ("observed/interactions", put("shown", [None]), "column shown has missing values"),
-    "rows": ("observed/messages", lambda f: f.head(3), "has 3 rows, expected 4"),
-    "rounds with a gap": ("observed/rounds", put("round", 3), "expected the rounds 0 to 1, one row each"),
-    "round outside": ("observed/messages", put("round", 7), "rows must rise from round 0 to 1"),
-    "slots": ("observed/messages", put("slot", 1), "the slots of a round must be 0, 1, 2 and so on"),
-    "long list": (
-        "observed/interactions",
-        put("shown", [1, 2, 3, 4, 5]),
-        "a list of 5, expected at most k = 4",
-    ),
-    "twice": ("observed/interactions", put("shown", [1, 1]), "round 0: a shown list holds a document twice"),
-    "part": ("observed/interactions", put("part", 2), "round 0: part 2, expected one of 2"),
-    "slot": ("observed/interactions", put("slot", 2), "round 0: slot holds 2, expected less than the 2"),
-    "order": (
-        "observed/interactions",
-        put("slot", 1),
-        "round 0: interactions are not sorted by (slot, step)",
-    ),
-    "survivors": ("observed/rounds", put("survivors", 3), "number of survivors differs"),
-    "not finite": (
-        "observed/messages",
-        put("payload", [0.0, 1.0, float("nan")]),
-        "messages hold a value that is not",
-    ),
-    "count": (
-        "observed/messages",
-        lambda f: f.with_columns(count=pl.lit(0, dtype=pl.UInt32)),
-        "slot 0 counts 0 interactions, but 1 are recorded",
-    ),
-    "truth slot": ("truth/clicks", put("step", 1), "rows differ from those of observed/interactions"),
-    "truth clicks": ("truth/clicks", put("clicks", [True]), "click lists differ in length from the shown"),
-    "truth client": ("truth/messages", put("client", -1), "clients holds -1, expected 0 or more"),
-    "metric twice": (
-        "truth/rounds",
-        put("metrics", [{"name": "a", "value": 1.0}] * 2),
-        "column metrics has a name twice",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FORGERY)
-def test_validate_finds_what_hashes_cannot(trace: Path, name: str) -> None:
-    table, change, expected = FORGERY[name]
-    forge(trace, table, change)
-    problems = validate(trace)
-    assert len(problems) == 1
-    assert expected in problems[0]
-
-
-def test_no_parquet_at_all(trace: Path) -> None:
-    forge(trace, "observed/messages", lambda frame: frame)
-    path = trace / "observed/messages-00000.parquet"
-    marker = json.loads((trace / "part-00000.json").read_text())
-    for data in (b"", b"PAR1", b"PAR1" + b"\xff" * 60 + b"PAR1", b"x" * 200):
-        path.write_bytes(data)
-        entry = {"rows": 4, "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-        marker["files"]["observed/messages-00000.parquet"] = entry
-        (trace / "part-00000.json").write_text(json.dumps(marker))
-        [problem] = validate(trace)
-        assert "messages-00000.parquet: cannot be read as Parquet" in problem

@@ -64,7 +64,7 @@ class Attack(Plugin):
         """Why this attack cannot run on a view, or None if it can."""
         if view.kind not in self.reads:
             return f"it reads messages of kind {', '.join(sorted(self.reads))}, not {view.kind}"
-        if view.observer not in self.observers:
+        if view.observer not in self.observers and not self.baseline:  # a baseline reads no message
             return f"it reads {', '.join(sorted(self.observers))} views, not {view.observer} ones"
         known, needs = view.knowledge, self.needs
         if known.client_step is not None:

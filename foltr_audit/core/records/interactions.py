@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Words
 from foltr_audit.utils.frozen_arrays import read_only, read_only_features
 
 Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
@@ -67,24 +68,37 @@ class RoundRecord:
     Attributes:
         round: number of the round, from 0.
         parameters: float64, shape (P,); the global model from which the clients start.
-        aggregate: float64, shape (P,); what the server computes from the messages.
-        shares: number n of noise shares that the defenses assume.
+        aggregate: float64, shape (P,); what the server computes from the messages; NaN where unknown.
+        shares: number n of noise shares that the defenses assume; 0 where unknown.
         survivors: bool, shape (M,); whether a message entered the aggregate.
         counts: int64, shape (M,); interactions behind each message.
         messages: float32 or float64, or uint64 where encoded for secure aggregation, shape (M, P); (M, W)
-            where they are not models, in which case `state` is set.
+            where they are encoded with more words, or are not models, in which case `state` is set. Of
+            several arrays the floating ones, one after the other.
         slot: int64, shape (I,); the message that contains an interaction. Rows are sorted by (slot, step).
         step: int64, shape (I,); the client's local step, from 0.
         part: int64, shape (I,); index into the data set parts of the trace.
         query: int64, shape (I,); index of the query inside its part, from 0.
         shown: int64, shape (I, k); index of each shown document inside its query, -1 after the last.
         features: float32 or float64, shape (I, k, d), zero where `shown` is -1; None where not embedded.
-        total: uint64, shape (P,); sum of the survivors' encodings, the result of secure aggregation; None if
+        total: uint64, shape (W,); sum of the survivors' encodings, the result of secure aggregation; None if
             messages are plain, if the round was aborted, or if there is no such sum.
         aborted: why secure aggregation gave no sum; else empty.
         seeds: uint64, shape (M,); the seed of each client's perturbation; None without perturbations.
         state: float64, shape (S,); the server's state after the round in addition to the model; None where
             messages are models.
+        buffers: arrays of messages that are no parameters, each (M, ...), in the order of the layout.
+        senders: uint64, shape (M,); the number of each sender; None where the server does not know them.
+        sizes: int64, shape (M,); bytes of each message, 0 where unknown; None where all are.
+        sent_at: float64, shape (M,); when each was sent, Unix seconds, NaN where unknown; None where all are.
+        started, ended: when the round began and ended, Unix seconds; None where unknown.
+        clear: numbers that travelled in clear beside the messages, by name, each float64, shape (M,), NaN
+            where a message has none.
+        cohort: whom the server asked; None where that was not recorded.
+        facts: facts that hold in this round instead of those of the header.
+        candidates: features of all candidates of each list, one list after the other, float32 or float64,
+            shape (C, d); None where not embedded.
+        n_candidates: int64, shape (I,); number of candidates of each list; with `candidates` only.
 
     Raises:
         UsageError: inconsistent shapes, indices out of range, rows out of order.
@@ -105,8 +119,19 @@ class RoundRecord:
     features: Features | None = None
     total: NDArray[np.uint64] | None = None
     aborted: str = ""
-    seeds: NDArray[np.uint64] | None = None
+    seeds: Words | None = None
     state: Floats | None = None
+    buffers: tuple[NDArray[np.generic], ...] = ()
+    senders: Words | None = None
+    sizes: Ints | None = None
+    sent_at: Floats | None = None
+    started: float | None = None
+    ended: float | None = None
+    clear: Mapping[str, Floats] = field(default_factory=dict)
+    cohort: Cohort | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+    candidates: Features | None = None
+    n_candidates: Ints | None = None
 
     def __post_init__(self) -> None:
         who = f"round {self.round}"
@@ -128,10 +153,27 @@ class RoundRecord:
         _freeze(self, {**whole, **floats, "survivors": np.bool_}, who)
         if self.features is not None:
             object.__setattr__(self, "features", read_only_features(self.features))
-        given = {"total": np.uint64, "seeds": np.uint64, "state": np.float64}
+        given: dict[str, DTypeLike] = {
+            **dict.fromkeys(("total", "seeds", "senders"), np.uint64),
+            **dict.fromkeys(("sizes", "n_candidates"), np.int64),
+            **dict.fromkeys(("state", "sent_at"), np.float64),
+        }
         _freeze(self, {name: dtype for name, dtype in given.items() if getattr(self, name) is not None}, who)
+        self._freeze_groups()
+        object.__setattr__(self, "facts", dict(self.facts))
         self._check_shapes(who)
         self._check_values(who)
+        self._check_candidates(who)
+
+    def _freeze_groups(self) -> None:
+        buffers: list[NDArray[np.generic]] = [
+            read_only(values, np.asarray(values).dtype) for values in self.buffers
+        ]
+        clear: dict[str, Floats] = {
+            name: read_only(values, np.float64) for name, values in self.clear.items()
+        }
+        object.__setattr__(self, "buffers", tuple(buffers))
+        object.__setattr__(self, "clear", clear)
 
     def _check_shapes(self, who: str) -> None:
         if self.messages.ndim != 2 or self.shown.ndim != 2:
@@ -139,26 +181,35 @@ class RoundRecord:
                 f"{who}: messages have shape {self.messages.shape} and shown lists {self.shown.shape}, "
                 "expected (M, P) and (I, k)"
             )
-        (M, P), (rows, k) = self.messages.shape, self.shown.shape
+        (M, W), (rows, k) = self.messages.shape, self.shown.shape
+        other = self.state is not None or self.messages.dtype == np.uint64
+        P = self.parameters.size if other else W
         if self.state is not None:
-            P = self.parameters.size
             _expect(who, "state", self.state, (self.state.size,))
         for name in ("parameters", "aggregate"):
             _expect(who, name, getattr(self, name), (P,))
         if self.total is not None:
-            _expect(who, "total", self.total, (P,))
-        if self.seeds is not None:
-            _expect(who, "seeds", self.seeds, (M,))
-        for name in ("survivors", "counts"):
-            _expect(who, name, getattr(self, name), (M,))
+            _expect(who, "total", self.total, (W,))
+        self._check_columns(who, M)
         for name in ("slot", "step", "part", "query"):
             _expect(who, name, getattr(self, name), (rows,))
         if self.features is not None:
             _expect(who, "features", self.features, (rows, k, self.features.shape[-1]))
 
+    def _check_columns(self, who: str, messages: int) -> None:
+        """Refuse what a server notes of each message in another number than that of messages."""
+        for name in ("survivors", "counts", "seeds", "senders", "sizes", "sent_at"):
+            if (values := getattr(self, name)) is not None:
+                _expect(who, name, values, (messages,))
+        for name, values in self.clear.items():
+            _expect(who, f"clear {name}", values, (messages,))
+        for number, buffer in enumerate(self.buffers):
+            _expect(who, f"buffer {number}", buffer, (messages, *buffer.shape[1:]))
+
     def _check_values(self, who: str) -> None:
-        for name in ("counts", "slot", "step", "part", "query"):
-            _at_least(who, name, getattr(self, name), 0)
+        for name in ("counts", "slot", "step", "part", "query", "sizes"):
+            if (values := getattr(self, name)) is not None:
+                _at_least(who, name, values, 0)
         _at_least(who, "shown", self.shown, -1)
         if self.slot.size and self.slot.max() >= self.n_messages:
             raise UsageError(
@@ -172,6 +223,18 @@ class RoundRecord:
             raise UsageError(f"{who}: a shown list has a document after its padding")
         if self.features is not None and np.any(self.features[padding]):
             raise UsageError(f"{who}: features differ from 0 where a shown list is padded")
+
+    def _check_candidates(self, who: str) -> None:
+        if (self.candidates is None) != (self.n_candidates is None):
+            raise UsageError(f"{who}: expected both candidates and n_candidates, or neither")
+        if self.candidates is None or self.n_candidates is None:
+            return
+        object.__setattr__(self, "candidates", read_only_features(self.candidates))
+        _expect(who, "n_candidates", self.n_candidates, self.slot.shape)
+        _at_least(who, "n_candidates", self.n_candidates, 0)
+        _expect(who, "candidates", self.candidates, (int(self.n_candidates.sum()), self.candidates.shape[-1]))
+        if np.any(self.shown >= self.n_candidates[:, np.newaxis]):
+            raise UsageError(f"{who}: a shown list has a document that is not among its candidates")
 
     @property
     def after(self) -> GlobalModel:
@@ -194,21 +257,32 @@ class RoundRecord:
         return np.asarray((self.shown >= 0).sum(axis=1), dtype=np.int64)
 
 
+def _type_of_clients(clients: ArrayLike) -> DTypeLike:
+    """Type of client numbers: int64, or uint64 where only that holds them."""
+    given = np.asarray(clients)
+    large = given.dtype == np.uint64 and given.size and int(given.max()) >= 2**63
+    return np.uint64 if large else np.int64
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundTruth:
     """The parts of a round that no observer sees; rows match those of its RoundRecord.
 
     Attributes:
-        clients: int64, shape (M,); the real client behind each message.
-        updates: float64, shape (M, P); each client's update before any defense.
+        clients: int64, shape (M,); the real client behind each message; uint64 where numbers need it.
+        updates: float64, shape (M, P); each client's update before any defense, a row of NaN where unknown;
+            (M, 0), as without updates, where all are.
         clicks: bool, shape (I, k); False where the shown list is padded.
-        clipped: bool, shape (I,); whether this local step was clipped.
+        clipped: bool, shape (I,); whether this local step was clipped; (0,), as without clipped, where
+            unknown.
         metrics: utility of the round by name, e.g. `offline_ndcg@10`; NaN where undefined.
         intents: int64, shape (I,); the intent of each interaction, from 0; None for a single intent.
         canaries: bool, shape (I, 2, k); the two click patterns of an interaction between which a fair coin
             chose; None without coins.
         coins: int8, shape (I,); the pattern that the coin chose, 0 or 1, or -1 for an interaction without a
             coin; with `canaries` only.
+        known: bool, shape (I,); whether the clicks of an interaction are known; None where all are. Unknown
+            ones are never scored.
 
     Raises:
         UsageError: inconsistent shapes, a negative client, a metric named `round`, a coin whose pattern is
@@ -216,17 +290,23 @@ class RoundTruth:
     """
 
     clients: Ints
-    updates: Floats
+    updates: Floats = field(default_factory=lambda: np.empty((0, 0)))
     clicks: Bools
-    clipped: Bools
+    clipped: Bools = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     metrics: Mapping[str, float] = field(default_factory=dict)
     intents: Ints | None = None
     canaries: Bools | None = None
     coins: NDArray[np.int8] | None = None
+    known: Bools | None = None
 
     def __post_init__(self) -> None:
-        arrays = {"clients": np.int64, "updates": np.float64, "clicks": np.bool_, "clipped": np.bool_}
-        _freeze(self, arrays, "truth")
+        given = {"known": np.bool_, "intents": np.int64}
+        more = {name: kind for name, kind in given.items() if getattr(self, name) is not None}
+        kinds = {"clients": _type_of_clients(self.clients), "updates": np.float64}
+        kinds |= {"clicks": np.bool_, "clipped": np.bool_}
+        _freeze(self, kinds | more, "truth")
+        if self.updates.shape == (0, 0):
+            object.__setattr__(self, "updates", np.empty((self.clients.size, 0)))
         metrics = {name: float(value) for name, value in self.metrics.items()}
         object.__setattr__(self, "metrics", metrics)
         if self.updates.ndim != 2 or self.clicks.ndim != 2:
@@ -235,15 +315,22 @@ class RoundTruth:
                 "expected (M, P) and (I, k)"
             )
         _expect("truth", "clients", self.clients, self.updates.shape[:1])
-        _expect("truth", "clipped", self.clipped, self.clicks.shape[:1])
+        if self.knows_clips:
+            _expect("truth", "clipped", self.clipped, self.clicks.shape[:1])
+        for name in ("known", "intents"):
+            if (values := getattr(self, name)) is not None:
+                _expect("truth", name, values, self.clicks.shape[:1])
         _at_least("truth", "clients", self.clients, 0)
         if self.intents is not None:
-            _freeze(self, {"intents": np.int64}, "truth")
-            _expect("truth", "intents", self.intents, self.clicks.shape[:1])
             _at_least("truth", "intents", self.intents, 0)
         self._check_coins()
         if "round" in metrics:
             raise UsageError("truth: a metric must not be named 'round'")
+
+    @property
+    def knows_clips(self) -> bool:
+        """Whether it is known which steps were clipped."""
+        return self.clipped.shape != (0,) or not len(self.clicks)
 
     def _check_coins(self) -> None:
         if (self.canaries is None) != (self.coins is None):

@@ -66,6 +66,7 @@ class Knowledge:
             law of each metric, e.g. `metric-rr:p=0.25`; or `none`.
         number_format: `float32` or `float64`, the number format of messages.
         feature_format: the same for the features with which clients learn.
+        encoding_error: largest error of a number of a message from its encoding as an integer.
         click_model: name of the click model.
         belief: the probabilities of the click model, if it is a cascade.
         client_step: what a client computes from a list and its clicks, where it is not PDGD.
@@ -95,6 +96,7 @@ class Knowledge:
     noise: str | None = None
     number_format: str = "float32"
     feature_format: str = "float32"
+    encoding_error: float = 0.0
     click_model: str | None = None
     belief: ClickBelief | None = None
     client_step: ClientStep | None = None
@@ -169,6 +171,8 @@ class View:
         labels: grade of each shown document, int64 (n, B, k), -1 at the padding, if the observer has them.
         intent_labels: its grade under each of I intents, int64 (n, B, k, I), if the observer has them.
         clients: number of clients whose updates each message sums, int64 (n,); 1 by default.
+        senders: of sums, which client each list belongs to, int64 (n, B), ascending; all clients start from
+            the global model and weigh the same. None where a message is one client's, or weights differ.
         knowledge: what else the observer knows.
     """
 
@@ -183,13 +187,16 @@ class View:
     labels: Ints | None = None
     intent_labels: Ints | None = None
     clients: Ints = field(default_factory=lambda: np.ones(1, dtype=np.int64))
+    senders: Ints | None = None
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only_features(self.features))
         object.__setattr__(self, "clients", np.broadcast_to(self.clients, (len(self.messages),)))
         freeze(self, parameters=np.float64, messages=np.float64, seeds=np.uint64)
-        freeze(self, shown=np.int64, labels=np.int64, intent_labels=np.int64, clients=np.int64)
+        freeze(
+            self, shown=np.int64, labels=np.int64, intent_labels=np.int64, clients=np.int64, senders=np.int64
+        )
 
     def __len__(self) -> int:
         return int(self.messages.shape[0])

@@ -44,7 +44,7 @@ class AttackSpec(SpecTable):
 
     Without methods the defaults run, see `methods_on`; baselines always do. Target `fresh` attacks one new
     client per query, with one message of `interactions`: the first with that query, the others with random
-    attacked queries. `min_documents`, `interactions` and `lists` are of that target; views of sums need it.
+    attacked queries. `min_documents`, `interactions` and `lists` are of that target, and so is view `pooled`.
     """
 
     methods: Annotated[
@@ -75,7 +75,8 @@ class AttackSpec(SpecTable):
     view: Literal["individual", "aggregate", "pooled"] = Field(
         "individual",
         description="What the server sees. individual: each message; aggregate: sums over --repeats clients "
-        "with the same query; pooled: sums over the messages of one client in --repeats rounds.",
+        "with the same query (of target training: over the cohort of a round); pooled: sums over the "
+        "messages of one client in --repeats rounds.",
     )
     lists: Annotated[
         Literal["deterministic", "sampled"] | None,
@@ -101,13 +102,20 @@ class AttackSpec(SpecTable):
 
     @model_validator(mode="after")
     def _sums_are_of_fresh_clients(self) -> AttackSpec:
-        if self.sums and (self.target != "fresh" or self.interactions > 1):
-            raise ValueError(f"view {self.view}: expected target fresh with one interaction per message")
+        if self.sums and self.target == "fresh" and self.interactions > 1:
+            raise ValueError(f"view {self.view}: expected one interaction per message of fresh clients")
+        if self.view == "pooled" and self.target != "fresh":
+            raise ValueError("view pooled: expected target fresh, whose clients send again")
         if self.lists == "sampled" and self.target != "fresh":
             raise ValueError(
                 "lists sampled: in training rounds the learner makes the lists; expected target fresh"
             )
         return self
+
+    @property
+    def sums_of_rounds(self) -> bool:
+        """Whether these are the sums of whole rounds of training."""
+        return self.sums and self.target == "training"
 
     @property
     def sums(self) -> bool:
@@ -118,19 +126,21 @@ class AttackSpec(SpecTable):
         """The attacks that run on messages of a kind (`model`, `update`, `es` or `clicks`).
 
         By default these are the published attacks and the strongest that fits: `map` for one list,
-        `joint-map` for several, `aggregate` for sums. `joint-map` takes about a second per message, so on
-        training rounds it runs only if it is named.
+        `joint-map` for several and for sums of rounds, `aggregate` for other sums. `joint-map` takes about a
+        second per message, so on training rounds it runs only if it is named.
         """
         return self.methods or self.defaults_on(kind)
 
     def defaults_on(self, kind: str) -> tuple[str, ...]:
         """The default attacks on messages of a kind."""
-        several = self.target == "fresh" and self.interactions > 1
+        several = self.sums_of_rounds or (self.target == "fresh" and self.interactions > 1)
+        if self.sums and not self.sums_of_rounds:
+            return (make(Attack, SUM_ATTACK).text,)
         names = OTHER_ATTACKS.get(kind) or (
             *MODEL_ATTACKS,
             SEVERAL_LISTS_ATTACK if several else ONE_LIST_ATTACK,
         )
-        return tuple(make(Attack, name).text for name in ((SUM_ATTACK,) if self.sums else names))
+        return tuple(make(Attack, name).text for name in names)
 
     def strengthened(self, kind: str) -> AttackSpec:
         """The same protocol plus the default attacks, so that no verdict depends on weak attacks alone."""

@@ -16,10 +16,9 @@ from foltr_audit.experiments.comparison.facts import FACTS, read_facts
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, PLAN, RESULTS, SPEC, TRAINING, RunFolder
 from foltr_audit.experiments.runs.reader import RunReader, read_plan
+from foltr_audit.recorder.part_files import HEADER, marker_name
 from foltr_audit.report.results.train import ROUNDS
 from foltr_audit.trace import Trace
-from foltr_audit.trace.header import HEADER
-from foltr_audit.trace.marker import OBSERVED, file_name, marker_name
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.rows import JsonValue
 
@@ -196,6 +195,6 @@ def _add_trace(found: BundleContents, inside: str, trace: Trace) -> None:
     for part in trace.parts:
         marker = marker_name(part.index)
         found.files[f"{inside}/{marker}"] = BundleSource(trace.folder / marker)
-        for table in OBSERVED:
-            name = file_name(table, part.index)
+        for table in part.observed:
+            name = part.file_name(table)
             found.files[f"{inside}/{name}"] = BundleSource(trace.folder / name, part.files[table].sha256)

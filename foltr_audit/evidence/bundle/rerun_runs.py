@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.evidence.bundle.comparison_checks import compare_results
@@ -24,13 +27,12 @@ from foltr_audit.evidence.bundle.run_checks import stored_results
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import MODEL, RESULTS, RunFolder
+from foltr_audit.recorder.part_files import HEADER
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.base import Report
 from foltr_audit.report.results.train import ROUNDS, TrainReport
-from foltr_audit.trace import Trace
-from foltr_audit.trace.header import HEADER
-from foltr_audit.trace.marker import OBSERVED
+from foltr_audit.trace import Trace, TracePart
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_bytes, file_text, toml_table
 from foltr_audit.utils.reading.arrays import read_array
@@ -172,18 +174,27 @@ def _differences(here: Path, again: Path, names: Sequence[str], tolerance: Numer
 
 
 def _trace_differences(here: Path, again: Path, name: str, tolerance: NumericTolerance) -> Iterator[str]:
-    before, after = (
+    earlier, later = (
         toml_table(file_text(root / HEADER, TraceError), HEADER, TraceError) for root in (here, again)
     )
-    yield from table_differences(before, after, tolerance, f"{name}/{HEADER}")
+    yield from table_differences(earlier, later, tolerance, f"{name}/{HEADER}")
     stored, found = Trace.open(here), Trace.open(again)
     if [part.n_rounds for part in stored.parts] != [part.n_rounds for part in found.parts]:
         yield f"{name}: {stored.n_rounds} rounds, found {found.n_rounds}, or in other parts"
         return
     for part, other in zip(stored.parts, found.parts, strict=True):
-        for table in OBSERVED:
-            pair = (stored.frame(part, table), found.frame(other, table))
-            yield from _unequal(*pair, f"{name}/{table}, part {part.index}", tolerance)
+        where = f"{name}, part {part.index}"
+        before, after = (_columns(trace, one) for trace, one in ((stored, part), (found, other)))
+        yield from (f"{where}: {line}" for line in array_differences(before, after, tolerance))
+
+
+def _columns(trace: Trace, part: TracePart) -> dict[str, NDArray[np.generic]]:
+    """Every observed column of a part, by its table and name."""
+    return {
+        f"{table}/{name}": values
+        for table in part.observed
+        for name, values in trace.columns(part, table).items()
+    }
 
 
 def _frame_differences(stored: Path, found: Path, name: str, tolerance: NumericTolerance) -> Iterator[str]:

@@ -163,10 +163,9 @@ def _models(a: Trace | None, b: Trace | None) -> ModelDifference | None:
 def _models_of(trace: Trace) -> Iterator[dict[str, bytes]]:
     """The models of each round as bytes; memory holds one part at a time."""
     for part in trace.parts:
-        frame = trace.frame(part, "observed/rounds")
-        names = [name for name in MODELS if name in frame.columns]
-        for i in range(frame.height):
-            yield {name: frame[name][i].to_numpy().tobytes() for name in names}
+        columns = trace.columns(part, "observed/rounds")
+        for i in range(part.n_rounds):
+            yield {name: columns[name][i].tobytes() for name in MODELS if name in columns}
 
 
 def _digests(run: RunReader) -> dict[str, tuple[str, ...]]:
@@ -183,8 +182,10 @@ def _digests(run: RunReader) -> dict[str, tuple[str, ...]]:
     for name, trace in traces:
         trace.check_files()
         found[f"{name}/trace.toml"] = (trace.trace_id,)
-        for table in trace.tables:
-            found[f"{name}/{table}"] = tuple(part.files[table].sha256 for part in trace.parts)
+        for part in trace.parts:
+            for table in trace.tables(part):
+                key = f"{name}/{table}"
+                found[key] = (*found.get(key, ()), part.files[table].sha256)
     return found
 
 

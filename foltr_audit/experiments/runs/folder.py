@@ -31,7 +31,7 @@ from foltr_audit.utils.reading.arrays import read_array
 SPEC, PLAN, MODEL, RESULTS = "spec.toml", "plan.toml", "model.npy", "results.json"
 TRAINING, FRESH = "trace", "fresh"
 
-_TRACE = r"trace\.toml|part-\d+\.json|(observed|truth)/\w+-\d+\.parquet"
+_TRACE = r"trace\.toml|part-\d+\.json|(observed|truth)/\w+-\d+\.(npz|parquet)"
 _OURS = re.compile(
     r"([0-9a-f]{12}/)?(spec\.toml|plan\.toml|model\.npy|results\.json|rounds\.parquet"
     rf"|({TRAINING}|{FRESH}/[^/]+)/({_TRACE}))"

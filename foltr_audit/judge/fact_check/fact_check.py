@@ -18,11 +18,13 @@ from foltr_audit.judge.fact_check.search import (
     explain,
     search,
 )
+from foltr_audit.judge.fact_check.seeds import explained_by_seeds, why_no_seed_check
 from foltr_audit.judge.fact_check.settings import StepSetting, describe
 from foltr_audit.judge.fact_check.step_check import MOST_MESSAGES, explained_by_step
 from foltr_audit.judge.fact_check.steps import usual_size
 from foltr_audit.judge.fact_check.tolerance import bar_of
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.view_builder import knowledge_of
 from foltr_audit.privacy.accounting.actions import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
@@ -106,12 +108,34 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     Raises:
         TraceError: a part that is damaged, or a number that is not finite.
     """
-    own_step = observer.client_step is not None
-    reason = _why_not(trace, own_step=own_step)
+    if trace.header.kind == "es":
+        return _compare_seeds(trace, observer)
+    reason = _why_not(trace, own_step=observer.client_step is not None)
     sample = MessageSample() if reason else sample_of(trace, replace(observer, hidden=frozenset()))
     reason = reason or _why_not_these(sample)
     found = FactCheck("not checked", reason) if reason else _compare(trace, sample)
     return replace(found, contradictions=tuple(sample.contradictions))
+
+
+def _compare_seeds(trace: Trace, observer: Observer) -> FactCheck:
+    """Whether lists are in the order that follows from the seeds of their messages."""
+    known = knowledge_of(trace.header)
+    reason = why_no_seed_check(known)
+    if reason is not None:
+        return FactCheck("not checked", reason)
+    by_name = explained_by_seeds(trace, replace(observer, hidden=frozenset()))
+    shares = {name: float(found.mean()) if found.size else 0.0 for name, found in by_name.items()}
+    declared = str(known.perturbation)
+    messages, share = by_name[declared].size, shares[declared]
+    if messages < _FEWEST:
+        return FactCheck("cannot tell", f"{messages} messages have lists of enough documents", messages)
+    if share >= _GOOD:
+        return FactCheck("explained", None, messages, share)
+    best = max(shares, key=lambda name: shares[name])
+    if shares[best] >= _GOOD:
+        return FactCheck("wrong", None, messages, share, {"perturbation": best}, shares[best])
+    reason = "no known generator explains more; check sigma, antithetic, the model and the order of the lists"
+    return FactCheck("wrong", reason, messages, share)
 
 
 def _compare(trace: Trace, sample: MessageSample) -> FactCheck:

@@ -73,7 +73,7 @@ def sample_of(trace: Trace, observer: Observer) -> MessageSample:
         TraceError: a part that is damaged, or a number that is not finite.
     """
     found, before = MessageSample(), None
-    trace = _thinned(trace)
+    trace = thinned(trace)
     quota = -(-MOST_MESSAGES // max(1, trace.n_rounds))
     for record in trace.rounds():
         _check_interactions(found, trace, record)
@@ -89,7 +89,7 @@ def sample_of(trace: Trace, observer: Observer) -> MessageSample:
     return found
 
 
-def _thinned(trace: Trace) -> Trace:
+def thinned(trace: Trace) -> Trace:
     """The trace with a few of its parts."""
     if len(trace.parts) <= _MOST_PARTS:
         return trace

@@ -141,6 +141,20 @@ class FixedPoint:
         """The values that integers modulo 2^bits stand for, float64: exact below 2^53, else the nearest."""
         return np.asarray(np.ldexp(self.signed(integers).astype(np.float64), -self.fraction))
 
+    def decode_sum(self, total: NDArray[np.uint64], counts: Ints) -> Floats:
+        """The sum of counts (n,) times numbers that the sum of n clients' words holds, float64 (P,)."""
+        del counts  # they are in the words
+        return self.decode(total)
+
+    def error_of_sum(self, total: NDArray[np.uint64], counts: Ints) -> float:
+        """How far a number of `decode_sum` usually is from the sum of what clients encoded."""
+        del total
+        return self.error * math.sqrt(counts.size)
+
+    def decode_messages(self, words: NDArray[np.uint64], counts: Ints) -> Floats:
+        """Messages as numbers, float64 (M, P), divided by their counts (M,); with masks, noise."""
+        return self.decode(words) / np.maximum(counts, 1)[:, np.newaxis]
+
 
 def _weights(weights: ArrayLike) -> NDArray[np.integer]:
     given = np.asarray(weights)

@@ -158,7 +158,7 @@ def rows_of(
     asked = inquiry_rows(found, click_model, setting, streams)
     if found.clicks is None:
         return asked
-    where = AttackPlace(click_model=click_model, setting=setting)
+    where = AttackPlace(click_model=click_model, setting=setting, view=found.view)
     promise = None if found.promises is None else found.promises.interaction
     return joined([click_rows(found.clicks, where, streams, queries, promise), asked])
 

@@ -108,9 +108,15 @@ def map_array(path: Path) -> NDArray[np.generic]:
 
 
 def read_archive(
-    content: bytes | Path, where: str, error: type[FoltrAuditError]
+    content: bytes | Path, where: str, error: type[FoltrAuditError], *, stored: bool = False
 ) -> dict[str, NDArray[np.generic]]:
     """The arrays of an `.npz` archive by name, of its content or its file; all are read-only.
+
+    Args:
+        content: the archive, or its file.
+        where: names it in messages.
+        error: what to raise.
+        stored: whether compressed arrays are refused.
 
     Raises:
         FoltrAuditError: of the given kind: it is damaged, holds something else than plain arrays, or would
@@ -119,12 +125,12 @@ def read_archive(
     try:
         size = len(content) if isinstance(content, bytes) else content.stat().st_size
         with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:
-            return _members(archive, size)
+            return _members(archive, size, _COMPRESSED[:1] if stored else _COMPRESSED)
     except _BROKEN as problem:
         raise error(f"{where}: damaged: {_reason(problem)}") from problem
 
 
-def _members(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[np.generic]]:
+def _members(archive: zipfile.ZipFile, size: int, ways: tuple[int, ...]) -> dict[str, NDArray[np.generic]]:
     infos = archive.infolist()
     # The sizes are claims of the archive, but a safe bound: the zip reader returns no more bytes of a member
     # than it claims.
@@ -136,8 +142,15 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[np.generi
         match = _NAME.fullmatch(info.filename)
         if match is None or match[1] in found:
             raise ValueError(f"{info.filename[:80]!a}: no array, or given twice")
-        if info.compress_type not in _COMPRESSED:
-            raise ValueError(f"{info.filename[:80]!a}: compressed in another way than NumPy does")
+        if info.compress_type not in ways:
+            raise ValueError(
+                f"{info.filename[:80]!a}: compressed"
+                + (
+                    " in another way than NumPy does"
+                    if zipfile.ZIP_DEFLATED in ways
+                    else "; expected arrays as they are"
+                )
+            )
         with archive.open(info) as stream:
             found[match[1]] = array_in(stream, info.file_size)
     return found

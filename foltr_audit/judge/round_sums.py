@@ -1,0 +1,221 @@
+"""Rounds as a server of secure aggregation sees them: the sum of all messages, next to all lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
+from foltr_audit.core.records.view import Knowledge, View
+from foltr_audit.errors import UsageError
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import with_rows
+from foltr_audit.judge.view_builder import InteractionPlacement
+from foltr_audit.privacy.noise import parse_law
+from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.trace import TraceHeader
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
+from foltr_audit.utils.frozen_arrays import freeze
+
+_PER_LIST = ("part", "query", "shown", "features")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SummedRound(RoundRecord):
+    """A round with one message: the model plus the sum of all updates that arrived, with all their lists.
+
+    Clients whose messages count more than others' weigh accordingly; the sum is divided by the mean weight.
+
+    Attributes:
+        clients: how many messages are summed.
+        origins: which of them each list belongs to, int64 (I,).
+        alike: whether all weigh the same.
+        rounding: largest error of a number from encoding it as an integer; 0 without.
+    """
+
+    clients: int
+    origins: Ints
+    alike: bool
+    rounding: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        freeze(self, origins=np.int64)
+
+    @property
+    def of_one_list(self) -> bool:
+        """Whether every client saw the same list, and no other."""
+        alone = np.array_equal(self.origins, np.arange(self.clients))
+        same = [np.all(values == values[:1]) for values in (self.shown, self.query, self.part)]
+        return alone and all(same)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundSums:
+    """The rounds of a store, each as one sum; rounds in which nothing arrived are left out.
+
+    Attributes:
+        source: the recorded rounds.
+    """
+
+    source: RoundStore
+
+    @property
+    def header(self) -> TraceHeader:
+        """The header, with sums as plain messages."""
+        header = self.source.header
+        return replace(header, kind=header.content, dtype="float64") if header.kind == "masked" else header
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether the truth can be read."""
+        return self.source.has_truth
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds of the source."""
+        return self.source.n_rounds
+
+    def rounds(self) -> Iterator[SummedRound]:
+        """The sums of the rounds, in order.
+
+        Raises:
+            UsageError: a round whose sum is not recorded, or whose lists are not.
+        """
+        for record in self.source.rounds():
+            if record.survivors.any() and not record.aborted:
+                yield summed(record, self.source.header)
+
+    def truths(self) -> Iterator[RoundTruth]:
+        """The truth of each sum, in the same order."""
+        for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
+            if record.survivors.any() and not record.aborted:
+                yield _summed_truth(record, truth)
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The utility of each round of the source."""
+        return self.source.metrics()
+
+    def last_model(self) -> GlobalModel:
+        """The server's state after the last round."""
+        return self.source.last_model()
+
+
+def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
+    """The sum of the messages of a round that arrived, of which there is at least one.
+
+    Of masked messages it is the result of secure aggregation, else of plain addition in float64.
+
+    Raises:
+        UsageError: the sum is not recorded, or a client's lists are not.
+    """
+    where = f"view aggregate: round {record.round}"
+    if not header.holds_models:
+        raise UsageError(f"{where}: messages of kind {header.kind} are no models; expected models or updates")
+    here, kept = record.survivors, record.survivors[record.slot]
+    if record.counts[here].any() and not kept.any():
+        raise UsageError(
+            f"{where}: no shown list is recorded; expected the clients' lists, without which a "
+            "sum tells nothing"
+        )
+    counts = record.counts[here]
+    weight = float(counts.mean()) or 1.0
+    total = _total(record, header)
+    if total is None or not np.all(np.isfinite(total)):
+        raise UsageError(f"{where}: the sum of its messages is not recorded; expected `total` or `aggregate`")
+    change = total - counts.sum() * record.parameters if header.content == "model" else total
+    start = record.parameters if header.content == "model" else 0.0
+    encoding, origins = header.encoding, np.cumsum(here)[record.slot[kept]] - 1
+    error = 0.0
+    if encoding is not None:
+        words = np.zeros(1, dtype=np.uint64) if record.total is None else record.total
+        error = encoding.error_of_sum(words, counts) / weight
+    given = {one.name: getattr(record, one.name) for one in fields(RoundRecord)}
+    rows = {name: None if given[name] is None else given[name][kept] for name in _PER_LIST}
+    return SummedRound(
+        **given
+        | rows
+        | {
+            "survivors": np.ones(1, dtype=np.bool_),
+            "counts": counts.sum(keepdims=True),
+            "messages": (start + change / weight)[np.newaxis],
+            "slot": np.zeros(origins.size, dtype=np.int64),
+            "step": np.arange(origins.size),
+            **dict.fromkeys(("total", "seeds", "state", "senders", "sizes", "sent_at")),
+            **_candidates(record, kept),
+            "buffers": (),
+            "clear": {},
+        },
+        clients=counts.size,
+        origins=origins,
+        alike=bool(np.all(counts == counts[0])),
+        rounding=error,
+    )
+
+
+def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
+    """The sum of counts times messages over what arrived, (P,); None where it is not recorded."""
+    here, counts = record.survivors, record.counts[record.survivors].astype(np.float64)
+    if header.kind != "masked":
+        return np.asarray(counts @ record.messages[here].astype(np.float64))
+    if record.total is not None and header.encoding is not None:
+        return header.encoding.decode_sum(record.total, record.counts[here])
+    if header.knowledge.get("aggregate", "mean") != "mean":
+        return None
+    mean = record.aggregate if header.content == "model" else record.aggregate - record.parameters
+    return np.asarray(counts.sum() * mean)
+
+
+def _candidates(record: RoundRecord, kept: Bools) -> dict[str, object]:
+    """The candidates of the lists that are kept."""
+    if record.candidates is None or record.n_candidates is None:
+        return {}
+    rows = np.repeat(kept, record.n_candidates)
+    return {"candidates": record.candidates[rows], "n_candidates": record.n_candidates[kept]}
+
+
+def _summed_truth(record: RoundRecord, truth: RoundTruth) -> RoundTruth:
+    here, kept = record.survivors, record.survivors[record.slot]
+    lists = ("clicks", "intents", "canaries", "coins", "known")
+    return with_rows(
+        truth,
+        ((*lists, "clipped") if truth.knows_clips else lists, np.flatnonzero(kept)),
+        clients=np.zeros(1, dtype=np.int64),
+        updates=truth.updates[here].sum(axis=0, keepdims=True),
+    )
+
+
+class SumObserver(Observer):
+    """A server that sees the sum of each round, and the lists of its clients.
+
+    The sum of a single message is that message, and its view is `individual`.
+    """
+
+    def _everything(self, record: RoundRecord) -> Knowledge:
+        known = super()._everything(record)
+        if not isinstance(record, SummedRound):
+            return known
+        law = None if known.noise is None else parse_law(known.noise)
+        noise = known.noise if law is None else law.summed(record.clients).text
+        return known.having(noise=noise, encoding_error=record.rounding)
+
+    def _full(
+        self,
+        record: RoundRecord,
+        messages: Floats,
+        placement: InteractionPlacement,
+        features: Features,
+        knowledge: Knowledge,
+        rows: slice,
+    ) -> View:
+        view = super()._full(record, messages, placement, features, knowledge, rows)
+        if not isinstance(record, SummedRound) or record.clients == 1:
+            return view
+        return replace(
+            view,
+            observer="aggregate",
+            clients=np.array([record.clients]),
+            senders=record.origins[np.newaxis] if record.alike else None,
+        )

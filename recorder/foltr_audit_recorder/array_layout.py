@@ -1,0 +1,155 @@
+"""The arrays of a message: their names, shapes and number formats, which are the same in every message."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FLOATING = ("float16", "bfloat16", "float32", "float64")
+"""Formats of parameters. Arrays of other formats are buffers, such as counters of batches."""
+
+BUFFERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+"""Formats of buffers."""
+
+ONE_ARRAY = "parameters"
+"""Name of the array of a message that is one array."""
+
+
+@dataclass(frozen=True)
+class LayoutArray:
+    """One array of every message.
+
+    Attributes:
+        name: its name, as in a state dict.
+        shape: its shape.
+        dtype: its number format, such as `float32`; `bfloat16` is stored as uint16.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True, eq=False)
+class NamedArray:
+    """An array with its place in the layout.
+
+    Attributes:
+        place: name, shape and format.
+        values: the numbers, bfloat16 as uint16.
+    """
+
+    place: LayoutArray
+    values: NDArray[np.generic]
+
+
+def named_arrays(arrays: object) -> list[NamedArray]:
+    """The arrays of a message or model, in their order.
+
+    Args:
+        arrays: one array, a mapping from names to arrays (a state dict), or a sequence of arrays, which get
+            the names `0`, `1`... Tensors of PyTorch are copied to the CPU. Named arrays stay as they are.
+
+    Raises:
+        ValueError: no array, or one of another format than floating, whole numbers or bool.
+    """
+    if isinstance(arrays, list) and arrays and isinstance(arrays[0], NamedArray):
+        return arrays
+    named = [_named(name, value) for name, value in _items(arrays)]
+    if not named:
+        raise ValueError("a message without arrays; expected one array or more")
+    return named
+
+
+def _items(arrays: object) -> Iterator[tuple[str, object]]:
+    if isinstance(arrays, Mapping):
+        yield from ((str(name), value) for name, value in arrays.items())
+    elif isinstance(arrays, list | tuple) and not all(isinstance(value, int | float) for value in arrays):
+        yield from ((str(place), value) for place, value in enumerate(arrays))
+    else:
+        yield ONE_ARRAY, arrays
+
+
+def _named(name: str, value: object) -> NamedArray:
+    values, dtype = _from_tensor(value) if hasattr(value, "detach") else _from_array(value)
+    if dtype not in FLOATING and dtype not in BUFFERS:
+        raise ValueError(f"array {name} is {dtype}; expected one of {', '.join((*FLOATING, *BUFFERS))}")
+    return NamedArray(LayoutArray(name, values.shape, dtype), values)
+
+
+def _from_array(value: object) -> tuple[NDArray[np.generic], str]:
+    values = np.asarray(value)
+    dtype = values.dtype.name
+    return (values.view(np.uint16), dtype) if dtype == "bfloat16" else (values, dtype)
+
+
+def _from_tensor(value: object) -> tuple[NDArray[np.generic], str]:
+    """A tensor of PyTorch, which has no NumPy form of bfloat16."""
+    tensor = value.detach().cpu()  # type: ignore[attr-defined]
+    if not str(tensor.dtype).endswith("bfloat16"):
+        return _from_array(tensor.numpy())
+    bits = tensor.contiguous().view(sys.modules["torch"].int16)
+    return bits.numpy().view(np.uint16), "bfloat16"
+
+
+def in_layout(
+    arrays: Sequence[NamedArray], layout: Sequence[LayoutArray], who: str
+) -> list[NDArray[np.generic]]:
+    """The values of arrays in the order of a layout.
+
+    Raises:
+        ValueError: an array that is missing, or has another name, shape or format; it begins with `who`.
+    """
+    if tuple(array.place for array in arrays) == tuple(layout):
+        return [array.values for array in arrays]
+    given = {array.place.name: array for array in arrays}
+    ordered = []
+    for place in layout:
+        found = given.pop(place.name, None)
+        if found is None:
+            raise ValueError(f"{who} lacks array {place}, which the first message has")
+        if found.place == place:
+            ordered.append(found.values)
+        elif place.dtype in BUFFERS and found.place.shape == place.shape:
+            # Means and noise make floating numbers of buffers.
+            ordered.append(np.rint(found.values.astype(np.float64)).astype(place.dtype))
+        else:
+            raise ValueError(f"{who} has array {found.place}, expected {place} as in the first message")
+    if given:
+        raise ValueError(f"{who} has array {next(iter(given.values())).place}, which the first message lacks")
+    return ordered
+
+
+def n_parameters(layout: Sequence[LayoutArray]) -> int:
+    """Number P of parameters: the numbers of floating arrays."""
+    return sum(math.prod(place.shape) for place in layout if place.dtype in FLOATING)
+
+
+def vector(values: Sequence[NDArray[np.generic]], layout: Sequence[LayoutArray]) -> NDArray[np.float64]:
+    """The parameters (P,) of arrays that are in the order of their layout: the floating ones, in a row."""
+    pieces = [
+        as_float64(array, place.dtype).reshape(-1)
+        for array, place in zip(values, layout, strict=True)
+        if place.dtype in FLOATING
+    ]
+    return np.concatenate(pieces) if pieces else np.empty(0)
+
+
+def numbers(array: NamedArray) -> NDArray[np.float64]:
+    """The numbers of a floating array as float64, in its shape."""
+    return as_float64(array.values, array.place.dtype)
+
+
+def as_float64(values: NDArray[np.generic], dtype: str) -> NDArray[np.float64]:
+    """Numbers of a floating format as float64, which holds all of them exactly."""
+    if dtype == "bfloat16":
+        values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return np.asarray(values, dtype=np.float64)

@@ -1,0 +1,98 @@
+"""Shown lists as bytes, as a consenting client sends them to the server that records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .coin_flip import Coin
+from .messages import ShownList
+from .packed_arrays import pack_arrays, unpack_arrays
+
+_UNKNOWN = 2  # in a column of truth values
+
+
+def pack_lists(lists: Sequence[ShownList]) -> bytes:
+    """Lists as bytes, which hold nothing else than arrays of numbers."""
+    features = [np.asarray(shown.features) for shown in lists]
+    arrays: dict[str, NDArray[np.generic]] = {
+        "length": np.array([len(each) for each in features], dtype=np.int64),
+        "features": np.concatenate(features) if lists else np.empty((0, 0)),
+        "shown": _joined([np.asarray(shown.shown, dtype=np.int64) for shown in lists], np.int64),
+        "clicks": _joined([_clicks(shown) for shown in lists], np.uint8),
+        "query": np.array([shown.query for shown in lists], dtype=np.int64),
+        "part": np.array([shown.part for shown in lists], dtype=np.int64),
+        "intent": np.array([shown.intent for shown in lists], dtype=np.int64),
+        "clipped": np.array(
+            [_UNKNOWN if shown.clipped is None else shown.clipped for shown in lists], np.uint8
+        ),
+        "coin": np.array([-1 if shown.canary is None else shown.canary.side for shown in lists], np.int8),
+    }
+    coins = [shown.canary.patterns.reshape(-1) for shown in lists if shown.canary is not None]
+    arrays["patterns"] = _joined(coins, np.bool_)
+    candidates = [np.asarray(shown.candidates) for shown in lists if shown.candidates is not None]
+    if candidates:
+        sizes = [-1 if shown.candidates is None else len(np.asarray(shown.candidates)) for shown in lists]
+        arrays["candidates"] = np.concatenate(candidates)
+        arrays["n_candidates"] = np.array(sizes, dtype=np.int64)
+    return pack_arrays(arrays)
+
+
+def _clicks(shown: ShownList) -> NDArray[np.uint8]:
+    if shown.clicks is None:
+        return np.full(len(np.asarray(shown.features)), _UNKNOWN, dtype=np.uint8)
+    return np.asarray(shown.clicks, dtype=np.uint8)
+
+
+def _joined(pieces: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
+    return np.concatenate([np.empty(0, dtype=dtype), *pieces])
+
+
+def unpack_lists(data: bytes) -> list[ShownList]:
+    """The lists of `pack_lists`.
+
+    Raises:
+        ValueError: other bytes, or arrays that do not fit together.
+    """
+    arrays = unpack_arrays(data)
+    try:
+        return _lists(arrays)
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"packed lists that do not fit together: {error!r:.80}") from None
+
+
+def _lists(arrays: dict[str, NDArray[np.generic]]) -> list[ShownList]:
+    lengths = arrays["length"].astype(np.int64)
+    if lengths.ndim != 1 or (lengths.size and lengths.min() < 0) or lengths.sum() != len(arrays["features"]):
+        raise ValueError("packed lists whose lengths are not those of their documents")
+    ends = np.cumsum(lengths)
+    coins = np.cumsum(np.where(arrays["coin"].astype(np.int8) >= 0, 2 * lengths, 0))
+    sizes = arrays.get("n_candidates", np.full(lengths.size, -1)).astype(np.int64)
+    candidates = np.cumsum(np.maximum(sizes, 0))
+    lists = []
+    for row, k in enumerate(lengths.tolist()):
+        here = slice(int(ends[row]) - k, int(ends[row]))
+        clicks, side = arrays["clicks"][here], int(arrays["coin"][row])
+        clipped = int(arrays["clipped"][row])
+        canary = None
+        if side in (0, 1):
+            patterns = arrays["patterns"][int(coins[row]) - 2 * k : int(coins[row])].reshape(2, k)
+            canary = Coin(patterns.astype(np.bool_), side)
+        lists.append(
+            ShownList(
+                features=arrays["features"][here],
+                clicks=None if np.any(clicks == _UNKNOWN) else clicks.astype(np.bool_),
+                shown=arrays["shown"][here].astype(np.int64),
+                query=int(arrays["query"][row]),
+                part=int(arrays["part"][row]),
+                candidates=None
+                if sizes[row] < 0
+                else arrays["candidates"][int(candidates[row] - sizes[row]) : int(candidates[row])],
+                canary=canary,
+                intent=int(arrays["intent"][row]),
+                clipped=None if clipped == _UNKNOWN else bool(clipped),
+            )
+        )
+    return lists

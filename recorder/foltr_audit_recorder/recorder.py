@@ -1,0 +1,342 @@
+"""The recorder: a server gives it what it sees of each round, and it writes a trace."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import atomic_files
+from .array_layout import named_arrays
+from .messages import NodeOutcome, ReceivedMessage
+from .part_files import HEADER, PartRange, clean, commit_part, marker_indices, marker_name, part_files
+from .received_rounds import (
+    ListForm,
+    cohort_columns,
+    is_mean,
+    list_columns,
+    message_columns,
+    parameters_of,
+    truth_columns,
+)
+from .round_tables import RoundColumns, Tables, join_tables, round_tables
+from .trace_start import TraceStart, n_words
+
+LOG = logging.getLogger("foltr_audit_recorder")
+
+KINDS = ("model", "update", "masked", "es")
+MOST_BYTES = 1 << 34
+"""Bytes that a trace has at most unless said otherwise: 16 GiB."""
+
+
+class Recorder:
+    """Writes a trace of what a server sees, round by round.
+
+    The folder is made with the first round. A part holds whole rounds, and is there as a whole or not at all:
+    a server that is killed loses the rounds since the last part, with `rounds_per_part=1` the open one. As a
+    context manager the recorder writes the rest at the end.
+
+    Args:
+        folder: where the trace will be; it must hold none, unless `resume`.
+        facts: what everybody may know of the system, such as `{"learning_rate": 0.1}`; the page on the trace
+            format has their names.
+        kind: what a message is: `model` (local parameters), `update` (their change), `masked` (the words of
+            secure aggregation) or `es` (metrics, with seeds).
+        list_length: number k of documents in the longest list; that of the first round if left out.
+        features: number d of features; that of the first round if left out. Both are needed if the first
+            round has no lists and later ones do.
+        ranker: name of the ranker.
+        source: what the clients searched, for reports.
+        parts: names of the parts of the data; a list's `part` is an index into them.
+        max_bytes: the trace stays below this: recording stops before, with one warning in the log.
+        rounds_per_part: rounds that are written together.
+        truth: whether what clients told of themselves (clicks, updates before any defense) is written too,
+            into a folder of its own; if None, whether the first round has any.
+        strict: whether a round that cannot be written is an error. Else recording stops with one warning in
+            the log, and the caller goes on.
+        resume: whether to go on with a trace that is there.
+
+    Attributes:
+        folder: where the trace is.
+        round_count: number of the next round.
+        stopped: why recording stopped; "" while it goes on.
+
+    Raises:
+        ValueError: the folder holds a trace already, or with `resume` one that cannot be resumed; an unknown
+            kind, or a number below 1.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        facts: Mapping[str, object] | None = None,
+        *,
+        kind: str = "model",
+        list_length: int | None = None,
+        features: int = 0,
+        ranker: str = "linear",
+        source: str = "recorded",
+        parts: Sequence[str] = ("live",),
+        max_bytes: int = MOST_BYTES,
+        rounds_per_part: int = 1,
+        truth: bool | None = None,
+        strict: bool = True,
+        resume: bool = False,
+    ) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"kind is {kind!r}; expected {', '.join(KINDS)}")
+        if rounds_per_part < 1 or max_bytes < 1:
+            raise ValueError(f"rounds_per_part {rounds_per_part}, max_bytes {max_bytes}; expected 1 or more")
+        self.folder, self.round_count, self.stopped = Path(folder), 0, ""
+        self._facts, self._kind, self._truth = dict(facts or {}), kind, truth
+        self._list_length, self._features = list_length, features
+        self._ranker, self._source, self._parts = ranker, source, tuple(parts)
+        self._max_bytes, self._rounds_per_part, self._strict = max_bytes, rounds_per_part, strict
+        self._start: TraceStart | None = None
+        self._trace_id, self._next_part, self._bytes = "", 0, 0
+        self._open: list[Tables] = []
+        if (self.folder / HEADER).exists() or marker_indices(self.folder):
+            if not resume:
+                raise ValueError(f"{self.folder}: holds a trace already; expected none, or resume=True")
+            self._resume()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def begun(self) -> bool:
+        """Whether a round has fixed what holds for the whole trace."""
+        return self._start is not None
+
+    def declare(self, facts: Mapping[str, object], *, kind: str | None = None) -> None:
+        """State what the first round shows of the system; facts that were given before stay.
+
+        Args:
+            facts: facts by name.
+            kind: what a message is; None leaves it.
+
+        Raises:
+            ValueError: a round is recorded already.
+        """
+        if self.begun:
+            raise ValueError(f"{self.folder}: a round is recorded; expected facts of the trace before")
+        self._facts, self._kind = {**facts, **self._facts}, kind or self._kind
+
+    def round(
+        self,
+        model: object,
+        messages: Sequence[ReceivedMessage],
+        *,
+        aggregate: object = None,
+        asked: Sequence[int] | None = None,
+        failures: Mapping[int, str] | None = None,
+        late: Sequence[int] | None = None,
+        outcomes: Sequence[NodeOutcome] = (),
+        facts: Mapping[str, object] | None = None,
+        shares: int = 0,
+        state: ArrayLike | None = None,
+        total: ArrayLike | None = None,
+        aborted: str = "",
+        started: float = math.nan,
+        ended: float = math.nan,
+        metrics: Mapping[str, float] | None = None,
+    ) -> bool:
+        """Record one round; all arrays are copied.
+
+        Args:
+            model: the model that was sent: one array, a mapping from names to arrays, a sequence of arrays,
+                or one vector of the P parameters.
+            messages: the messages that arrived.
+            aggregate: the model afterwards, in any of these forms; None where unknown. If it is not the mean
+                of the messages weighted by their counts, the round gets the fact `aggregate = "other"`.
+            asked: numbers of the nodes that were asked; those that neither answered nor failed are late.
+            failures: why nodes failed, by their number.
+            late: nodes that had not answered when the round ended.
+            outcomes: what became of nodes in other stages of the protocol.
+            facts: facts that hold in this round instead of those of the trace.
+            shares: number of noise shares that the defenses assume; 0 where unknown.
+            state: the server's state in addition to the model, of kinds without models.
+            total: sum of the masked words modulo 2^bits, uint64 (W,); None where there is none.
+            aborted: why there is none.
+            started: when the round began, Unix seconds.
+            ended: when it ended.
+            metrics: utility of the round by name, for truth.
+
+        Returns:
+            Whether the round is recorded: False after recording has stopped.
+
+        Raises:
+            ValueError: a round that does not fit the trace or itself. Nothing of it is recorded.
+            OSError: the part cannot be written. Recording stops; the parts before are whole.
+        """
+        if self.stopped:
+            return False
+        try:
+            entries = [*_train_outcomes(messages, asked, failures or {}, late), *outcomes]
+            start = self._start or self._first(model, messages)
+            seen = message_columns(messages, start.layout, masked=start.words)
+            sent = parameters_of(model, start.layout, "model")
+            after = None if aggregate is None else parameters_of(aggregate, start.layout, "aggregate")
+            stated = dict(facts or {})
+            if after is not None and start.kind in ("model", "update"):
+                zero = np.zeros_like(sent)
+                origin = zero if start.kind == "model" and messages else sent
+                if "aggregate" not in {*stated, *start.facts} and not is_mean(
+                    origin, seen, start.layout, after
+                ):
+                    stated["aggregate"] = "other"
+            columns = RoundColumns(
+                number=self.round_count,
+                model=sent,
+                aggregate=after,
+                messages=seen,
+                lists=list_columns(messages, start.form),
+                shares=shares,
+                state=state,
+                masked=start.kind == "masked",
+                total=total,
+                aborted=aborted,
+                facts=stated,
+                started=started,
+                ended=ended,
+                cohort=cohort_columns(entries),
+            )
+            truth = None
+            if start.truth:
+                truth = truth_columns(messages, start.form, start.layout, start.number_format, metrics or {})
+            tables = round_tables(columns, truth)
+            if self._open:
+                join_tables([self._open[0], tables])  # refuses columns that no part can hold together
+        except ValueError as error:
+            return self._refuse(error)
+        self._start = start
+        self._open.append(tables)
+        self.round_count += 1
+        return len(self._open) < self._rounds_per_part or self._commit()
+
+    def close(self) -> None:
+        """Write the rest; a closed recorder may be closed again, and records no more.
+
+        Raises:
+            OSError: the part cannot be written, with `strict`.
+        """
+        if self._open and not self.stopped:
+            self._commit()
+        self.stopped = self.stopped or "closed"
+
+    def stop(self, why: str) -> None:
+        """Record no more, and say why in the log, once; what is written stays."""
+        if not self.stopped:
+            self.stopped = why
+            self._open.clear()
+            LOG.warning(
+                "recording to %s stops at round %d, the federation goes on: %s",
+                self.folder,
+                self.round_count,
+                why,
+            )
+
+    def _refuse(self, error: ValueError) -> bool:
+        if self._strict:
+            raise ValueError(f"round {self.round_count}: {error}") from error
+        self.stop(str(error))
+        return False
+
+    def _first(self, model: object, messages: Sequence[ReceivedMessage]) -> TraceStart:
+        """What the first round says of the trace."""
+        plain = self._kind != "masked" and bool(messages)
+        layout = tuple(array.place for array in named_arrays(messages[0].arrays if plain else model))
+        truth = self._truth
+        if truth is None:
+            truth = any(message.has_truth for message in messages)
+        return TraceStart(
+            kind=self._kind,
+            layout=layout,
+            form=ListForm.of(messages, self._list_length, self._features),
+            truth=truth,
+            facts=self._facts,
+            words=n_words(self._kind, layout),
+            ranker=self._ranker,
+            source=self._source,
+            parts=self._parts,
+            rounds_per_part=self._rounds_per_part,
+        )
+
+    def _commit(self) -> bool:
+        """Write the open rounds as a part; whether that was done."""
+        first, begin = self.round_count - len(self._open), b""
+        if not self._trace_id and self._start is not None:
+            begin = self._start.header.encode("utf-8")
+            self._trace_id = hashlib.sha256(begin).hexdigest()
+        part = PartRange(self._trace_id, self._next_part, first, self.round_count - 1)
+        files = part_files(part, join_tables(self._open))
+        size = len(begin) + sum(map(len, files.values()))
+        if self._bytes + size > self._max_bytes:
+            self.round_count = first
+            self.stop(f"the trace would have {self._bytes + size} bytes, and max_bytes is {self._max_bytes}")
+            return False
+        try:
+            for name in sorted({Path(name).parent for name in files}):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            if begin:
+                atomic_files.write_bytes(self.folder / HEADER, begin)
+            commit_part(self.folder, files)
+        except OSError as error:
+            self.round_count = first
+            self.stop(f"{self.folder} cannot be written: {error.strerror or error}")
+            if self._strict:
+                raise
+            return False
+        self._open.clear()
+        self._next_part += 1
+        self._bytes += size
+        return True
+
+    def _resume(self) -> None:
+        """Go on after the last whole part of the trace in the folder."""
+        markers = marker_indices(self.folder)
+        if markers != list(range(len(markers))) or not markers:
+            raise ValueError(f"{self.folder}: cannot be resumed: its parts are {markers}")
+        start = TraceStart.read(self.folder, markers[-1])
+        asked = {**start.facts, **self._facts}
+        if start.kind != self._kind or asked != start.facts:
+            raise ValueError(f"{self.folder}: cannot be resumed: its kind or facts are others")
+        self._trace_id = hashlib.sha256((self.folder / HEADER).read_bytes()).hexdigest()
+        last = json.loads((self.folder / marker_name(markers[-1])).read_bytes())
+        if last["trace"] != self._trace_id:
+            raise ValueError(f"{self.folder}: cannot be resumed: its parts are of another trace")
+        self._start, self._next_part, self.round_count = start, len(markers), last["last_round"] + 1
+        self._rounds_per_part = start.rounds_per_part
+        clean(self.folder, self._next_part)
+        self._bytes = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+
+def _train_outcomes(
+    messages: Sequence[ReceivedMessage],
+    asked: Sequence[int] | None,
+    failures: Mapping[int, str],
+    late: Sequence[int] | None,
+) -> list[NodeOutcome]:
+    """What became of the nodes in the training step: those that arrived, failed, and were late."""
+    if asked is None and not failures and not late:
+        return []
+    arrived = [message.sender for message in messages if message.sender is not None]
+    missing = [node for node in asked or () if node not in {*arrived, *failures}]
+    return [
+        *(NodeOutcome(node=node, outcome="arrived") for node in arrived),
+        *(NodeOutcome(node=node, outcome="failed", reason=reason) for node, reason in failures.items()),
+        *(NodeOutcome(node=node, outcome="late") for node in dict.fromkeys([*(late or ()), *missing])),
+    ]

@@ -1,0 +1,137 @@
+"""What the first round of a trace fixes for all later ones: the header, and the form of its lists."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from .array_layout import LayoutArray, n_parameters
+from .part_files import HEADER, TRACE_SCHEMA, VERSION, file_name
+from .received_rounds import ListForm
+from .toml_text import toml_text
+
+WRITER = f"foltr-audit-recorder {VERSION}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceStart:
+    """What holds for all rounds of a trace.
+
+    Attributes:
+        kind: what a message is: `model`, `update`, `masked` or `es`.
+        layout: the arrays of a message; of what was masked, where messages are.
+        form: what the lists have in common.
+        truth: whether truth is written.
+        facts: what everybody may know of the system.
+        words: number W of words of a masked message; 0 of other kinds.
+        ranker: name of the ranker.
+        source: what the clients searched.
+        parts: names of the parts of the data.
+        rounds_per_part: rounds in a part.
+    """
+
+    kind: str
+    layout: tuple[LayoutArray, ...]
+    form: ListForm
+    truth: bool
+    facts: Mapping[str, object] = field(default_factory=dict)
+    words: int = 0
+    ranker: str = "linear"
+    source: str = "recorded"
+    parts: tuple[str, ...] = ("live",)
+    rounds_per_part: int = 1
+
+    @property
+    def number_format(self) -> str:
+        """`float64` where a parameter travels in it, else `float32`."""
+        return "float64" if any(place.dtype == "float64" for place in self.layout) else "float32"
+
+    @property
+    def header(self) -> str:
+        """The text of `trace.toml`.
+
+        Raises:
+            ValueError: a fact whose value is no text, number, true or false, or list of texts.
+        """
+        table = {
+            "schema": TRACE_SCHEMA,
+            "kind": self.kind,
+            "dtype": "uint64" if self.kind == "masked" else self.number_format,
+            "parameters": n_parameters(self.layout),
+            "k": self.form.length,
+            "has_truth": self.truth,
+            "ranker": self.ranker,
+            "spec_hash": "",
+            "embeds_features": self.form.width > 0,
+            "rounds_per_part": self.rounds_per_part,
+            "layout": [
+                {"name": place.name, "shape": list(place.shape), "dtype": place.dtype}
+                for place in self.layout
+            ],
+            "writer": WRITER,
+            "dataset": {
+                "source": self.source,
+                "fold": 0,
+                "fingerprint": "",
+                "normalised": "none",
+                "parts": list(self.parts),
+            },
+            "knowledge": dict(sorted(self.facts.items())),
+        }
+        return toml_text(table)
+
+    @classmethod
+    def read(cls, folder: Path, last_part: int) -> TraceStart:
+        """What holds for the trace in a folder, which this version of the recorder has written.
+
+        Args:
+            folder: the trace.
+            last_part: index of a part whose lists show their form.
+
+        Raises:
+            ValueError: a trace of another writer, or a broken one.
+        """
+        try:
+            table = tomllib.loads((folder / HEADER).read_text("utf-8"))
+            if table["writer"] != WRITER:
+                raise ValueError(f"{folder}: written by {table['writer']}; expected {WRITER}")
+            layout = tuple(
+                LayoutArray(str(entry["name"]), tuple(entry["shape"]), str(entry["dtype"]))
+                for entry in table["layout"]
+            )
+            return cls(
+                kind=table["kind"],
+                layout=layout,
+                form=_form(folder, last_part, table["k"]),
+                truth=table["has_truth"],
+                facts=table["knowledge"],
+                words=n_words(table["kind"], layout),
+                ranker=table["ranker"],
+                source=table["dataset"]["source"],
+                parts=tuple(table["dataset"]["parts"]),
+                rounds_per_part=table["rounds_per_part"],
+            )
+        except (KeyError, TypeError, tomllib.TOMLDecodeError, OSError) as error:
+            raise ValueError(f"{folder}: {HEADER} cannot be read: {error!r}") from None
+
+
+def n_words(kind: str, layout: Sequence[LayoutArray]) -> int:
+    """Number W of words of a masked message: the weight, then the parameters; 0 of other kinds."""
+    return n_parameters(layout) + 1 if kind == "masked" else 0
+
+
+def _form(folder: Path, last_part: int, k: int) -> ListForm:
+    with np.load(folder / file_name("observed/interactions", last_part), allow_pickle=False) as lists:
+        if "features" not in lists.files:
+            return ListForm(length=k)
+        features = lists["features"]
+    return ListForm(
+        length=k,
+        width=features.shape[2],
+        dtype=features.dtype.name,
+        candidates=(folder / file_name("observed/candidates", last_part)).exists(),
+    )

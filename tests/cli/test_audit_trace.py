@@ -1,0 +1,66 @@
+"""`audit --trace`: the claim of a recorded laboratory run, checked by its coins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import foltr_audit as fa
+from foltr_audit.core.records.interactions import RoundTruth
+from foltr_audit.trace import Trace
+from tests.fixtures import coin_trace
+from tests.fixtures.coin_trace import CoinSystem
+from tests.fixtures.command import run
+
+WEAK = CoinSystem(clients=60, rounds=2, scale=0.05)
+
+
+@pytest.fixture(autouse=True)
+def _kept_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads traces with the coins that were recorded, whatever the version of the format keeps of them."""
+    read = Trace.truths
+
+    def truths(self: Trace) -> list[RoundTruth]:
+        given = coin_trace.records(WEAK)
+        return [truth for _, truth in given] if self.folder.name == "coins" else list(read(self))
+
+    monkeypatch.setattr(Trace, "truths", truths)
+
+
+def test_a_claim_of_weak_noise_is_refuted(tmp_path: Path) -> None:
+    folder = coin_trace.write(tmp_path / "coins", WEAK, coins=False)
+    done = run("audit", "--trace", folder, "--eps", "1.2")
+    assert done.code == 1
+    assert "refuted" in done.out
+    assert "guesses are right" in done.out
+    table = run("audit", "--trace", folder, "--claim", "1.2", "--json").json()
+    assert table["schema"] == "foltr-audit/audit-trace/1"
+    (row,) = table["results"]
+    assert (row["eps_claimed"], row["unit"], row["view"]) == (1.2, "interaction", "individual+lists")
+    assert row["eps_lower"] > 1.2
+    assert row["verdict"] == "refuted"
+    assert fa.audit_trace(folder, eps=1.2).json() == run(
+        "audit", "--trace", folder, "--eps", "1.2", "--json"
+    ).out.rstrip("\n")
+
+
+def test_the_header_may_claim_and_facts_may_be_given(tmp_path: Path) -> None:
+    folder = coin_trace.write(tmp_path / "coins", WEAK, coins=False, learning_rate=None, eps_claimed=1e6)
+    error = run("audit", "--trace", folder).one_error()
+    assert "the observer does not know: learning_rate (give --know learning_rate=0.1" in error
+    done = run("audit", "--trace", folder, "--know", "learning_rate=0.1", "--view", "aggregate", "--json")
+    assert done.code == 0
+    (row,) = done.json()["results"]
+    assert (row["eps_claimed"], row["view"], row["sees"]) == (1e6, "aggregate+lists", "sum and lists")
+    assert done.json()["config"]["known"] == {"learning_rate": 0.1}
+
+
+def test_a_trace_without_coins_says_how_to_record_them(tmp_path: Path) -> None:
+    folder = coin_trace.write(tmp_path / "bare", WEAK, coins=False)
+    error = run("audit", "--trace", folder).one_error()
+    assert "the trace holds no coin" in error
+    assert "toss a fair coin between two click patterns" in error
+    for option in (("--trials", "100"), ("--defense", "none")):
+        assert "not with --trace" in run("audit", "--trace", folder, *option).one_error()
+    assert run("audit", "--know", "pairs=all").one_error().endswith("--know: only with --trace")

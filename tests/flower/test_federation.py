@@ -1,0 +1,171 @@
+"""Federations of Flower itself, in one process, recorded and read back."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.fixtures.flower import flower_python, run_program
+from tests.recorder.test_recorder import header, table
+
+CASES = ("plain", "no_consent", "local_dp", "pushes", "personal", "server_fn", "secagg")
+ROUNDS, CLIENTS = 3, 12
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the trace of each case."""
+    python = flower_python()
+    if python is None:
+        pytest.skip("no environment with Flower 1.41; `make flower` makes it")
+    folder = tmp_path_factory.mktemp("flower")
+    run_program(python, folder, *CASES)
+    return folder
+
+
+def outcomes(trace: Path, part: int, stage: str = "") -> dict[int, str]:
+    """What became of each node in a stage of a round."""
+    cohort = table(trace, "observed/cohort", part)
+    rows = zip(cohort["node"], cohort["outcome"], cohort["stage"], strict=True)
+    return {int(node): str(outcome) for node, outcome, at in rows if str(at) == stage}
+
+
+def floats(columns: dict[str, NDArray[np.generic]], name: str) -> NDArray[np.float64]:
+    return columns[name].astype(np.float64)
+
+
+@pytest.mark.parametrize("case", ["plain", "no_consent", "pushes", "server_fn"])
+def test_aggregates_are_the_next_models_and_the_means_of_the_messages(runs: Path, case: str) -> None:
+    trace = runs / case / "trace"
+    for part in range(ROUNDS):
+        rounds, messages = table(trace, "observed/rounds", part), table(trace, "observed/messages", part)
+        mean = floats(messages, "array-0").reshape(len(messages["slot"]), -1).mean(axis=0)
+        np.testing.assert_allclose(floats(rounds, "aggregate")[0], mean, rtol=1e-5, atol=1e-7)
+        assert "facts" not in rounds
+        if part + 1 < ROUNDS:
+            following = table(trace, "observed/rounds", part + 1)
+            np.testing.assert_array_equal(rounds["aggregate"], following["parameters"])
+    assert not (trace / f"part-{ROUNDS:05d}.json").exists()
+
+
+def test_failures_stragglers_ids_and_clear_metrics(runs: Path) -> None:
+    trace = runs / "plain" / "trace"
+    for part in range(ROUNDS):
+        messages = table(trace, "observed/messages", part)
+        found = outcomes(trace, part)
+        assert sorted(found.values()) == ["arrived"] * 9 + ["failed"] * 2 + ["late"]
+        assert {int(node) for node in messages["sender"]} == {
+            node for node, outcome in found.items() if outcome == "arrived"
+        }
+        assert max(found) >= 2**63
+        assert sorted(outcomes(trace, part, "evaluate").values()) == ["arrived"] * 11 + ["late"]
+        metrics = table(trace, "observed/metrics", part)
+        assert set(metrics["name"].tolist()) == {"loss"}
+        assert np.all(floats(messages, "bytes") > 16 * 4)
+        assert np.all(messages["count"] == 1)
+    reasons = set(table(trace, "observed/cohort")["reason"].tolist())
+    assert reasons == {"", "code 2: RuntimeError('no battery')"}
+    final = np.load(runs / "plain" / "final.npy", allow_pickle=False)
+    np.testing.assert_array_equal(table(trace, "observed/rounds", 2)["aggregate"], final.astype(np.float64))
+
+
+def test_consenting_clients_tell_lists_clicks_and_updates_before_the_defense(runs: Path) -> None:
+    for case, clipped in (("plain", False), ("local_dp", True)):
+        trace = runs / case / "trace"
+        rounds, messages = table(trace, "observed/rounds"), table(trace, "observed/messages")
+        lists, clicks = table(trace, "observed/interactions"), table(trace, "truth/clicks")
+        updates = floats(table(trace, "truth/messages"), "update")
+        x, c = floats(lists, "features"), floats(clicks, "clicks")
+        expected = 0.1 * np.einsum("ik,ikd->id", c - c.mean(axis=1, keepdims=True), x)
+        np.testing.assert_allclose(updates, expected, atol=1e-6)
+        seen = floats(messages, "array-0").reshape(updates.shape) - floats(rounds, "parameters")
+        assert np.allclose(seen, updates, atol=1e-6) != clipped
+        assert np.all((clicks["coin"] == 0) | (clicks["coin"] == 1))
+        chosen = clicks["canary"][np.arange(len(c)), clicks["coin"].astype(np.int64)]
+        np.testing.assert_array_equal(chosen, clicks["clicks"])
+
+
+def test_the_facts_of_local_dp(runs: Path) -> None:
+    facts = header(runs / "local_dp" / "trace")["knowledge"]
+    assert isinstance(facts, dict)
+    assert (facts["local_dp_clip"], facts["claimed_sensitivity"], facts["local_dp_eps"]) == (0.05, 0.05, 50.0)
+    name, _, sigma = facts["noise"].partition(":sigma=")
+    assert name == "gaussian"
+    assert float(sigma) == pytest.approx(0.05 * np.sqrt(2 * np.log(1.25e5)) / 50)
+    trace = runs / "local_dp" / "trace"
+    noise = []
+    for part in range(ROUNDS):
+        updates = floats(table(trace, "truth/messages", part), "update")
+        norms = np.linalg.norm(updates, axis=1, keepdims=True)
+        clipped = updates * np.minimum(1, 0.05 / np.maximum(norms, 1e-9))
+        sent = floats(table(trace, "observed/messages", part), "array-0").reshape(updates.shape)
+        noise.append(sent - floats(table(trace, "observed/rounds", part), "parameters") - clipped)
+    # About 550 numbers: their standard deviation is within 15 % at 5 of its own standard deviations. A client
+    # without a click is missing: Flower's clip divides by the norm of its update, which is 0.
+    assert np.std(np.concatenate(noise)) == pytest.approx(float(sigma), rel=0.15)
+
+
+def test_clients_that_tell_nothing_leave_neither_lists_nor_truth(runs: Path) -> None:
+    trace = runs / "no_consent" / "trace"
+    assert header(trace)["has_truth"] is False
+    assert not (trace / "truth").exists()
+    assert len(table(trace, "observed/interactions")["slot"]) == 0
+
+
+def test_a_server_that_sends_personal_models_goes_on_unrecorded(runs: Path) -> None:
+    assert not (runs / "personal" / "trace").exists()
+
+
+def test_secure_aggregation_is_recorded_as_words_and_their_sum(runs: Path) -> None:
+    trace = runs / "secagg" / "trace"
+    facts = header(trace)["knowledge"]
+    assert facts == {
+        "of": "model",
+        "masking": "flower-secagg",
+        "clipping_range": 8.0,
+        "quantization_range": 2**22,
+        "modulus_bits": 32,
+        "max_weight": 1.0,
+        "mask_seed_bits": 32,
+        "num_shares": 5,
+        "reconstruction_threshold": 3,
+    }
+    levels, clip = 2**22, 8.0
+    for part in range(ROUNDS):
+        rounds, messages = table(trace, "observed/rounds", part), table(trace, "observed/messages", part)
+        assert messages["array-0"].shape == (CLIENTS - 1, 17)
+        assert rounds["has_total"].tolist() == [True]
+        # What the sum must be: of each client's parameters, quantised to a step up or down at random.
+        models = floats(rounds, "parameters") + floats(table(trace, "truth/messages", part), "update")
+        exact = ((models + clip) * levels / (2 * clip)).sum(axis=0)
+        total = floats(rounds, "total")[0]
+        assert total[0] == (CLIENTS - 1) * levels
+        assert np.all(np.abs(total[1:] - exact) <= CLIENTS)
+        plain = np.sum(messages["array-0"].astype(np.uint64), axis=0) % np.uint64(2**32)
+        assert np.mean(plain == rounds["total"][0]) < 0.2  # the masks of those that arrived do not cancel
+        assert sorted(outcomes(trace, part).values()) == ["arrived"] * 11 + ["failed"]
+        assert set(outcomes(trace, part, "setup").values()) == {"arrived"}
+        seeds = outcomes(trace, part, "unmask: shares of the mask seed")
+        keys = outcomes(trace, part, "unmask: shares of the secret key")
+        assert len(seeds) == CLIENTS - 1
+        assert len(keys) == 1
+        assert not seeds.keys() & keys.keys()
+        metrics = table(trace, "observed/metrics", part)
+        assert set(metrics["name"].tolist()) == {"clicks"}
+        clicks = floats(table(trace, "truth/clicks", part), "clicks").sum(axis=1)
+        np.testing.assert_array_equal(floats(metrics, "value"), clicks)
+
+
+def test_a_killed_server_loses_at_most_the_open_round(tmp_path: Path) -> None:
+    python = flower_python()
+    if python is None:
+        pytest.skip("no environment with Flower 1.41; `make flower` makes it")
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_program(python, tmp_path, "killed", until=tmp_path / "killed" / "stuck")
+    trace = tmp_path / "killed" / "trace"
+    assert sorted(path.name for path in trace.glob("part-*")) == ["part-00000.json", "part-00001.json"]
+    np.testing.assert_array_equal(len(table(trace, "observed/messages", 1)["slot"]), CLIENTS)

@@ -1,0 +1,164 @@
+"""Sums of rounds: they are what secure aggregation would reveal, and clicks are read out of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import foltr_audit as fa
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.errors import UsageError
+from foltr_audit.inference.replay import Replay
+from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.round_sums import RoundSums, SumObserver, summed
+from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
+from foltr_audit.simulation.recorder import MemoryRoundStore
+from foltr_audit.trace import Trace, TraceHeader
+from foltr_audit.utils.arrays import Floats
+from tests.fixtures import foreign_trace
+from tests.fixtures.foreign_trace import System
+
+PLAIN = System(clients=4, rounds=6, shares=None, seed=5)
+SEVERAL = System(clients=3, rounds=4, shares=None, seed=5, lists=2)
+
+
+@cache
+def rounds(system: System) -> list[tuple[RoundRecord, RoundTruth]]:
+    return foreign_trace.records(system)
+
+
+def store(system: System, *, header: TraceHeader | None = None) -> MemoryRoundStore:
+    records, truth = zip(*rounds(system), strict=True)
+    made = MemoryRoundStore(header or foreign_trace.header(system))
+    for record, its_truth in zip(records, truth, strict=True):
+        made.write(record, its_truth)
+    return made
+
+
+def exact(folder: Path, *methods: str, **options: object) -> dict[str, float]:
+    """Share of lists that each attack reads from the sums without an error."""
+    report = fa.attack_trace(folder, methods or None, view="aggregate", **options)  # type: ignore[arg-type]
+    return {row.method: row.found.exact.value for row in report.results}
+
+
+def test_a_sum_adds_what_arrived_and_keeps_its_lists() -> None:
+    record, truth = rounds(PLAIN)[0]
+    lost = replace(record, survivors=np.array([True, False, True, True]))
+    found = summed(lost, foreign_trace.header(PLAIN))
+    by_hand = sum((record.messages[i] for i in (0, 2, 3)), np.zeros(foreign_trace.FEATURES))
+    np.testing.assert_allclose(found.messages[0], by_hand, rtol=1e-12)
+    assert found.clients == 3
+    assert found.origins.tolist() == [0, 1, 2]
+    assert np.array_equal(found.shown, record.shown[[0, 2, 3]])
+    one = replace(store(PLAIN), records=[lost], truth=[truth], rows=[{}])
+    (its_truth,) = RoundSums(one).truths()
+    assert np.array_equal(its_truth.clicks, truth.clicks[[0, 2, 3]])
+
+
+def test_models_sum_to_the_model_plus_all_changes() -> None:
+    record, _ = rounds(PLAIN)[0]
+    header = foreign_trace.header(PLAIN, kind="model")
+    models = replace(record, messages=record.parameters + record.messages)
+    found = summed(models, header).messages[0]
+    np.testing.assert_allclose(found - record.parameters, record.messages.sum(axis=0), atol=1e-12)
+
+
+def test_a_replay_of_a_sum_starts_every_client_again() -> None:
+    recorded = store(SEVERAL)
+    sums = RoundSums(recorded)
+    record, (_, truth) = next(sums.rounds()), rounds(SEVERAL)[0]
+    alone = next(Observer(recorded.header, None).views(rounds(SEVERAL)[0][0])).full
+    together = next(SumObserver(sums.header, None).views(record)).full
+    assert together.observer == "aggregate"
+    clicks = truth.clicks.reshape(3, 2, -1)
+    singly: Floats = Replay(alone).paths(np.arange(3), clicks)[-1] - alone.parameters
+    added = Replay(together).paths(np.zeros(1, dtype=np.int64), clicks.reshape(1, 6, -1))[-1]
+    np.testing.assert_allclose(added - together.parameters, singly.sum(axis=0, keepdims=True), atol=1e-12)
+    np.testing.assert_allclose(added, together.models, atol=1e-9)
+
+
+def test_the_noise_of_a_sum_is_that_of_all_its_messages() -> None:
+    system = replace(PLAIN, shares=1000)
+    sums = RoundSums(store(system))
+    seen = next(SumObserver(sums.header, None).views(next(sums.rounds()))).full
+    assert seen.knowledge.noise == "gamma-share:n=1000,scale=2.5,count=4"
+
+
+def test_the_sum_of_one_message_is_that_message() -> None:
+    system = replace(PLAIN, clients=1)
+    sums = RoundSums(store(system))
+    seen = next(SumObserver(sums.header, None).views(next(sums.rounds()))).full
+    assert seen.observer == "individual"
+    np.testing.assert_array_equal(seen.messages, rounds(system)[0][0].messages)
+
+
+@pytest.mark.parametrize("system", [PLAIN, SEVERAL])
+def test_clicks_are_read_out_of_sums_without_noise(system: System, tmp_path: Path) -> None:
+    folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(system), rounds(system))
+    found = exact(folder)
+    assert found["joint-map"] > 0.9
+    assert found["olsr"] > 0.9 or system is SEVERAL  # whose sums have more documents than numbers
+    assert found["first-position"] < 0.5
+
+
+def test_noise_of_a_whole_cohort_hides_them(tmp_path: Path) -> None:
+    system = replace(PLAIN, shares=4, scale=2.5)
+    folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(system), rounds(system))
+    assert exact(folder, "olsr", "joint-map")["joint-map"] < 0.3
+
+
+def test_masked_messages_are_attacked_by_their_sum_alone(tmp_path: Path) -> None:
+    facts = {"of": "update", "bits": 48, "fraction": 36, "range": 50.0}
+    header = foreign_trace.header(PLAIN, kind="masked", dtype="uint64", facts=facts)
+    encoding = header.encoding
+    assert isinstance(encoding, FixedPoint)
+    rng, masked = np.random.default_rng(1), []
+    for record, truth in rounds(PLAIN):
+        words = encoding.encode(record.messages, record.counts)
+        total = encoding.reduced(words.sum(axis=0, dtype=np.uint64))
+        noise = encoding.reduced(rng.integers(2**63, size=words.shape, dtype=np.uint64))
+        masked.append((replace(record, messages=noise, total=total), truth))
+    folder = foreign_trace.write(tmp_path / "t", header, masked)
+    assert exact(folder, "olsr", "lad", "joint-map")["joint-map"] > 0.9
+    alone = {row.method: row.found.exact.value for row in fa.attack_trace(folder, "olsr").results}
+    assert alone["olsr"] < 0.1
+
+
+def test_one_list_for_all_is_counted(tmp_path: Path) -> None:
+    made = []
+    for record, truth in rounds(PLAIN):
+        four = np.zeros(4, dtype=np.int64)
+        messages = np.asarray(record.messages, dtype=np.float64)[four]
+        same = replace(
+            record,
+            messages=messages,
+            aggregate=record.parameters + messages[0],
+            shown=record.shown[four],
+            features=None if record.features is None else record.features[four],
+            query=record.query[four],
+        )
+        made.append((same, replace(truth, clicks=truth.clicks[four])))
+    folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(PLAIN), made)
+    report = fa.attack_trace(folder, "aggregate", view="aggregate")
+    errors = {row["method"]: row["error"] for row in (one.plain() for one in report.counts)}
+    assert set(errors) == {"constant", "aggregate"}  # the prior of positions needs the data set
+    different = foreign_trace.write(tmp_path / "u", foreign_trace.header(PLAIN), rounds(PLAIN))
+    refused = fa.attack_trace(different, ["aggregate", "olsr"], view="aggregate").refused
+    assert {one.method: one.reason for one in refused}["aggregate"].startswith("the clients of round 0 saw")
+
+
+def test_says_what_a_sum_lacks(tmp_path: Path) -> None:
+    record, truth = rounds(PLAIN)[0]
+    none = {
+        name: getattr(record, name)[:0] for name in ("slot", "step", "part", "query", "shown", "features")
+    }
+    bare = replace(record, **none)
+    empty = replace(truth, clicks=truth.clicks[:0], clipped=truth.clipped[:0])
+    folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(PLAIN), [(bare, empty)])
+    with pytest.raises(UsageError, match="no shown list is recorded"):
+        fa.attack_trace(folder, view="aggregate")
+    assert Trace.open(folder).n_interactions == 0

@@ -1,0 +1,1 @@
+"""Tests of the recorder, which is a distribution of its own."""

@@ -1,0 +1,365 @@
+"""What the recorder writes, and what it refuses; all files are read by NumPy alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
+from foltr_audit.recorder.part_files import marker_indices
+from tests.fixtures.import_graph import ROOT
+
+RNG = np.random.default_rng(5)
+MODEL = {"weight": np.zeros((2, 3), dtype=np.float32), "bias": np.zeros(1), "seen": np.array(0)}
+
+
+def message(node: int = 0, **fields: object) -> ReceivedMessage:
+    """A message of some node with the layout of `MODEL`."""
+    arrays = {
+        "weight": RNG.normal(size=(2, 3)).astype(np.float32),
+        "bias": RNG.normal(size=1),
+        "seen": np.array(node % 100),
+    }
+    return ReceivedMessage(**{"arrays": arrays, "sender": node, **fields})  # type: ignore[arg-type]
+
+
+def mean(messages: Sequence[ReceivedMessage]) -> NDArray[np.float64]:
+    """The weighted mean of messages, (7,)."""
+    total = sum(each.count for each in messages)
+    vectors = [
+        np.concatenate([each.arrays["weight"].reshape(-1), each.arrays["bias"]])  # type: ignore[index]
+        for each in messages
+    ]
+    return np.asarray(
+        sum(each.count / total * vector for each, vector in zip(messages, vectors, strict=True))
+    )
+
+
+def table(folder: Path, name: str, part: int = 0) -> dict[str, NDArray[np.generic]]:
+    """The columns of a table of a part."""
+    with np.load(folder / f"{name}-{part:05d}.npz", allow_pickle=False) as arrays:
+        return {column: arrays[column] for column in arrays.files}
+
+
+def header(folder: Path) -> dict[str, object]:
+    return tomllib.loads((folder / "trace.toml").read_text())
+
+
+def shown_list(documents: int = 3, **fields: object) -> ShownList:
+    return ShownList(**{"features": RNG.normal(size=(documents, 4)), **fields})  # type: ignore[arg-type]
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+def test_a_round_of_a_state_dict_is_written_as_it_was(tmp_path: Path) -> None:
+    sent = [message(2**64 - 1, count=3, metrics={"loss": 0.5}, size=99, at=7.0), message(5, count=1)]
+    after = mean(sent)
+    with Recorder(tmp_path, {"learning_rate": 0.1}) as recorder:
+        recorder.round(MODEL, sent, aggregate=after, started=1.0, ended=2.0)
+    stated = header(tmp_path)
+    assert (stated["kind"], stated["dtype"], stated["parameters"], stated["has_truth"]) == (
+        *("model", "float64", 7, False),
+    )
+    assert [(entry["name"], entry["shape"], entry["dtype"]) for entry in stated["layout"]] == [  # type: ignore[attr-defined]
+        ("weight", [2, 3], "float32"),
+        ("bias", [1], "float64"),
+        ("seen", [], "int64"),
+    ]
+    seen = table(tmp_path, "observed/messages")
+    np.testing.assert_array_equal(seen["sender"], np.array([2**64 - 1, 5], dtype=np.uint64))
+    for place, name in enumerate(("weight", "bias", "seen")):
+        expected = np.stack([each.arrays[name] for each in sent])  # type: ignore[index]
+        np.testing.assert_array_equal(seen[f"array-{place}"], expected)
+        assert seen[f"array-{place}"].dtype == expected.dtype
+    assert seen["count"].tolist() == [3, 1]
+    assert seen["bytes"].tolist() == [99, 0]
+    rounds = table(tmp_path, "observed/rounds")
+    np.testing.assert_array_equal(rounds["aggregate"], after[None])
+    np.testing.assert_array_equal(rounds["parameters"], np.zeros((1, 7)))
+    assert "facts" not in rounds
+    metrics = table(tmp_path, "observed/metrics")
+    assert (metrics["slot"].tolist(), metrics["name"].tolist()) == ([0], ["loss"])
+
+
+def test_another_aggregate_than_the_mean_is_said_by_a_fact_of_the_round(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        for shift in (0.0, 0.01):
+            sent = [message(1), message(2, count=4)]
+            recorder.round(MODEL, sent, aggregate=mean(sent) + shift)
+        recorder.round(MODEL, [message(1)])
+    assert "facts" not in table(tmp_path, "observed/rounds", 0)
+    assert table(tmp_path, "observed/rounds", 1)["facts"].tolist() == ['{"aggregate": "other"}']
+    assert np.all(np.isnan(table(tmp_path, "observed/rounds", 2)["aggregate"].astype(np.float64)))
+
+
+def test_updates_are_added_to_the_model_to_see_whether_the_aggregate_is_their_mean(tmp_path: Path) -> None:
+    model = np.arange(7.0)
+    sent = [ReceivedMessage(arrays=RNG.normal(size=7)) for _ in range(3)]
+    after = model + np.mean([np.asarray(each.arrays) for each in sent], axis=0)
+    with Recorder(tmp_path, kind="update") as recorder:
+        recorder.round(model, sent, aggregate=after)
+        recorder.round(model, sent, aggregate=after - model)
+    assert "facts" not in table(tmp_path, "observed/rounds", 0)
+    assert table(tmp_path, "observed/rounds", 1)["facts"].tolist() == ['{"aggregate": "other"}']
+    assert "sender" not in table(tmp_path, "observed/messages", 0)
+
+
+def test_who_was_asked_failed_and_never_answered(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        recorder.round(
+            MODEL, [message(2**63 + 1)], asked=[2**63 + 1, 4, 6, 8], failures={4: "no battery"}, late=[8]
+        )
+    cohort = table(tmp_path, "observed/cohort")
+    rows = {
+        int(node): (str(outcome), str(reason))
+        for node, outcome, reason in zip(cohort["node"], cohort["outcome"], cohort["reason"], strict=True)
+    }
+    missing = ("late", "")
+    assert rows == {2**63 + 1: ("arrived", ""), 4: ("failed", "no battery"), 6: missing, 8: missing}
+
+
+def test_truth_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    coin = coin_flip([[1, 0, 0], [0, 1, 0]], b"0123456789abcdef", "round 0")
+    lists = [shown_list(canary=coin, query=4), shown_list(2, clicks=[True, False]), shown_list(1)]
+    sent = [message(9, lists=lists, update=np.arange(7.0)), message(3)]
+    with Recorder(tmp_path) as recorder:
+        recorder.round(MODEL, sent)
+    lists_seen = table(tmp_path, "observed/interactions")
+    assert lists_seen["shown"].tolist() == [[0, 1, 2], [0, 1, -1], [0, -1, -1]]
+    assert lists_seen["query"].tolist() == [4, 0, 0]
+    np.testing.assert_array_equal(lists_seen["features"][1, :2], lists[1].features)
+    assert not np.any(lists_seen["features"][1, 2:].astype(np.float64))
+    clicks = table(tmp_path, "truth/clicks")
+    assert clicks["known"].tolist() == [True, True, False]
+    assert clicks["coin"].tolist() == [coin.side, -1, -1]
+    np.testing.assert_array_equal(clicks["clicks"][0], coin.clicks)
+    np.testing.assert_array_equal(clicks["canary"][0], coin.patterns)
+    truth = table(tmp_path, "truth/messages")
+    assert truth["client"].tolist() == [9, 3]
+    np.testing.assert_array_equal(truth["update"][0], np.arange(7.0))
+    assert np.all(np.isnan(truth["update"][1].astype(np.float64)))
+
+
+def test_bfloat16_is_kept_bit_for_bit(tmp_path: Path) -> None:
+    """A stand-in for a tensor of PyTorch, which has no NumPy form of bfloat16."""
+    bits = np.array([0x3F80, 0xC000, 0x3DCD], dtype=np.uint16)  # 1, -2, and 0.1 as near as bfloat16 has it
+
+    class Tensor:
+        dtype = "torch.bfloat16"
+
+        def detach(self) -> Tensor:
+            return self
+
+        cpu = contiguous = detach
+
+        def view(self, kind: object) -> Tensor:
+            return self
+
+        def numpy(self) -> NDArray[np.int16]:
+            return bits.view(np.int16)
+
+    class Torch:
+        int16 = "int16"
+
+    sys.modules["torch"], before = Torch, sys.modules.get("torch")  # type: ignore[assignment]
+    try:
+        with Recorder(tmp_path) as recorder:
+            recorder.round({"w": Tensor()}, [ReceivedMessage(arrays={"w": Tensor()})])
+    finally:
+        del sys.modules["torch"]
+        if before is not None:
+            sys.modules["torch"] = before
+    np.testing.assert_array_equal(table(tmp_path, "observed/messages")["array-0"][0], bits)
+    sent = table(tmp_path, "observed/rounds")["parameters"][0]
+    np.testing.assert_array_equal(sent, np.array([1.0, -2.0, 0.10009765625]))
+    assert header(tmp_path)["layout"] == [{"name": "w", "shape": [3], "dtype": "bfloat16"}]
+
+
+def test_masked_words_and_their_sum(tmp_path: Path) -> None:
+    words = RNG.integers(0, 2**32, size=(3, 8), dtype=np.uint64)
+    sent = [ReceivedMessage(arrays=row, sender=place) for place, row in enumerate(words)]
+    total = words.sum(axis=0) % np.uint64(2**32)
+    with Recorder(tmp_path, {"of": "model"}, kind="masked") as recorder:
+        recorder.round(MODEL, sent, total=total)
+        recorder.round(MODEL, [], aborted="halted")
+    np.testing.assert_array_equal(table(tmp_path, "observed/messages")["array-0"], words)
+    rounds = table(tmp_path, "observed/rounds")
+    np.testing.assert_array_equal(rounds["total"][0], total)
+    assert rounds["has_total"].tolist() == [True]
+    assert table(tmp_path, "observed/rounds", 1)["aborted"].tolist() == ["halted"]
+
+
+def test_the_same_rounds_give_the_same_bytes(tmp_path: Path) -> None:
+    sent = [message(1), message(2)]
+    for name in ("one", "other"):
+        with Recorder(tmp_path / name) as recorder:
+            recorder.round(MODEL, sent)
+    files = {
+        path.relative_to(tmp_path / "one"): path.read_bytes()
+        for path in (tmp_path / "one").rglob("*")
+        if path.is_file()
+    }
+    assert len(files) == 5
+    assert all((tmp_path / "other" / name).read_bytes() == data for name, data in files.items())
+
+
+# --- what is refused --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        (
+            {**MODEL, "weight": np.zeros((3, 2), np.float32)},
+            "array weight float32[3, 2], expected weight float32[2, 3]",
+        ),
+        ({**MODEL, "weight": np.zeros((2, 3))}, "array weight float64[2, 3], expected weight float32[2, 3]"),
+        ({"weight": MODEL["weight"]}, "lacks array bias float64[1]"),
+        ({**MODEL, "more": np.zeros(2)}, "has array more float64[2], which the first message lacks"),
+        ({**MODEL, "bias": np.array(["a"])}, "array bias is str32; expected one of"),
+    ],
+)
+def test_another_layout_is_refused_and_named(tmp_path: Path, arrays: object, told: str) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.round(MODEL, [message(1)])
+    with pytest.raises(ValueError, match="round 1: ") as refusal:
+        recorder.round(MODEL, [message(1), message(8, arrays=arrays)])
+    assert told in str(refusal.value)
+    assert "sender 8" in str(refusal.value) or "bias is" in told
+    assert recorder.round(MODEL, [message(1)])  # nothing of the refused round is there
+    assert table(tmp_path, "observed/rounds", 1)["round"].tolist() == [1]
+
+
+def test_lists_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.round(MODEL, [message(1, lists=[shown_list(3, clicks=[1, 0, 0])])])
+    for lists, told in (
+        ([shown_list(4)], "list_length=4"),
+        ([ShownList(features=np.zeros((2, 5)))], "5 features a document, expected 4"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            recorder.round(MODEL, [message(1, lists=lists)])
+    late = Recorder(tmp_path / "late")
+    late.round(MODEL, [message(1)])
+    with pytest.raises(ValueError, match="list_length= and features="):
+        late.round(MODEL, [message(1, lists=[shown_list()])])
+    with Recorder(tmp_path / "said", list_length=5, features=4) as said:
+        said.round(MODEL, [message(1)])
+        said.round(MODEL, [message(1, lists=[shown_list()])])
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"clicks": [1, 0]}, "expected 3 of true or false"),
+        ({"clicks": [1, 0, 2]}, "expected 3 of true or false"),
+        ({"shown": [0, 1]}, "expected 3 whole numbers"),
+        ({"shown": [0, 1, -1]}, "expected 3 whole numbers"),
+        ({"features": np.zeros(3)}, "expected \\(documents, features\\)"),
+        ({"candidates": np.zeros((3, 2))}, "expected 4"),
+        ({"canary": coin_flip([[1, 0], [0, 1]], 3, "x")}, "expected \\(2, 3\\)"),
+    ],
+)
+def test_a_list_that_does_not_fit_itself_is_refused(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        shown_list(**fields)  # type: ignore[arg-type]
+
+
+def test_a_folder_with_a_trace_is_refused_unless_resumed(tmp_path: Path) -> None:
+    with Recorder(tmp_path, {"learning_rate": 0.1}) as recorder:
+        recorder.round(MODEL, [message(1, lists=[shown_list(clicks=[1, 0, 0])])])
+    with pytest.raises(ValueError, match="holds a trace already"):
+        Recorder(tmp_path)
+    with pytest.raises(ValueError, match="its kind or facts are others"):
+        Recorder(tmp_path, {"learning_rate": 0.2}, resume=True)
+    stray = tmp_path / "observed" / "rounds-00001.npz"
+    stray.write_bytes(b"of a part that was never committed")
+    with Recorder(tmp_path, resume=True) as again:
+        assert not stray.exists()
+        again.round(MODEL, [message(1, lists=[shown_list(2, clicks=[1, 0])])])
+    assert table(tmp_path, "observed/rounds", 1)["round"].tolist() == [1]
+    assert table(tmp_path, "observed/interactions", 1)["shown"].tolist() == [[0, 1, -1]]
+
+
+def test_recording_stops_before_the_bound_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "foltr_audit_recorder"):
+        recorder = Recorder(tmp_path, max_bytes=20_000)
+        kept = [recorder.round(MODEL, [message(node) for node in range(40)]) for _ in range(10)]
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert 10_000 < size <= 20_000
+    assert kept == sorted(kept, reverse=True)
+    assert len(set(kept)) == 2
+    assert marker_indices(tmp_path) == list(range(sum(kept)))
+    assert len(caplog.records) == 1
+    assert "max_bytes is 20000" in caplog.text
+
+
+def test_a_full_disk_stops_a_lenient_recorder_and_breaks_a_strict_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorders = Recorder(tmp_path / "strict"), Recorder(tmp_path / "lenient", strict=False)
+    for recorder in recorders:
+        recorder.round(MODEL, [message(1)])
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("foltr_audit.recorder.atomic_files.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        recorders[0].round(MODEL, [message(1)])
+    assert not recorders[1].round(MODEL, [message(1)])
+    assert "No space left on device" in caplog.text
+    assert [marker_indices(recorder.folder) for recorder in recorders] == [[0], [0]]
+
+
+# --- a killed server ----------------------------------------------------------------------------------
+
+SERVER = """
+import sys, time
+import numpy as np
+from foltr_audit.recorder import ReceivedMessage, Recorder
+recorder = Recorder(sys.argv[1])
+number = 0
+while True:
+    messages = [ReceivedMessage(arrays=np.full(5_000, number, np.float32), sender=i) for i in range(20)]
+    recorder.round(np.zeros(5_000, np.float32), messages)
+    number += 1
+    open(sys.argv[1] + ".count", "w").write(str(number))
+"""
+
+
+def test_a_killed_server_loses_at_most_the_open_round(tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    counter = tmp_path / "trace.count"
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(folder)], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(marker_indices(folder)) < 4:
+        time.sleep(0.01)
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    told = int(counter.read_text() or 0)
+    parts = marker_indices(folder)
+    assert parts == list(range(len(parts)))
+    assert len(parts) >= max(told, 4)
+    for part in parts:
+        messages = table(folder, "observed/messages", part)
+        np.testing.assert_array_equal(messages["array-0"], np.full((20, 5_000), part, np.float32))
+    with Recorder(folder, resume=True) as again:
+        assert again.round_count == len(parts)
+        again.round(np.zeros(5_000, np.float32), [])

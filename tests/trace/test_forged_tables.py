@@ -1,0 +1,264 @@
+"""Tables that another writer made wrongly: hashes are right, and one line says what is not."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from foltr_audit.trace import validate
+from tests.trace.test_refusals import two_rounds
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return two_rounds(tmp_path / "trace")
+
+
+Table = dict[str, NDArray[Any]]
+
+
+def forge(folder: Path, table: str, change: Callable[[Table], Table]) -> None:
+    """Change a table of part 0 and its marker, as a faulty writer of another system would."""
+    name = f"{table}-00000.npz"
+    with np.load(folder / name, allow_pickle=False) as stored:
+        columns = dict(stored)
+    replaced(folder, name, saved(change(columns)))
+
+
+def saved(columns: Table) -> bytes:
+    """The table as NumPy itself writes it."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **columns)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def replaced(folder: Path, name: str, data: bytes, rows: int | None = None) -> None:
+    """Put other bytes in the place of a file of part 0, and its marker right."""
+    (folder / name).write_bytes(data)
+    marker = json.loads((folder / "part-00000.json").read_text())
+    marker["files"][name] |= {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    if rows is not None:
+        marker["files"][name]["rows"] = rows
+    (folder / "part-00000.json").write_text(json.dumps(marker))
+
+
+def put(name: str, value: object) -> Callable[[Table], Table]:
+    """Replace the first entry of a column."""
+
+    def change(columns: Table) -> Table:
+        values = columns[name].copy()
+        values[0] = value
+        return {**columns, name: values}
+
+    return change
+
+
+def made(name: str, make: Callable[[NDArray[Any]], NDArray[Any]]) -> Callable[[Table], Table]:
+    """Replace a column."""
+    return lambda columns: {**columns, name: make(columns[name])}
+
+
+FORGERY: dict[str, tuple[str, Callable[[Table], Table], str]] = {
+    "column missing": (
+        "observed/messages",
+        lambda t: {name: values for name, values in t.items() if name != "count"},
+        "column count is missing, expected whole numbers",
+    ),
+    "column too many": (
+        "observed/messages",
+        lambda t: {**t, "secret": np.arange(4)},
+        "unknown column secret; expected round, slot, count, survived, array-0, sender, bytes, sent_at",
+    ),
+    "type": (
+        "observed/rounds",
+        made("shares", lambda x: x.astype(np.float64)),
+        "column shares is float64 of shape (2,), expected whole numbers",
+    ),
+    "payload of another type": (
+        "observed/messages",
+        made("array-0", lambda x: x.astype(np.float64)),
+        "column array-0 is float64 of shape (4, 3), expected float32 of shape (rows, 3)",
+    ),
+    "payload of another shape": (
+        "observed/messages",
+        made("array-0", lambda x: x[:, :2]),
+        "column array-0 is float32 of shape (4, 2), expected float32 of shape (rows, 3)",
+    ),
+    "no axis": ("observed/messages", made("count", lambda x: x.sum()), "column count is "),
+    "truth values as numbers": (
+        "observed/messages",
+        made("survived", lambda x: x.astype(np.uint8)),
+        "column survived is uint8 of shape (4,), expected bool",
+    ),
+    "text as bytes": (
+        "truth/rounds",
+        made("name", lambda x: x.astype(np.bytes_)),
+        "damaged: an array of S1 with 1 axes; expected plain numbers or text",
+    ),
+    "objects": (
+        "observed/messages",
+        made("count", lambda x: x.astype(object)),
+        "damaged: no header of a plain array",
+    ),
+    "complex numbers": (
+        "observed/messages",
+        made("array-0", lambda x: x.astype(np.complex64)),
+        "damaged: an array of c8 with 2 axes",
+    ),
+    "rows": (
+        "observed/messages",
+        lambda t: {name: values[:3] for name, values in t.items()},
+        "column round has 3 rows, expected 4",
+    ),
+    "a short column": (
+        "observed/messages",
+        made("survived", lambda x: x[:3]),
+        "column survived has 3 rows, expected 4",
+    ),
+    "rounds with a gap": ("observed/rounds", put("round", 3), "expected the rounds 0 to 1, one row each"),
+    "round outside": ("observed/messages", put("round", 7), "rows must rise from round 0 to 1"),
+    "large round": (
+        "observed/messages",
+        made("round", lambda x: x.astype(np.uint64) + np.uint64(2**63)),
+        "column round holds 9223372036854775809, expected less than 2^63",
+    ),
+    "slots": ("observed/messages", put("slot", 1), "the slots of a round must be 0, 1, 2 and so on"),
+    "long lists": (
+        "observed/interactions",
+        made("shown", lambda x: np.pad(x, ((0, 0), (0, 1)), constant_values=-1)),
+        "column shown is int8 of shape (6, 5), expected whole numbers of shape (rows, 4)",
+    ),
+    "twice": (
+        "observed/interactions",
+        put("shown", [1, 1, -1, -1]),
+        "round 0: a shown list holds a document twice",
+    ),
+    "part": ("observed/interactions", put("part", 2), "round 0: part 2, expected one of 2"),
+    "slot": ("observed/interactions", put("slot", 2), "round 0: slot holds 2, expected less than the 2"),
+    "order": (
+        "observed/interactions",
+        put("slot", 1),
+        "round 0: interactions are not sorted by (slot, step)",
+    ),
+    "not finite": (
+        "observed/messages",
+        put("array-0", [0.0, 1.0, float("nan")]),
+        "messages hold a value that is not",
+    ),
+    "part of an aggregate": (
+        "observed/rounds",
+        put("aggregate", [0.0, 1.0, float("nan")]),
+        "aggregate hold a value that is not finite",
+    ),
+    "count": (
+        "observed/messages",
+        made("count", np.zeros_like),
+        "slot 0 counts 0 interactions, but 1 are recorded",
+    ),
+    "truth slot": ("truth/clicks", put("step", 1), "rows differ from those of observed/interactions"),
+    "truth clicks": (
+        "truth/clicks",
+        put("clicks", [False, False, True, False]),
+        "round 0: truth: a click where the shown list is padded",
+    ),
+    "truth client": (
+        "truth/messages",
+        made("client", lambda x: -x.astype(np.int64)),
+        "clients holds -4, expected 0 or more",
+    ),
+    "metric twice": (
+        "truth/rounds",
+        made("round", np.zeros_like),
+        "round 0 has a metric twice, or one named round",
+    ),
+    "metric named round": (
+        "truth/rounds",
+        made("name", lambda x: np.where(x == x, "round", x)),
+        "round 0 has a metric twice, or one named round",
+    ),
+    "facts": (
+        "observed/rounds",
+        lambda t: {**t, "facts": np.array(["[1]", ""])},
+        "facts of round 0: a list; expected a JSON object",
+    ),
+    "facts that are tables": (
+        "observed/rounds",
+        lambda t: {**t, "facts": np.array(['{"pairs": {}}', ""])},
+        "round 0: knowledge.pairs is {}, expected text, a number",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERY)
+def test_validate_finds_what_hashes_cannot(trace: Path, name: str) -> None:
+    table, change, expected = FORGERY[name]
+    forge(trace, table, change)
+    problems = validate(trace)
+    assert len(problems) == 1
+    assert expected in problems[0]
+
+
+def archive(name: str, content: bytes, way: int = zipfile.ZIP_STORED) -> bytes:
+    """A zip file with one member."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", way) as made:
+        made.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_files_that_are_no_tables(trace: Path) -> None:
+    name = "observed/messages-00000.npz"
+    good = (trace / name).read_bytes()
+    with np.load(trace / name) as stored:
+        columns = dict(stored)
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **columns)
+    zeros = io.BytesIO()
+    np.save(zeros, np.zeros(10**7, dtype=np.uint8))
+    header = zeros.getvalue()[:128]
+    cases = {
+        b"": "is not a zip file",
+        b"x" * 200: "is not a zip file",
+        good[:-30]: "not a zip file",
+        packed.getvalue(): "'round.npy': compressed; expected arrays as they are",
+        archive("a.npy", zeros.getvalue(), zipfile.ZIP_DEFLATED): "'a.npy': compressed",
+        archive("/a.npy", header): "'/a.npy': no array, or given twice",
+        archive("a.txt", b"text"): "'a.txt': no array",
+        archive("round.npy", header): "its header claims 10000128",
+        archive("round.npy", b"\x80\x04K\x01."): "another beginning than that of NumPy's format",
+    }
+    for data, expected in cases.items():
+        replaced(trace, name, data)
+        [problem] = validate(trace)
+        assert problem.startswith(f"trace: {trace / name}: damaged: ")
+        assert expected in problem
+    replaced(trace, name, saved({**columns, "../../a": columns["count"]}))
+    assert "messages-00000.npz: unknown column ../../a; expected" in validate(trace)[0]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_one_line(trace: Path, place: int, bit: int) -> None:
+    """Whatever bit of a table differs, its hash tells; where the marker was put right, values are plain."""
+    name = "observed/interactions-00000.npz"
+    good, marker = (trace / name).read_bytes(), (trace / "part-00000.json").read_bytes()
+    bad = bytearray(good)
+    bad[place % len(good)] ^= 1 << bit
+    (trace / name).write_bytes(bytes(bad))
+    [problem] = validate(trace)
+    assert "SHA-256 differs from part-00000.json" in problem
+    replaced(trace, name, bytes(bad))
+    assert all("\n" not in problem for problem in validate(trace))
+    (trace / name).write_bytes(good)
+    (trace / "part-00000.json").write_bytes(marker)
