@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="a new folder for the traces")
     parser.add_argument("--messages", type=int, default=200)
     given = parser.parse_args()
-    data = fa.load_data(given.data, normalise="query-minmax").train
+    data = fa.load_data(given.data, normalise="none").train
     learners = [
         Learner(),
         Learner(noise=False),
@@ -193,6 +193,7 @@ def main() -> None:
             lr=learner.rate,
             epochs=learner.epochs,
             optimizer="adam" if learner.adam else "sgd",
+            draws=8,
         )
         found = {}
         for method in METHODS:
@@ -201,7 +202,7 @@ def main() -> None:
             took = 1000 * (time.perf_counter() - start) / given.messages
             row = next(row for row in report.table()["results"] if row["method"] == method)
             found[method] = f"{row['exact']:.3f} ({row['auc']:.3f}, {took:.0f} ms)"
-        print(f"{learner.title:30}", *found.values(), sep="  ")
+        print(f"{learner.title:32}", *found.values(), sep="  ", flush=True)
 
 
 if __name__ == "__main__":

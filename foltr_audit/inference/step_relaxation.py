@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from foltr_audit.core.records.step_effects import checked_updates
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.step_replay import StepReplay
 from foltr_audit.utils.arrays import Bools, Floats
@@ -46,9 +47,9 @@ class StepRelaxation:
                 L = int(self.replay.lengths[i, b])
                 rows, here = self.view.features[i, b, :L].astype(np.float64), clicks[i, b, :L]
                 slopes[b] = self.replay.step.slopes(model, rows, here)
-                free = model + self.replay.step(model, rows, here)
-                model = self.replay.models(i, b, model, here[np.newaxis])[0]
-                size = float(np.linalg.norm(free))
+                update = checked_updates(self.replay.step, model, rows, here[np.newaxis])
+                size = float(np.linalg.norm(model + update[0]))
+                model = self.replay.moved(model, update)[0]
                 factor *= float(np.linalg.norm(model)) / size if size > 0 else 1.0
             miss = factor * (model - self.view.models[i])
             for b, effect in slopes.items():

@@ -51,7 +51,11 @@ class StepReplay:
 
     def models(self, i: int, b: int, model: Floats, clicks: Floats) -> Floats:
         """Local models (H, P) after clicks (H, L) on list b of message i, from a local model (P,)."""
-        updates = checked_updates(self.step, model, self.view.features[i, b, : clicks.shape[1]], clicks)
+        rows = self.view.features[i, b, : clicks.shape[1]]
+        return self.moved(model, checked_updates(self.step, model, rows, clicks))
+
+    def moved(self, model: Floats, updates: Floats) -> Floats:
+        """A local model (P,) after each of several updates (H, P), and the clips: (H, P)."""
         known = self.view.knowledge
         acts = np.asarray(known.clip_without_pairs | updates.any(axis=1))[:, np.newaxis]
         models = model + into_ball(updates, known.update_clip)
