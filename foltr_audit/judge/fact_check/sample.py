@@ -26,16 +26,16 @@ class RoundSample:
     Attributes:
         view: the messages, n of them with B = 1.
         before: the global model of the round before, (P,); None where it is not recorded.
-        after: the global model after the round, (P,).
+        after: the global model after the round, (P,); None where it is not known.
     """
 
     view: View
     before: Floats | None
-    after: Floats
+    after: Floats | None
 
     def first(self, count: int) -> RoundSample:
         """The same piece with its first messages only."""
-        return self if count >= len(self.view) else replace(self, view=rows_of(self.view, count))
+        return self if count >= len(self.view) else replace(self, view=rows_of(self.view, slice(count)))
 
 
 @dataclass
@@ -84,7 +84,8 @@ def sample_of(trace: Trace, observer: Observer) -> MessageSample:
             spread = np.unique(np.linspace(0, slots.size - 1, min(most, slots.size)).astype(np.int64))
             earlier = before.parameters if follows and before is not None else None
             for view in _views(observer, select_messages(record, slots[spread])):
-                found.pieces.append(RoundSample(view, earlier, record.aggregate))
+                after = None if np.isnan(record.aggregate).all() else record.aggregate
+                found.pieces.append(RoundSample(view, earlier, after))
         before = record
     return found
 
@@ -124,26 +125,34 @@ def _slots(found: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
 
 
 def select_messages(record: RoundRecord, slots: Ints) -> RoundRecord:
-    """The round with some of its messages and their lists only."""
-    rows = np.flatnonzero(np.isin(record.slot, slots))
+    """The round with some of its messages and their lists only, without what travelled beside them."""
+    kept = np.isin(record.slot, slots)
+    rows, candidates = np.flatnonzero(kept), record.candidates
+    if candidates is not None and record.n_candidates is not None:
+        candidates = candidates[np.repeat(kept, record.n_candidates)]
     return with_rows(
         record,
-        (("survivors", "counts", "messages"), slots),
-        (("step", "part", "query", "shown", "features"), rows),
+        (("survivors", "counts", "messages", "seeds", "senders", "sizes", "sent_at"), slots),
+        (("step", "part", "query", "shown", "features", "n_candidates"), rows),
         slot=np.searchsorted(slots, record.slot[rows]),
+        candidates=candidates,
+        clear={},
+        buffers=(),
+        cohort=None,
     )
 
 
 def _views(observer: Observer, record: RoundRecord) -> Iterator[View]:
-    if not np.all(np.isfinite(record.aggregate)):
+    known = np.isfinite(record.aggregate)
+    if known.any() and not known.all():
         raise TraceError(f"trace: round {record.round} holds a number that is not finite")
     for seen in observer.views(record):
         yield seen.view.trimmed()
 
 
-def rows_of(view: View, count: int) -> View:
-    """The first messages of a view, without labels."""
-    rows, candidates = slice(count), view.candidates
+def rows_of(view: View, rows: slice | Ints) -> View:
+    """Some messages of a view, without labels."""
+    candidates = view.candidates
     return with_rows(
         view,
         (("parameters", "messages", "shown", "features", "clients"), rows),
