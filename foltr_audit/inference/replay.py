@@ -24,6 +24,11 @@ def why_no_replay(view: View) -> str | None:
         return "the observer does not know: candidates (PDGD normalises over them)"
     if known.pairs not in ("all", "last-click+1"):
         return f"unknown pairs {known.pairs!r}; expected all or last-click+1"
+    if known.update_clip is not None and (view.shown.shape[1] > 1 or known.clip is not None):
+        return (
+            "fact update_clip_norm: the clip of a whole update can be replayed for messages of one list "
+            "without a clip of the model only"
+        )
     if known.normaliser not in ("shown", "candidates"):
         return f"unknown normaliser {known.normaliser!r}; expected shown or candidates"
     return None
@@ -128,7 +133,16 @@ class Replay:
             path[b + 1] = self.step(local, messages, b, clicks[:, b])
             if self.view.senders is not None:
                 path[b + 1] += path[b] - local
+        if self.view.knowledge.update_clip is not None:
+            path[-1] = path[0] + self.sent(path[-1] - path[0])
         return path
+
+    def sent(self, updates: Floats) -> Floats:
+        """Updates (H, P) as they are sent: scaled into the L2 ball of whole updates, if one is known."""
+        from foltr_audit.kernels.ball import projected
+
+        norm = self.view.knowledge.update_clip
+        return updates if norm is None else projected(np.ascontiguousarray(updates), norm, 2)
 
     def _scored(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
         """Flat scores, `starts` (H + 1,) and the lists (H, k) as indices into each row of scores."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.judge.pieces import with_rows
+from foltr_audit.judge.round_selection import with_messages
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Ints
 
@@ -20,15 +21,10 @@ def shuffled(record: RoundRecord, truth: RoundTruth, streams: Streams) -> tuple[
 
 def reordered(record: RoundRecord, truth: RoundTruth, order: Ints) -> tuple[RoundRecord, RoundTruth]:
     """The round whose i-th message is message order[i] of a round; its interactions go with it."""
-    # `argsort` of a permutation is its inverse. The stable sort below keeps the steps of a message in order.
-    slot = order.argsort()[record.slot]
-    rows = slot.argsort(kind="stable")
-    moved = with_rows(
-        record,
-        (("survivors", "counts", "messages", "seeds"), order),
-        (("step", "part", "query", "shown", "features"), rows),
-        slot=slot[rows],
-    )
+    moved, rows = with_messages(record, order)
+    lists = ("clicks", "intents", "canaries", "coins", "known")
     return moved, with_rows(
-        truth, (("clients", "updates"), order), (("clicks", "clipped", "intents", "canaries", "coins"), rows)
+        truth,
+        (("clients", "updates"), order),
+        ((*lists, "clipped") if truth.knows_clips else lists, rows),
     )

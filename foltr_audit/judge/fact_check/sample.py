@@ -12,6 +12,7 @@ from foltr_audit.core.records.view import View
 from foltr_audit.errors import TraceError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_rows
+from foltr_audit.judge.round_selection import with_messages
 from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -26,12 +27,12 @@ class RoundSample:
     Attributes:
         view: the messages, n of them with B = 1.
         before: the global model of the round before, (P,); None where it is not recorded.
-        after: the global model after the round, (P,).
+        after: the global model after the round, (P,); None where unknown.
     """
 
     view: View
     before: Floats | None
-    after: Floats
+    after: Floats | None
 
     def first(self, count: int) -> RoundSample:
         """The same piece with its first messages only."""
@@ -83,8 +84,9 @@ def sample_of(trace: Trace, observer: Observer) -> MessageSample:
             most = min(quota, MOST_MESSAGES - found.size)
             spread = np.unique(np.linspace(0, slots.size - 1, min(most, slots.size)).astype(np.int64))
             earlier = before.parameters if follows and before is not None else None
-            for view in _views(observer, select_messages(record, slots[spread])):
-                found.pieces.append(RoundSample(view, earlier, record.aggregate))
+            for view in _views(observer, with_messages(record, slots[spread])[0]):
+                after = None if np.isnan(record.aggregate).all() else record.aggregate
+                found.pieces.append(RoundSample(view, earlier, after))
         before = record
     return found
 
@@ -123,19 +125,9 @@ def _slots(found: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     return np.flatnonzero(single & moves)
 
 
-def select_messages(record: RoundRecord, slots: Ints) -> RoundRecord:
-    """The round with some of its messages and their lists only."""
-    rows = np.flatnonzero(np.isin(record.slot, slots))
-    return with_rows(
-        record,
-        (("survivors", "counts", "messages"), slots),
-        (("step", "part", "query", "shown", "features"), rows),
-        slot=np.searchsorted(slots, record.slot[rows]),
-    )
-
-
 def _views(observer: Observer, record: RoundRecord) -> Iterator[View]:
-    if not np.all(np.isfinite(record.aggregate)):
+    unknown = np.isnan(record.aggregate).all()
+    if not unknown and not np.all(np.isfinite(record.aggregate)):
         raise TraceError(f"trace: round {record.round} holds a number that is not finite")
     for seen in observer.views(record):
         yield seen.view.trimmed()
