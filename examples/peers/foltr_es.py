@@ -68,7 +68,6 @@ def wrap(ranker_class: type, click_class: type) -> Notes:
 def facts(asked: argparse.Namespace) -> dict[str, object]:
     """What everybody may know of the program, by the names of foltr-audit."""
     return {
-        "width": 1 + asked.antithetic,
         "interactions": asked.interactions,
         "sigma": asked.sigma,
         "metric": "maxrr",
@@ -142,7 +141,7 @@ def play(asked: argparse.Namespace) -> None:
             for client in clients:
                 client.update_model(ranker)
             after = ranker.fc.weight.detach().numpy().reshape(-1).copy()
-            recorder.round(model, messages, aggregate=after, state=np.empty(0))
+            recorder.round(model, messages, aggregate=after)
 
 
 def main() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foltr_audit.cli.options import Json, Know
-from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
+from foltr_audit.cli.output import note, print_json, print_line, print_rows, show, stdout_console
 from foltr_audit.errors import TraceError
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ app = typer.Typer(help="Show recorded traces and check them.", no_args_is_help=T
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A trace folder, a Run folder, or a folder of Runs.")
+]
+Data = Annotated[
+    str | None, typer.Option(help="Path of the data set, if it has moved and its features are not embedded.")
 ]
 
 
@@ -119,10 +123,7 @@ def validate(folder: Folder, json: Json = False) -> None:
 @app.command("check-facts")
 def check_facts(
     folder: Folder,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Path of the data set, if it has moved and its features are not embedded."),
-    ] = None,
+    data: Data = None,
     know: Know = None,
     json: Json = False,
 ) -> None:
@@ -152,6 +153,31 @@ def check_facts(
             print_line(line)
     if any(row.found.wrong for row in rows):
         raise typer.Exit(1)
+
+
+@app.command("infer")
+def infer(
+    folder: Folder,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Estimate without the truth what messages tell of the facts, and say how sure that is.
+
+    Looked at are the number format, messages of a round, lists behind a message, norms that many messages
+    share (a clip), what the shown documents cannot explain (noise), and under which settings of PDGD the best
+    clicks reproduce the messages. The last line states the estimates as options.
+    """
+    from foltr_audit.judge.fact_inference import infer_facts
+    from foltr_audit.judge.observer import Observer
+    from foltr_audit.report.results.inferred_facts import InferredFactsReport
+    from foltr_audit.report.tables.inferred_facts import print_inferred_facts
+
+    report = InferredFactsReport.of(
+        (str(trace.folder), trace.header, infer_facts(trace, Observer(trace.header, recorded.collection)))
+        for recorded in _open_attacks(folder, data)
+        for trace in recorded.traces.values()
+    )
+    show(report.json, partial(print_inferred_facts, report), json=json)
 
 
 @app.command("lint")

@@ -66,7 +66,9 @@ class RoundSums:
     def header(self) -> TraceHeader:
         """The header, with sums as plain messages."""
         header = self.source.header
-        return replace(header, kind=header.content, dtype="float64") if header.kind == "masked" else header
+        if header.kind != "masked":
+            return header
+        return replace(header, kind=header.content, dtype="float64", layout=())
 
     @property
     def has_truth(self) -> bool:

@@ -26,6 +26,19 @@ def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
     return None if problem is None else f"round {record.round}: {problem}"
 
 
+def drift(record: RoundRecord, kind: str) -> Floats | None:
+    """How far the aggregate is from plain averaging, float64 (P,), 0 where rounding explains it.
+
+    None where the aggregate is not known, or messages are not plain models or updates.
+    """
+    if kind not in ("model", "update") or not np.all(np.isfinite(record.aggregate)):
+        return None
+    with np.errstate(all="ignore"):
+        expected, slack = _mean(kind, record)
+        apart = record.aggregate - expected
+        return np.where(np.abs(apart) <= slack, 0.0, apart)
+
+
 def _of_counts(header: TraceHeader, record: RoundRecord) -> str | None:
     stated = header.knowledge.get("interactions")
     if not is_whole(stated):
@@ -60,7 +73,7 @@ def _of_aggregate(header: TraceHeader, record: RoundRecord) -> str | None:
     if stated != "mean" or not record.n_messages or np.isnan(record.aggregate).all():
         return None
     with np.errstate(all="ignore"):
-        expected, slack = _mean(header, record)
+        expected, slack = _mean(header.kind, record)
         left = np.abs(record.aggregate - expected)
         wrong = np.flatnonzero(~(left <= slack))
     if not wrong.size:
@@ -75,7 +88,7 @@ def _of_aggregate(header: TraceHeader, record: RoundRecord) -> str | None:
     )
 
 
-def _mean(header: TraceHeader, record: RoundRecord) -> tuple[Floats, Floats]:
+def _mean(kind: str, record: RoundRecord) -> tuple[Floats, Floats]:
     """The model after plain averaging, and how far rounding may move it, both (P,)."""
     weights = record.counts[record.survivors].astype(np.float64)
     start, arrived = record.parameters, record.messages[record.survivors].astype(np.float64)
@@ -83,5 +96,5 @@ def _mean(header: TraceHeader, record: RoundRecord) -> tuple[Floats, Floats]:
         return start, _ROUNDING * np.abs(start)
     weights /= weights.sum()
     mean, sizes = weights @ arrived, np.abs(arrived).max(axis=0)
-    expected = start + mean if header.kind == "update" else mean
+    expected = start + mean if kind == "update" else mean
     return expected, _ROUNDING * (sizes + np.abs(start))

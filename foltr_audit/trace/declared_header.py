@@ -10,6 +10,7 @@ import numpy as np
 
 from foltr_audit.core.declared.chain_steps import chain_claims, chain_steps
 from foltr_audit.core.declared.declared_system import (
+    AccountingBasis,
     DeclaredClaim,
     DeclaredStep,
     DeclaredSystem,
@@ -34,6 +35,7 @@ from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import Streams
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.header_fields import Fact
+from foltr_audit.trace.local_noise import LocalNoise, positive_number
 from foltr_audit.utils.reading import is_whole
 
 _SAME = 1e-9  # relative: two declarations of one number
@@ -58,7 +60,10 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
     n = cohort
     if chain is None:
         steps, complete = events if events is not None else (_steps_of_facts(facts), False)
-        claims: tuple[DeclaredClaim, ...] = ()
+        local = LocalNoise.of(facts)
+        steps = steps if local is None else local.joined(steps)
+        claims: tuple[DeclaredClaim, ...] = () if local is None else local.claims
+        basis = AccountingBasis() if local is None else local.basis
         n = n or max((step.shares for step in steps), default=1)
     else:
         stated = _stated_shares(header, chain)
@@ -66,16 +71,17 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
         context = _context(header, stated or n or 1)
         always = facts.get("clip_without_pairs") is not False
         steps = chain_steps(chain, context, acts_without_pairs=always)
-        claims, complete = chain_claims(chain, context), True
+        claims, complete, basis = chain_claims(chain, context), True, AccountingBasis()
         if n is None and events is not None:
             steps = _with_sums_of(events[0], steps)
-    claimed = _positive(facts.get("eps_claimed"))
+    claimed = positive_number(facts.get("eps_claimed"))
     if not claims and claimed is not None:
         claims = (DeclaredClaim(name="knowledge.eps_claimed", epsilon=claimed, covers="round"),)
     behind = facts.get("interactions")
     return DeclaredSystem(
         steps=steps,
         claims=claims,
+        basis=basis,
         complete=complete and header.holds_models,
         parameters=header.width,
         cohort=n if n != 1 else cohort,
@@ -179,22 +185,21 @@ def _steps_of_events(fact: object) -> tuple[tuple[DeclaredStep, ...], bool] | No
 
 def _steps_of_facts(facts: Mapping[str, Fact]) -> tuple[DeclaredStep, ...]:
     """A clip and noise, as far as the facts about them say; more may happen to a message."""
-    norm, order = (_positive(facts.get(name)) for name in ("clip_norm", "clip_ord"))
+    norm, order = (positive_number(facts.get(name)) for name in ("clip_norm", "clip_ord"))
     steps = []
     if norm is not None and order in (1, 2):
         bound = NormBound(norm=norm, ord=order, of="model")
         steps.append(DeclaredStep(name="knowledge.clip_norm", event=bound))
+    norm = positive_number(facts.get("update_clip_norm"))
+    if norm is not None:
+        steps.append(
+            DeclaredStep(name="knowledge.update_clip_norm", event=NormBound(norm=norm, ord=2, of="update"))
+        )
     law = _law(facts.get("noise"))
     if law is not None:
         noise = NoiseAddition(law=law)
         steps.append(DeclaredStep(name="knowledge.noise", event=noise, shares=_parts(noise)))
     return tuple(steps)
-
-
-def _positive(value: object) -> float | None:
-    """A positive number of a fact; None where it is something else."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and 0 < value < math.inf else None  # type: ignore[arg-type,operator]
 
 
 def _parts(event: object) -> int:
@@ -224,7 +229,7 @@ def _alike(one: AdditiveNoise | None, other: AdditiveNoise | None) -> bool:
 
 
 def _of_clip(steps: Sequence[DeclaredStep], facts: Mapping[str, Fact]) -> Iterator[Restatement]:
-    norm, order = (_positive(facts.get(name)) for name in ("clip_norm", "clip_ord"))
+    norm, order = (positive_number(facts.get(name)) for name in ("clip_norm", "clip_ord"))
     bounds = [step.event for step in steps if isinstance(step.event, NormBound)]
     if norm is None or not bounds:
         return

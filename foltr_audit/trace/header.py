@@ -262,7 +262,13 @@ class TraceHeader:
 
     @property
     def number_format(self) -> str:
-        """How exact messages are: the coarsest format of their arrays, or `float64` of masked ones."""
+        """How exact messages are: the coarsest format of their arrays, or `float64` of masked ones.
+
+        Where the fact `number_format` says that they hold fewer digits than that, what it says.
+        """
+        stated = self.knowledge.get("number_format")
+        if stated in DTYPES:
+            return str(stated)
         if self.kind == "masked":
             return "float64"
         found = {array.dtype for array in self.arrays}

@@ -122,7 +122,9 @@ def _interactions(header: TraceHeader) -> dict[str, ColumnForm]:
 
 
 def _true_messages(header: TraceHeader) -> dict[str, ColumnForm]:
-    update = ColumnForm(header.update_format, (header.update_width,), required=False)
+    # Beside masked messages recorders write updates in the format of what was masked.
+    kind = "number" if header.kind == "masked" else header.update_format
+    update = ColumnForm(kind, (header.update_width,), required=False)
     return {"slot": _WHOLE, "client": _WHOLE, "update": update}
 
 

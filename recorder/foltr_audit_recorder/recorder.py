@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import atomic_files
-from .array_layout import named_arrays
+from .array_layout import n_parameters, named_arrays
 from .messages import NodeOutcome, ReceivedMessage
 from .part_files import HEADER, PartRange, clean, commit_part, marker_indices, marker_name, part_files
 from .received_rounds import (
@@ -28,7 +28,7 @@ from .received_rounds import (
     truth_columns,
 )
 from .round_tables import RoundColumns, Tables, join_tables, round_tables
-from .trace_start import TraceStart, n_words
+from .trace_start import METRICS, TraceStart, model_layout, n_words
 
 LOG = logging.getLogger("foltr_audit_recorder")
 
@@ -188,8 +188,8 @@ class Recorder:
             entries = [*_train_outcomes(messages, asked, failures or {}, late), *outcomes]
             start = self._start or self._first(model, messages)
             seen = message_columns(messages, start.layout, masked=start.words)
-            sent = parameters_of(model, start.layout, "model")
-            after = None if aggregate is None else parameters_of(aggregate, start.layout, "aggregate")
+            sent = parameters_of(model, start.model, "model")
+            after = None if aggregate is None else parameters_of(aggregate, start.model, "aggregate")
             stated = dict(facts or {})
             if after is not None and start.kind in ("model", "update"):
                 zero = np.zeros_like(sent)
@@ -205,7 +205,7 @@ class Recorder:
                 messages=seen,
                 lists=list_columns(messages, start.form),
                 shares=shares,
-                state=state,
+                state=np.empty(0) if state is None and start.kind == METRICS else state,
                 masked=start.kind == "masked",
                 total=total,
                 aborted=aborted,
@@ -265,6 +265,7 @@ class Recorder:
         return TraceStart(
             kind=self._kind,
             layout=layout,
+            model=model_layout(self._kind, layout, n_parameters([a.place for a in named_arrays(model)])),
             form=ListForm.of(messages, self._list_length, self._features),
             truth=truth,
             facts=self._facts,

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from .array_layout import LayoutArray, n_parameters
+from .array_layout import ONE_ARRAY, LayoutArray, n_parameters
 from .part_files import HEADER, TRACE_SCHEMA, VERSION, file_name
 from .received_rounds import ListForm
 from .toml_text import toml_text
+
+METRICS = "es"
+"""The kind of messages that are metrics, with the seed of a perturbation."""
 
 WRITER = f"foltr-audit-recorder {VERSION}"
 
@@ -24,6 +27,7 @@ class TraceStart:
     Attributes:
         kind: what a message is: `model`, `update`, `masked` or `es`.
         layout: the arrays of a message; of what was masked, where messages are.
+        model: the arrays of a model; of kind `es`, whose messages are metrics, one of all parameters.
         form: what the lists have in common.
         truth: whether truth is written.
         facts: what everybody may know of the system.
@@ -36,6 +40,7 @@ class TraceStart:
 
     kind: str
     layout: tuple[LayoutArray, ...]
+    model: tuple[LayoutArray, ...]
     form: ListForm
     truth: bool
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -57,11 +62,13 @@ class TraceStart:
         Raises:
             ValueError: a fact whose value is no text, number, true or false, or list of texts.
         """
+        width = {"width": n_parameters(self.layout)} if self.kind == METRICS else {}
+        facts = {**width, **self.facts}
         table = {
             "schema": TRACE_SCHEMA,
             "kind": self.kind,
             "dtype": "uint64" if self.kind == "masked" else self.number_format,
-            "parameters": n_parameters(self.layout),
+            "parameters": n_parameters(self.model),
             "k": self.form.length,
             "has_truth": self.truth,
             "ranker": self.ranker,
@@ -80,7 +87,7 @@ class TraceStart:
                 "normalised": "none",
                 "parts": list(self.parts),
             },
-            "knowledge": dict(sorted(self.facts.items())),
+            "knowledge": dict(sorted(facts.items())),
         }
         return toml_text(table)
 
@@ -106,6 +113,7 @@ class TraceStart:
             return cls(
                 kind=table["kind"],
                 layout=layout,
+                model=model_layout(table["kind"], layout, table["parameters"]),
                 form=_form(folder, last_part, table["k"]),
                 truth=table["has_truth"],
                 facts=table["knowledge"],
@@ -117,6 +125,11 @@ class TraceStart:
             )
         except (KeyError, TypeError, tomllib.TOMLDecodeError, OSError) as error:
             raise ValueError(f"{folder}: {HEADER} cannot be read: {error!r}") from None
+
+
+def model_layout(kind: str, layout: tuple[LayoutArray, ...], parameters: int) -> tuple[LayoutArray, ...]:
+    """The arrays of a model of P parameters, where those of a message are known."""
+    return (LayoutArray(ONE_ARRAY, (parameters,), "float64"),) if kind == METRICS else layout
 
 
 def n_words(kind: str, layout: Sequence[LayoutArray]) -> int:

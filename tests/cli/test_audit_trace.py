@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import foltr_audit as fa
-from foltr_audit.core.records.interactions import RoundTruth
-from foltr_audit.trace import Trace
 from tests.fixtures import coin_trace
 from tests.fixtures.coin_trace import CoinSystem
 from tests.fixtures.command import run
@@ -16,20 +12,8 @@ from tests.fixtures.command import run
 WEAK = CoinSystem(clients=60, rounds=2, scale=0.05)
 
 
-@pytest.fixture(autouse=True)
-def _kept_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads traces with the coins that were recorded, whatever the version of the format keeps of them."""
-    read = Trace.truths
-
-    def truths(self: Trace) -> list[RoundTruth]:
-        given = coin_trace.records(WEAK)
-        return [truth for _, truth in given] if self.folder.name == "coins" else list(read(self))
-
-    monkeypatch.setattr(Trace, "truths", truths)
-
-
 def test_a_claim_of_weak_noise_is_refuted(tmp_path: Path) -> None:
-    folder = coin_trace.write(tmp_path / "coins", WEAK, coins=False)
+    folder = coin_trace.write(tmp_path / "coins", WEAK)
     done = run("audit", "--trace", folder, "--eps", "1.2")
     assert done.code == 1
     assert "refuted" in done.out
@@ -46,7 +30,7 @@ def test_a_claim_of_weak_noise_is_refuted(tmp_path: Path) -> None:
 
 
 def test_the_header_may_claim_and_facts_may_be_given(tmp_path: Path) -> None:
-    folder = coin_trace.write(tmp_path / "coins", WEAK, coins=False, learning_rate=None, eps_claimed=1e6)
+    folder = coin_trace.write(tmp_path / "coins", WEAK, learning_rate=None, eps_claimed=1e6)
     error = run("audit", "--trace", folder).one_error()
     assert "the observer does not know: learning_rate (give --know learning_rate=0.1" in error
     done = run("audit", "--trace", folder, "--know", "learning_rate=0.1", "--view", "aggregate", "--json")

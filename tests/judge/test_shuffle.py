@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from foltr_audit.judge.shuffle import reordered, shuffled
@@ -44,3 +46,41 @@ def test_the_order_is_another_one_in_every_round(setup_of: SetupOf) -> None:
         for number in (0, 1)
     ]
     assert orders[0] != orders[1]
+
+
+def test_what_only_recorders_know_goes_along(setup_of: SetupOf) -> None:
+    """Senders, sizes, numbers in clear, buffers, candidates and unknown clicks stay with their message."""
+    record, truth = (
+        Federation(setup_of(clients=9, embed_features=True)).play(np.zeros(FEATURES), 0).recorded()
+    )
+    M, lists = record.n_messages, np.arange(record.n_interactions)
+    sizes, reals = 50 + lists % 3, np.arange(M, dtype=np.float64)
+    record = replace(
+        record,
+        senders=np.arange(M, dtype=np.uint64) + 100,
+        sizes=np.arange(M) + 7,
+        sent_at=reals + 0.5,
+        clear={"loss": reals * 2.0},
+        buffers=(np.arange(M)[:, np.newaxis],),
+        candidates=np.repeat(lists, sizes)[:, np.newaxis] * np.ones(FEATURES),
+        n_candidates=sizes,
+    )
+    truth = replace(truth, clipped=np.empty(0, dtype=np.bool_), known=lists % 2 == 0)
+    order = np.random.default_rng(1).permutation(M)
+    seen, told = reordered(record, truth, order)
+    assert seen.senders is not None
+    assert seen.sizes is not None
+    assert seen.sent_at is not None
+    assert seen.n_candidates is not None
+    assert seen.candidates is not None
+    assert told.known is not None
+    assert seen.senders.tolist() == (order + 100).tolist()
+    assert seen.sizes.tolist() == (order + 7).tolist()
+    assert seen.sent_at.tolist() == (order + 0.5).tolist()
+    assert seen.clear["loss"].tolist() == (order * 2.0).tolist()
+    assert seen.buffers[0][:, 0].tolist() == order.tolist()
+    came = np.concatenate([np.flatnonzero(record.slot == message) for message in order])
+    assert seen.n_candidates.tolist() == sizes[came].tolist()
+    assert seen.candidates[:, 0].tolist() == np.repeat(came, sizes[came]).tolist()
+    assert told.known.tolist() == (came % 2 == 0).tolist()
+    assert not told.knows_clips

@@ -35,7 +35,10 @@ def test_whole_noise_per_client_is_clean(tmp_path: Path, kind: str, dtype: str) 
     done = lint(written(tmp_path / "trace", header, played(header)))
     assert done.findings == ()
     assert (done.rounds, done.messages, done.leaks) == (ROUNDS, ROUNDS * MESSAGES, 0)
-    assert {outcome.name for outcome in done.outcomes if not outcome.applies} == {"unmasked", "reused-seeds"}
+    assert {outcome.name for outcome in done.outcomes if not outcome.applies} == {
+        *("unmasked", "mask-seeds", "both-shares"),
+        *("reused-seeds", "sensitivity"),
+    }
     assert all(outcome.state == "clean" for outcome in done.outcomes if outcome.applies), done.outcomes
     assert done.row.clean
     assert [check.name for check in done.row.checks] == [check.name for check in CHECKS]
@@ -251,6 +254,7 @@ def test_masks_that_are_missing_are_caught(tmp_path: Path, bits: int) -> None:
     states = {outcome.name: outcome.state for outcome in done.outcomes}
     assert {name for name, state in states.items() if state == "clean"} == {
         "counts",
+        "clear-metrics",
         "unmasked",
         "clear-fields",
     }

@@ -168,7 +168,8 @@ def test_what_is_not_in_a_trace_is_no_gap() -> None:
         "bit-equal": "the header declares no noise",
         "weak-noise": "the header declares no noise",
         "reused-seeds": "messages have no seeds",
-        "unmasked": "messages are not masked",
+        **dict.fromkeys(("unmasked", "mask-seeds", "both-shares"), "messages are not masked"),
+        "sensitivity": "the header declares no sensitivity apart from a clip (fact claimed_sensitivity)",
     }
     assert done.clean
 
@@ -259,6 +260,7 @@ def test_masked_messages_are_never_called_clean_of_noise() -> None:
     told = states(done)
     assert {name for name, state in told.items() if state == "clean"} == {
         "counts",
+        "clear-metrics",
         "unmasked",
         "clear-fields",
     }

@@ -27,7 +27,7 @@ class RoundSample:
     Attributes:
         view: the messages, n of them with B = 1.
         before: the global model of the round before, (P,); None where it is not recorded.
-        after: the global model after the round, (P,); None where unknown.
+        after: the global model after the round, (P,); None where it is not known.
     """
 
     view: View
@@ -36,7 +36,7 @@ class RoundSample:
 
     def first(self, count: int) -> RoundSample:
         """The same piece with its first messages only."""
-        return self if count >= len(self.view) else replace(self, view=rows_of(self.view, count))
+        return self if count >= len(self.view) else replace(self, view=rows_of(self.view, slice(count)))
 
 
 @dataclass
@@ -126,16 +126,16 @@ def _slots(found: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
 
 
 def _views(observer: Observer, record: RoundRecord) -> Iterator[View]:
-    unknown = np.isnan(record.aggregate).all()
-    if not unknown and not np.all(np.isfinite(record.aggregate)):
+    known = np.isfinite(record.aggregate)
+    if known.any() and not known.all():
         raise TraceError(f"trace: round {record.round} holds a number that is not finite")
     for seen in observer.views(record):
         yield seen.view.trimmed()
 
 
-def rows_of(view: View, count: int) -> View:
-    """The first messages of a view, without labels."""
-    rows, candidates = slice(count), view.candidates
+def rows_of(view: View, rows: slice | Ints) -> View:
+    """Some messages of a view, without labels."""
+    candidates = view.candidates
     return with_rows(
         view,
         (("parameters", "messages", "shown", "features", "clients"), rows),

@@ -15,6 +15,7 @@ from foltr_audit.judge.fact_check.steps import (
     MatchTolerance,
     SingleListReplay,
     best_patterns,
+    clipped_steps,
     rescaled,
     shrunk_models,
     tolerance_of,
@@ -164,20 +165,27 @@ def _proposals(
     if frame.clip is not None:
         made += [replace(frame, sign=sign, clip=None) for sign in (1, -1)]
     free = replace(frame, clip=None)
-    factors, norms, messages = [], [], 0
+    factors, inside, norms, messages = [], list[Floats](), [], 0
     for view in _views(free, pieces):
         replayed, tolerance = SingleListReplay(view), bar.tolerance(view)
         scaled = rescaled(replayed, tolerance)
         good, counts = bar.explained(scaled.reproduced, tolerance)
         factors.append(scaled.factor[good])
         messages += int(counts.sum())
+        if frame.clip is not None:
+            clipped = clipped_steps(replayed, tolerance)
+            inside.append(clipped.factor[bar.explained(clipped.reproduced, tolerance)[0]])
         shrunk, sizes = shrunk_models(replayed, tolerance)
         good = bar.explained(shrunk.reproduced, tolerance)[0] & (shrunk.factor < 1 - _SAME)
         norms.append(sizes[good])
     rates = np.concatenate(factors) if factors else np.empty(0)
     made += [_at_rate(free, rate) for rate in _common(rates)]
     if frame.clip is not None:
-        made += [replace(_at_rate(free, rate), clip=frame.clip) for rate in _common(rates)]
+        several = np.concatenate([rates, *inside])
+        made += [
+            replace(_at_rate(free, rate), clip=frame.clip)
+            for rate in dict.fromkeys((*_common(rates), *_common(several)))
+        ]
     for ord_, sizes in zip((1, 2), np.concatenate(norms).T if norms else (), strict=False):
         made += [replace(frame, clip=Ball(norm=_rounded(norm), ord=ord_)) for norm in _common(sizes)]
     own = None

@@ -204,6 +204,40 @@ def shrunk_models(replayed: SingleListReplay, tolerance: MatchTolerance) -> tupl
     return MatchAtScale(found, factor), norms
 
 
+def clipped_steps(replayed: SingleListReplay, tolerance: MatchTolerance) -> MatchAtScale:
+    """The best pattern whose model is scaled down, as by a clip, where the size of the step is not known.
+
+    The message is fitted by `a (start + factor gradient)` in least squares, so the scale of the clip is free.
+    """
+    view = replayed.view
+    found, factor = np.zeros(len(view), dtype=np.int64), np.zeros(len(view))
+    for i in range(len(view)):
+        moved, start, local = tolerance.moved[i], view.parameters[i], view.models[i]
+        for steps in replayed.steps(i) if moved.any() and start.any() else ():
+            gradients = steps.gradients[steps.pairs]
+            if not len(gradients):
+                continue
+            kept, step = _two_columns(start, gradients, local)
+            made = kept[:, np.newaxis] * start + step[:, np.newaxis] * gradients
+            close = np.abs(made - local) <= tolerance.near[i] + tolerance.step * np.abs(local)
+            count = (close & moved).sum(axis=1) * ((kept > 0) & (kept < 1))
+            best = int(count.argmax())
+            if count[best] > found[i]:
+                found[i], factor[i] = count[best], step[best] / kept[best]
+    return MatchAtScale(found, factor)
+
+
+def _two_columns(start: Floats, gradients: Floats, local: Floats) -> tuple[Floats, Floats]:
+    """Least-squares weights (H,) of a model (P,) and of each gradient (H, P) that make a local model (P,)."""
+    size, sizes = start @ start, np.einsum("hp,hp->h", gradients, gradients)
+    across, along, beside = gradients @ start, start @ local, gradients @ local
+    determinant = size * sizes - across**2
+    with np.errstate(all="ignore"):
+        kept = (sizes * along - across * beside) / determinant
+        step = (size * beside - across * along) / determinant
+    return np.nan_to_num(kept), np.nan_to_num(step)
+
+
 def median_quotient(values: Floats, rows: Floats) -> Floats:
     """The median of values / row over the numbers of each row (H, N) that are not 0: (H,)."""
     with np.errstate(all="ignore"):

@@ -47,6 +47,17 @@ def known_laws() -> tuple[type[AdditiveNoise], ...]:
     return tuple(found)
 
 
+def law_text(law: AdditiveNoise) -> str:
+    """The text of a law that `parse_law` reads, in the usual name where it has one.
+
+    >>> law_text(GammaShare(n=1, scale=2.5)), law_text(GammaShare(n=10, scale=2.5))
+    ('laplace:scale=2.5', 'gamma-share:n=10,scale=2.5')
+    """
+    if isinstance(law, GammaShare) and law.n == law.count == 1:
+        return f"laplace:scale={law.scale!r}"
+    return law.text
+
+
 def parse_law(text: str) -> AdditiveNoise | None:
     """The law that a text names, or None where it names none that is known here.
 

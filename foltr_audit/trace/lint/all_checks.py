@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from foltr_audit.trace.lint.base import LintCheck
 from foltr_audit.trace.lint.bit_equal import BitEqualityCheck
+from foltr_audit.trace.lint.both_shares import ShareAnswerCheck
 from foltr_audit.trace.lint.clear_fields import ClearFieldCheck
+from foltr_audit.trace.lint.clear_metrics import ClearMetricCheck
 from foltr_audit.trace.lint.counts import CountCheck
+from foltr_audit.trace.lint.declared_sensitivity import SensitivityCheck
 from foltr_audit.trace.lint.grid import GridCheck
+from foltr_audit.trace.lint.mask_seeds import MaskSeedCheck
 from foltr_audit.trace.lint.reused_noise import NoiseReuseCheck
 from foltr_audit.trace.lint.reused_seeds import SeedReuseCheck
+from foltr_audit.trace.lint.server_noise import ServerNoiseCheck
 from foltr_audit.trace.lint.silent import SilentClientCheck
 from foltr_audit.trace.lint.sparsity import SparsityCheck
 from foltr_audit.trace.lint.unmasked import MaskCheck
@@ -18,11 +23,16 @@ CHECKS: tuple[type[LintCheck], ...] = (
     BitEqualityCheck,
     SilentClientCheck,
     CountCheck,
+    ClearMetricCheck,
     NoiseReuseCheck,
     SeedReuseCheck,
     WeakNoiseCheck,
+    SensitivityCheck,
+    ServerNoiseCheck,
     SparsityCheck,
     MaskCheck,
+    MaskSeedCheck,
+    ShareAnswerCheck,
     ClearFieldCheck,
     GridCheck,
 )

@@ -17,7 +17,7 @@ class ClearFieldCheck(LintCheck):
 
     def start(self) -> None:
         """Nothing is recorded so far."""
-        self.lost = FindingTally()
+        self.lost, self.failed = FindingTally(), FindingTally()
         self.listed_rounds = self.interactions = 0
         self.features = False
 
@@ -27,6 +27,9 @@ class ClearFieldCheck(LintCheck):
         self.listed_rounds += seen.interactions > 0
         self.features |= seen.features and seen.interactions > 0
         self.lost.messages_of(seen.round, ~seen.survivors)
+        if seen.cohort is not None:
+            failed = sum(outcome != "arrived" for outcome in seen.cohort.outcome)
+            self.failed.add(failed, len(seen.cohort), failed, f"round {seen.round}")
 
     def findings(self) -> Findings:
         """One for each kind of field."""
@@ -40,8 +43,7 @@ class ClearFieldCheck(LintCheck):
             yield LintFinding(
                 check=self.name,
                 severity="note",
-                text=f"{what} of {number(self.interactions, 'interaction')} are recorded as known to the "
-                "server: with them it can look for the clicks that explain a message.",
+                text=f"{what} of {number(self.interactions, 'interaction')} {self._who_knows}.",
                 rounds=self.listed_rounds,
                 messages=self.messages,
             )
@@ -51,6 +53,20 @@ class ClearFieldCheck(LintCheck):
                 f"{number(self.lost.hits, 'message')} did not enter the average, and the server knows which"
             )
             yield self.note(self.lost, f"{text}{noise}.")
+        if self.failed.hits:
+            text = (
+                f"{number(self.failed.hits, 'request')} to clients, of {self.failed.looked:,}, had no "
+                "answer: the server knows whose, and of those that failed why."
+            )
+            yield self.note(self.failed, text)
+
+    @property
+    def _who_knows(self) -> str:
+        if self.header.knowledge.get("lists_known") == "auditor":
+            return "are recorded for the auditor, and this server does not have them"
+        return (
+            "are recorded as known to the server: with them it can look for the clicks that explain a message"
+        )
 
     def _payload(self) -> LintFinding:
         """What covers the payload where the header declares no noise law."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.core.records.interactions import Payload, RoundRecord
 from foltr_audit.errors import TraceError
+from foltr_audit.trace.contradictions import drift
 from foltr_audit.utils.arrays import Bools, Floats, Ints, Words
 
 STILL = 2.0**-40
@@ -42,6 +45,10 @@ class ServerView:
         interactions: number of recorded interactions.
         features: whether the shown documents' features are recorded.
         seeds: what each client drew its perturbation from, uint64 (M,), if it did.
+        drift: how far the next model is from the average of the messages, float64 (P,), 0 where rounding
+            explains it; None where that is not known.
+        clear: numbers that travelled in clear, by name, float64 (M,), NaN where a client sent none.
+        cohort: whom the server asked, and what became of it; None where that is not recorded.
     """
 
     round: int
@@ -55,6 +62,9 @@ class ServerView:
     interactions: int
     features: bool
     seeds: Words | None = None
+    drift: Floats | None = None
+    clear: Mapping[str, Floats] = field(default_factory=dict)
+    cohort: Cohort | None = None
 
     @classmethod
     def of(cls, record: RoundRecord, kind: str) -> ServerView:
@@ -81,6 +91,9 @@ class ServerView:
             interactions=record.n_interactions,
             features=record.features is not None,
             seeds=record.seeds,
+            drift=drift(record, kind),
+            clear=record.clear,
+            cohort=record.cohort,
         )
 
     @property

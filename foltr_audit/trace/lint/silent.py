@@ -9,7 +9,7 @@ from foltr_audit.trace.lint.rounds import ServerView
 
 
 class SilentClientCheck(LintCheck):
-    """Messages without any change, and messages that are missing."""
+    """Messages without any change, missing messages, and clients that failed for lack of a change."""
 
     name = "silent"
     tells = "who had nothing to send, such as a client without clicks"
@@ -18,6 +18,7 @@ class SilentClientCheck(LintCheck):
     def start(self) -> None:
         """No message is silent so far."""
         self.whole, self.nearly, self.missing = FindingTally(), FindingTally(), FindingTally()
+        self.divided = FindingTally()
 
     def look(self, seen: ServerView) -> None:
         """Count silent messages, and those that are missing."""
@@ -28,6 +29,11 @@ class SilentClientCheck(LintCheck):
             sent = seen.messages.shape[0]
             missing = max(0, seen.shares - sent)
             self.missing.add(missing, max(seen.shares, sent), missing, f"round {seen.round}")
+        if seen.cohort is not None:
+            reasons = zip(seen.cohort.node.tolist(), seen.cohort.reason, strict=True)
+            nodes = [node for node, reason in reasons if "ZeroDivisionError" in reason]
+            place = f"round {seen.round}, node {nodes[0] if nodes else ''}"
+            self.divided.add(len(nodes), len(seen.cohort), len(nodes), place)
 
     def gaps(self) -> Gaps:
         """Messages without a change that do not look like it."""
@@ -57,3 +63,10 @@ class SilentClientCheck(LintCheck):
         for tally, text in texts:
             if tally.hits:
                 yield self.leak(tally, f"{number(tally.hits, 'message')} {text}")
+        if self.divided.hits:
+            text = (
+                f"{number(self.divided.hits, 'client')} failed with a division by zero, and the server was "
+                "told so: a clip that divides by the norm of an update, as Flower's fixedclipping_mod and "
+                "LocalDpMod do, fails where a client learnt nothing."
+            )
+            yield self.leak(self.divided, text)

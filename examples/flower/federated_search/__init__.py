@@ -1,0 +1,1 @@
+"""A small federation that learns to rank from clicks, recorded for an audit."""

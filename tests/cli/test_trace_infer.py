@@ -1,0 +1,50 @@
+"""`trace infer`: its table, its JSON, and a last line that can be pasted after an attack."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+from tests.fixtures import foreign_trace
+from tests.fixtures.command import run
+from tests.fixtures.foreign_trace import System
+
+SYSTEM = System(clients=32, rounds=1, shares=None, seed=3)
+FACTS = dict.fromkeys(("learning_rate", "pairs", "normaliser", "noise"))
+
+
+def test_the_last_line_runs_the_refused_attack(tmp_path: Path) -> None:
+    header = foreign_trace.header(SYSTEM, facts=FACTS)
+    folder = foreign_trace.write(tmp_path / "t", header, foreign_trace.records(SYSTEM))
+    assert run("attack", "--trace", folder, "--method", "map").code == 2
+    done = run("trace", "infer", folder)
+    assert done.code == 0
+    (line,) = [one for one in done.out.splitlines() if one.startswith("to state these: ")]
+    know = shlex.split(line.removeprefix("to state these: "))
+    assert {"learning_rate=0.1", "pairs=all", "normaliser=shown", "noise=none"} == set(know[1::2])
+    found = run("attack", "--trace", folder, "--method", "map", *know, "--json").json()
+    (row,) = [each for each in found["results"] if each["method"] == "map"]
+    assert row["exact"] > 0.95
+
+
+def test_json_has_a_row_for_each_fact(tmp_path: Path) -> None:
+    few = replace(SYSTEM, clients=8)
+    header = foreign_trace.header(few, facts={"learning_rate": 0.3})
+    folder = foreign_trace.write(tmp_path / "t", header, foreign_trace.records(few))
+    table = run("trace", "infer", folder, "--json").json()
+    assert table["schema"] == "foltr-audit/trace-infer/1"
+    rows = {row["fact"]: row for row in table["results"]}
+    assert (rows["learning_rate"]["declared"], rows["learning_rate"]["estimate"]) == (0.3, 0.1)
+    assert rows["learning_rate"]["agrees"] is False
+    assert rows["pairs"]["agrees"] is True
+    assert rows["clip_norm"] == {
+        "trace": str(folder),
+        "fact": "clip_norm",
+        "declared": None,
+        "estimate": None,
+        "agrees": None,
+        "sure": "cannot tell",
+        "source": rows["clip_norm"]["source"],
+    }
+    assert table["know"] == {str(folder): "--know learning_rate=0.1"}
