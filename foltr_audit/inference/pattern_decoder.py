@@ -11,6 +11,7 @@ import numpy as np
 
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.inference.replay import Replay
+from foltr_audit.inference.step_replay import StepReplay
 from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw, RoundingNoise, ScaleFreeNoise, parse_law
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -138,6 +139,8 @@ class PatternDecoder:
         `models` (H, P) are the local models before that interaction, `rest` (H, P) the sum of
         later steps.
         """
+        if self.view.knowledge.client_step is not None:
+            return self._by_client_step(messages, b, models, rest)
         from foltr_audit.kernels.patterns import pattern_likelihoods
 
         replay = self.replay
@@ -155,6 +158,19 @@ class PatternDecoder:
             self.ball,
             self.table,
         )
+
+    def _by_client_step(self, messages: Ints, b: int, models: Floats, rest: Floats | None) -> Floats:
+        from foltr_audit.kernels.patterns import log_likelihoods
+
+        replayed, out = (
+            StepReplay(self.view),
+            np.full((messages.size, 1 << self.view.shown.shape[2]), -np.inf),
+        )
+        for row, i in enumerate(messages.tolist()):
+            received = self.view.models[i] if rest is None else self.view.models[i] - rest[row]
+            for first, local in replayed.patterns(i, b, models[row]):
+                out[row, first : first + len(local)] = log_likelihoods(received - local, self.table)
+        return out
 
     def log_priors(self, messages: Ints, b: int) -> Floats:
         """Log prior of every pattern of list b of some messages (H,): (H, 2^k)."""

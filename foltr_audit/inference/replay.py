@@ -20,6 +20,8 @@ NEEDS = frozenset({"features", "shown", "order", "learning_rate", "pairs", "norm
 def why_no_replay(view: View) -> str | None:
     """Why the clients' steps cannot be replayed although `NEEDS` are known, or None."""
     known = view.knowledge
+    if known.client_step is not None:
+        return f"it replays PDGD, and the clients take the step {known.client_step.text}"
     if known.normaliser == "candidates" and not known.has("candidates"):
         return "the observer does not know: candidates (PDGD normalises over them)"
     if known.pairs not in ("all", "last-click+1"):

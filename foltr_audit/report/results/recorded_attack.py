@@ -50,6 +50,8 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         "seed": recorded.used_seed,
         "methods": list(recorded.methods),
     }
+    if recorded.client_step is not None:
+        config["client_step"] = recorded.client_step.text
     if recorded.known:
         config["known"] = plain_facts(recorded.known)
     if recorded.spec is not None:
