@@ -105,7 +105,7 @@ class PatternDecoder:
 
         known = self.view.knowledge
         if known.update_clip is not None:
-            return ClipRule(known.update_clip, 2, True)
+            return ClipRule(known.update_clip.norm, known.update_clip.ord, True)
         norm, order = (known.clip.norm, known.clip.ord) if known.clip else (np.inf, 2)
         return ClipRule(norm, order, known.clip_without_pairs)
 

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from foltr_audit.core.records.view import View
+from foltr_audit.inference.step_replay import into_ball
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 NEEDS = frozenset({"features", "shown", "order", "learning_rate", "pairs", "normaliser"})
@@ -117,10 +118,7 @@ class Replay:
 
     def clipped(self, models: Floats) -> Floats:
         """Models (H, P) scaled into the ball of the step stage, if one is known."""
-        from foltr_audit.kernels.ball import projected
-
-        ball = self.view.knowledge.clip
-        return models if ball is None else projected(np.ascontiguousarray(models), ball.norm, ball.ord)
+        return into_ball(models, self.view.knowledge.clip)
 
     def paths(self, messages: Ints, clicks: Bools) -> Floats:
         """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k).
@@ -140,11 +138,8 @@ class Replay:
         return path
 
     def sent(self, updates: Floats) -> Floats:
-        """Updates (H, P) as they are sent: scaled into the L2 ball of whole updates, if one is known."""
-        from foltr_audit.kernels.ball import projected
-
-        norm = self.view.knowledge.update_clip
-        return updates if norm is None else projected(np.ascontiguousarray(updates), norm, 2)
+        """Updates (H, P) as they are sent: scaled into the ball of whole updates, if one is known."""
+        return into_ball(updates, self.view.knowledge.update_clip)
 
     def _scored(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
         """Flat scores, `starts` (H + 1,) and the lists (H, k) as indices into each row of scores."""

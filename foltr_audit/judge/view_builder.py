@@ -83,7 +83,6 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         normaliser=text("normaliser"),
         rank_with=text("rank_with") or "local",
         clip=Ball(norm=norm, ord=int(order)) if norm is not None and order in (1.0, 2.0) else None,
-        update_clip=number("update_clip_norm"),
         clip_without_pairs=facts.get("clip_without_pairs", True) is not False,
         sigma=number("sigma"),
         metric=text("metric"),

@@ -58,7 +58,6 @@ class Knowledge:
         learning_rate, pairs, normaliser: settings of PDGD.
         rank_with: the model that ranks the lists of a round, `local` or `global`.
         clip: the ball to which local models are clipped; None also without a clip.
-        update_clip: L2 norm to which a whole update is scaled down before it is sent; None also without.
         clip_without_pairs: whether the clip also acts after an interaction without pairs.
         sigma: standard deviation of the perturbations of FOLtR-ES.
         metric: its online metric, `maxrr` or `dcg`.
@@ -92,7 +91,6 @@ class Knowledge:
     normaliser: str | None = None
     rank_with: str | None = "local"
     clip: Ball | None = None
-    update_clip: float | None = None
     clip_without_pairs: bool = True
     sigma: float | None = None
     metric: str | None = None
