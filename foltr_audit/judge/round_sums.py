@@ -16,10 +16,10 @@ from foltr_audit.judge.view_builder import InteractionPlacement
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
+from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
 
-_PER_LIST = ("part", "query", "shown", "features")
+_PER_LIST = ("part", "query", "shown", "features", "n_candidates")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,7 +148,7 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
             "slot": np.zeros(origins.size, dtype=np.int64),
             "step": np.arange(origins.size),
             **dict.fromkeys(("total", "seeds", "state", "senders", "sizes", "sent_at")),
-            **_candidates(record, kept),
+            "candidates": record.candidates_of(kept),
             "buffers": (),
             "clear": {},
         },
@@ -171,14 +171,6 @@ def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
         return None
     mean = record.aggregate if header.content == "model" else record.aggregate - record.parameters
     return np.asarray(counts.sum() * mean)
-
-
-def _candidates(record: RoundRecord, kept: Bools) -> dict[str, object]:
-    """The candidates of the lists that are kept."""
-    if record.candidates is None or record.n_candidates is None:
-        return {}
-    rows = np.repeat(kept, record.n_candidates)
-    return {"candidates": record.candidates[rows], "n_candidates": record.n_candidates[kept]}
 
 
 def _summed_truth(record: RoundRecord, truth: RoundTruth) -> RoundTruth:
