@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flwr.app import ArrayRecord, Message
 
 MOST_REASON = 200
-"""Characters of a failure's reason that are kept: clients send whole tracebacks."""
+"""Characters of a failure's reason that are kept: clients send whole tracebacks, whose end says what failed."""
 
 TRAIN, EVALUATE = "", "evaluate"
 
@@ -108,14 +108,14 @@ class OpenRound:
         """
         node, self.ended = reply.metadata.src_node_id, time.time()
         if reply.has_error():
-            reason = f"code {reply.error.code}: {reply.error.reason or ''}"[:MOST_REASON]
+            reason = kept_of(f"code {reply.error.code}: {reply.error.reason or ''}")
             self.outcomes[stage, node] = NodeOutcome(node=node, outcome="failed", reason=reason, stage=stage)
             return
         told = take_truth(reply.content)
         clear = clear_content(reply.content, self.count_key)
         outcome = NodeOutcome(node=node, outcome="arrived", stage=stage)
         if clear.problem:
-            reason = clear.problem[:MOST_REASON]
+            reason = kept_of(clear.problem)
             outcome = NodeOutcome(node=node, outcome="failed", reason=reason, stage=stage)
         self.outcomes[stage, node] = outcome
         config = config_in(reply.content)
@@ -155,6 +155,18 @@ class OpenRound:
         if mean is None and self.aggregate is not None:
             mean = np.concatenate([numbers(array).reshape(-1) for array in self.aggregate])
         return None if mean is None else self.secagg.total(mean, [message.count for message in self.messages])
+
+
+def kept_of(reason: str) -> str:
+    """What is kept of the reason of a failure: all of a short one, else its begin and its end.
+
+    >>> kept_of("code 2: " + 300 * "x" + " ZeroDivisionError: division by zero")[-40:]
+    'xxxx ZeroDivisionError: division by zero'
+    """
+    begin = MOST_REASON // 4
+    if len(reason) <= MOST_REASON:
+        return reason
+    return f"{reason[:begin]} ... {reason[begin + 5 - MOST_REASON :]}"
 
 
 def same_arrays(one: ArrayRecord, other: ArrayRecord) -> bool:
