@@ -17,7 +17,7 @@ from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.report.results.attack import AttackReport, AttackRows, joined, rows_of
 from foltr_audit.report.results.base import DatasetFacts, FoldFacts, Setting, UtilityGroupRow, UtilityRow
 from foltr_audit.report.results.doubts import doubt_rows
-from foltr_audit.report.results.fact_warnings import CheckedFacts, FactRow, fact_warnings
+from foltr_audit.report.results.fact_warnings import CheckedFacts, FactRow, fact_warnings, list_warnings
 from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings
 from foltr_audit.report.results.proven_rows import proven_rows
 from foltr_audit.rng import Streams
@@ -68,7 +68,11 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         dataset=_dataset(recorded),
         utility=utility,
         utility_groups=utility_groups,
-        warnings=(*fact_warnings(checked), *doubt_rows(rows.results)),
+        warnings=(
+            *list_warnings(trace.header for trace in recorded.traces.values()),
+            *fact_warnings(checked),
+            *doubt_rows(rows.results),
+        ),
         **{**vars(rows), "facts": checked, "refused": refused},
     )
 
