@@ -32,12 +32,14 @@ class SummedRound(RoundRecord):
         clients: how many messages are summed.
         origins: which of them each list belongs to, int64 (I,).
         alike: whether all weigh the same.
+        unlisted: clients with interactions of which no list is recorded: their updates are in the sum.
         rounding: largest error of a number from encoding it as an integer; 0 without.
     """
 
     clients: int
     origins: Ints
     alike: bool
+    unlisted: int = 0
     rounding: float = 0.0
 
     def __post_init__(self) -> None:
@@ -153,6 +155,7 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
         clients=counts.size,
         origins=origins,
         alike=bool(np.all(counts == counts[0])),
+        unlisted=int(np.count_nonzero(counts)) - np.unique(origins).size,
         rounding=error,
     )
 
@@ -191,6 +194,8 @@ class SumObserver(Observer):
         known = super()._everything(record)
         if not isinstance(record, SummedRound):
             return known
+        if record.unlisted:  # what their clients learnt hides the others as noise of an unknown law does
+            return known.having(noise=None, encoding_error=record.rounding)
         law = None if known.noise is None else parse_law(known.noise)
         noise = known.noise if law is None else law.summed(record.clients).text
         return known.having(noise=noise, encoding_error=record.rounding)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,8 +14,6 @@ from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from foltr_audit.trace import TraceHeader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,18 +103,6 @@ def fact_warnings(rows: Sequence[FactRow]) -> list[WarningRow]:
     return [
         WarningRow(warning=_click_prefix(row, rows) + text) for row in rows for text in row.found.warnings
     ]
-
-
-LISTS_OF_THE_AUDITOR = (
-    "attacks are given the shown lists, which this server does not have (fact lists_known: auditor): the "
-    "results hold for a server that knows or guesses them"
-)
-
-
-def list_warnings(headers: Iterable[TraceHeader]) -> list[WarningRow]:
-    """A row where attacks know lists that the server of the traces does not have."""
-    known = {header.knowledge.get("lists_known") for header in headers}
-    return [WarningRow(warning=LISTS_OF_THE_AUDITOR)] if "auditor" in known else []
 
 
 def _click_prefix(row: FactRow, rows: Sequence[FactRow]) -> str:

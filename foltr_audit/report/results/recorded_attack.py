@@ -15,9 +15,16 @@ from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import DataFacts, proven_of
 from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.report.results.attack import AttackReport, AttackRows, joined, rows_of
-from foltr_audit.report.results.base import DatasetFacts, FoldFacts, Setting, UtilityGroupRow, UtilityRow
+from foltr_audit.report.results.base import (
+    DatasetFacts,
+    FoldFacts,
+    Setting,
+    UtilityGroupRow,
+    UtilityRow,
+    WarningRow,
+)
 from foltr_audit.report.results.doubts import doubt_rows
-from foltr_audit.report.results.fact_warnings import CheckedFacts, FactRow, fact_warnings, list_warnings
+from foltr_audit.report.results.fact_warnings import CheckedFacts, FactRow, fact_warnings
 from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings
 from foltr_audit.report.results.proven_rows import proven_rows
 from foltr_audit.rng import Streams
@@ -69,7 +76,7 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         utility=utility,
         utility_groups=utility_groups,
         warnings=(
-            *list_warnings(trace.header for trace in recorded.traces.values()),
+            *(WarningRow(warning=text) for text in dict.fromkeys(recorded.notes())),
             *fact_warnings(checked),
             *doubt_rows(rows.results),
         ),
