@@ -14,7 +14,7 @@ from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.inference.step_search import StepSearch
 from foltr_audit.plugins import Attack, Inference, View
 
-_MOST_SUMMED = 32  # lists of a sum that are searched together
+_MOST_SUMMED = 16  # lists of a sum that are searched together
 
 
 def _why_no_sum(view: View) -> str | None:

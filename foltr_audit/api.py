@@ -246,6 +246,7 @@ def audit_trace(
     confidence: float = 0.95,
     estimator: str = "one-run",
     data: str | None = None,
+    step: ClientStep | StepFunction | None = None,
     know: Mapping[str, object] | None = None,
 ) -> CoinAuditReport:
     """Measure a lower bound on epsilon from a recorded laboratory run whose clients tossed coins.
@@ -258,16 +259,20 @@ def audit_trace(
         confidence: of the lower bound.
         estimator: `one-run` or `clopper-pearson`.
         data: path of the data set, if features are not embedded.
+        step: what the clients compute, if it is not PDGD; as for `attack_trace`.
         know: facts over those of the header.
 
     Raises:
         UsageError: no coins, facts that replays need are missing, or a bad value.
+        PluginError: the step fails, or does not fit the trace.
         TraceError: it is damaged.
     """
     given = {"claim": eps, "delta": delta, "confidence": confidence, "estimator": estimator}
     views = {} if view is None else {"views": (view,)}
     protocol = validated(AuditSpec, {**given, **views}, "audit_trace: ")
-    return CoinAuditReport.of(TraceAttack.open(Path(path), data=data, know=know), protocol)
+    own = None if step is None else as_client_step(step)
+    recorded = TraceAttack.open(Path(path), data=data, know=know, client_step=own)
+    return CoinAuditReport.of(recorded, protocol)
 
 
 def lint(

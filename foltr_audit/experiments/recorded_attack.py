@@ -247,6 +247,19 @@ class TraceAttack:
         """A reason why an attack cannot run, with how to give the facts that it misses."""
         return advise(reason, self.protocol.hide)
 
+    def notes(self) -> Iterator[str]:
+        """What a reader of reports must know about who has the lists, a line each."""
+        for trace in self.traces.values():
+            if trace.header.knowledge.get("lists_known") == "auditor":
+                yield ("given the shown lists, which this server does not have (fact lists_known)")
+            if self.protocol.sums_of_rounds:
+                unlisted = [record.unlisted for record in RoundSums(trace).rounds()]
+                if any(unlisted):
+                    yield (
+                        f"{sum(unlisted)} messages in the sums have no recorded list: what these clients "
+                        "learnt counts as noise of an unknown law"
+                    )
+
     @contextmanager
     def advising(self) -> Iterator[None]:
         """Errors that name facts which are not known say how to give them."""

@@ -104,6 +104,8 @@ class PatternDecoder:
         from foltr_audit.kernels.patterns import ClipRule
 
         known = self.view.knowledge
+        if known.update_clip is not None:
+            return ClipRule(known.update_clip.norm, known.update_clip.ord, True)
         norm, order = (known.clip.norm, known.clip.ord) if known.clip else (np.inf, 2)
         return ClipRule(norm, order, known.clip_without_pairs)
 
@@ -143,9 +145,12 @@ class PatternDecoder:
 
         replay = self.replay
         received = self.view.models[messages]
+        # A clip of the update is one of the model whose origin is the model that the update starts from.
+        origin = models if self.view.knowledge.update_clip is not None else np.zeros_like(models)
+        received = received - origin if rest is None else received - origin - rest
         return pattern_likelihoods(
-            np.ascontiguousarray(received if rest is None else received - rest),
-            np.ascontiguousarray(models),
+            np.ascontiguousarray(received),
+            np.ascontiguousarray(models - origin),
             replay.learning_rate * replay.jacobian(models, messages, b),
             replay.weights(models, messages, b),
             replay.lengths[messages, b],

@@ -87,7 +87,7 @@ class StepSearch:
         return np.stack(found, axis=1)
 
     def _columns(self, clicks: Bools) -> tuple[Floats, Floats]:
-        """What each click adds at the local models of clicks (n, B, k): (n, P, B k); what it explains: (n, P)."""
+        """What clicks add at the local models of clicks (n, B, k), (n, P, B k); what they explain, (n, P)."""
         n, B, k = clicks.shape
         P = self.view.parameters.shape[1]
         added, values = np.zeros((n, B, k, P)), self.view.updates.copy()

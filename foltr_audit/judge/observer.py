@@ -159,8 +159,8 @@ class Observer:
                     self.collection, given.ranker, record.parameters, given.click_model, given.lists
                 )
             several = self.collection.n_intents > 1
-            given = given.having(candidates=True, relevance=True, intents=several, belief=belief)
-        return given
+            return given.having(candidates=True, relevance=True, intents=several, belief=belief)
+        return given.having(candidates=record.candidates is not None)
 
     def _check_step(self, record: RoundRecord) -> None:
         step = self.client_step
@@ -196,6 +196,10 @@ class Observer:
             if knowledge.intents:
                 each = [_labels(data.under(intent), query, shown) for intent in range(data.n_intents)]
                 intent_labels = np.stack(each, axis=-1)
+        elif record.candidates is not None and record.n_candidates is not None:
+            offsets = np.concatenate([[0], np.cumsum(record.n_candidates)])
+            query = part.spread(np.flatnonzero(here), -1)  # each list has candidates of its own
+            candidates = Candidates(features=record.candidates, offsets=offsets, query=query)
         return View(
             observer="individual",
             kind=self.header.content,

@@ -230,6 +230,19 @@ def join_tables(rounds: Sequence[Tables]) -> Tables:
     return joined
 
 
+def check_same_columns(one: Tables, other: Tables) -> None:
+    """Refuse two rounds that no part can hold together; without a copy of their arrays.
+
+    Raises:
+        ValueError: as `join_tables`.
+    """
+    join_tables([{name: _head(columns) for name, columns in tables.items()} for tables in (one, other)])
+
+
+def _head(columns: Table) -> Table:
+    return {name: values[:1] for name, values in columns.items()}
+
+
 def _round(seen: RoundColumns) -> Table:
     model = np.array(seen.model, dtype=np.float64)
     unknown = np.full(model.shape, math.nan)

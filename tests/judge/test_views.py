@@ -307,6 +307,7 @@ def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
         "perturbation",
         "number_format",
         "feature_format",
+        "encoding_error",  # 0
     ]
 
 

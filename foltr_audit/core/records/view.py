@@ -42,6 +42,9 @@ KNOWLEDGE = {
 }
 """What an observer may know in addition to the messages; each item can be hidden."""
 
+RESOLUTION = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-50}
+"""Bound on the relative error of a number by its format; of float64 from the client's arithmetic."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
@@ -64,7 +67,7 @@ class Knowledge:
             seeds.
         noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`; for a message of metrics, the
             law of each metric, e.g. `metric-rr:p=0.25`; or `none`.
-        number_format: `float32` or `float64`, the number format of messages.
+        number_format: `bfloat16`, `float16`, `float32` or `float64`, the number format of messages.
         feature_format: the same for the features with which clients learn.
         encoding_error: largest error of a number of a message from its encoding as an integer.
         click_model: name of the click model.
@@ -110,7 +113,7 @@ class Knowledge:
     @property
     def resolution(self) -> float:
         """Bound on the relative error of a number in a message, from rounding and the client's arithmetic."""
-        return 2.0**-24 if self.number_format == "float32" else 2.0**-50
+        return RESOLUTION[self.number_format]
 
     def having(self, **more: object) -> Knowledge:
         """The same observer with more knowledge."""
@@ -125,6 +128,8 @@ class Knowledge:
         }
         if "click_model" in hidden:
             lost["belief"] = None
+        if "clip" in hidden:
+            lost["update_clip"] = None
         if "query" in hidden:  # without the query an observer knows nothing about its documents
             lost |= dict.fromkeys(("shown", "order", "candidates", "relevance", "intents"), False)
         if "relevance" in hidden:
