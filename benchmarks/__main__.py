@@ -76,6 +76,12 @@ def _papers(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     return papers(options)
 
 
+def _flower(options: BenchmarkOptions) -> list[BenchmarkFigure]:
+    from benchmarks.flower_recording import flower_recording
+
+    return flower_recording(options)
+
+
 SUBJECTS: dict[str, Subject] = {
     "mq2007": _mq2007,
     "mslr": _mslr,
@@ -86,6 +92,7 @@ SUBJECTS: dict[str, Subject] = {
     "start": _start,
     "order": _order,
     "libraries": _libraries,
+    "flower": _flower,
     "papers": _papers,
 }
 _WIDTH = 140  # of the table where stdout is no terminal

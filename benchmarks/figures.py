@@ -68,6 +68,7 @@ TARGETS: Mapping[str, FigureTarget] = {
     "trace.observed_per_float": FigureTarget("at most", 5),
     "letor.rows": FigureTarget("at least", 60_000),
     "letor.memory": FigureTarget("at most", 3),
+    "flower.recorded_over_plain": FigureTarget("at most", 1.1),
     "start.help": FigureTarget("at most", 0.35),
     "start.attack": FigureTarget("at most", 8),
     **{

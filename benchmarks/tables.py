@@ -18,6 +18,7 @@ _SUBJECTS = {
     "learners": "Learners at the MQ2007 shape (1,000 clients x 4)",
     "letor": "Reading LETOR text",
     "trace": "Trace",
+    "flower": "Recording a Flower server",
     "start": "Start-up, whole processes",
     "order": "The same bits on every processor",
     "libraries": "Written by hand, compared with a library",

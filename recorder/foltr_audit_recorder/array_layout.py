@@ -108,8 +108,6 @@ def in_layout(
     Raises:
         ValueError: an array that is missing, or has another name, shape or format; it begins with `who`.
     """
-    if tuple(array.place for array in arrays) == tuple(layout):
-        return [array.values for array in arrays]
     given = {array.place.name: array for array in arrays}
     ordered = []
     for place in layout:

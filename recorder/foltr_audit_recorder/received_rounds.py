@@ -75,10 +75,8 @@ def message_columns(
         words = [_words(message, masked, slot) for slot, message in enumerate(messages)]
         arrays: list[NDArray[np.generic]] = [np.array(words, dtype=np.uint64).reshape(-1, masked)]
     else:
-        rows = [
-            in_layout(named_arrays(message.arrays), layout, _who(message, slot))
-            for slot, message in enumerate(messages)
-        ]
+        wanted = list(layout)
+        rows = [_values(message, wanted, slot) for slot, message in enumerate(messages)]
         arrays = [_stacked([row[place] for row in rows], entry) for place, entry in enumerate(layout)]
     senders, seeds = [message.sender for message in messages], [message.seed for message in messages]
     sizes, times = [message.size for message in messages], [message.at for message in messages]
@@ -96,6 +94,13 @@ def message_columns(
             for name in names
         },
     )
+
+
+def _values(message: ReceivedMessage, layout: Sequence[LayoutArray], slot: int) -> list[NDArray[np.generic]]:
+    arrays = named_arrays(message.arrays)
+    if [array.place for array in arrays] == layout:
+        return [array.values for array in arrays]
+    return in_layout(arrays, layout, _who(message, slot))
 
 
 def _who(message: ReceivedMessage, slot: int) -> str:

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import atomic_files
-from .array_layout import n_parameters, named_arrays
+from .array_layout import BUFFERS, n_parameters, named_arrays
 from .messages import NodeOutcome, ReceivedMessage
 from .part_files import HEADER, PartRange, clean, commit_part, marker_indices, marker_name, part_files
 from .received_rounds import (
@@ -259,6 +260,10 @@ class Recorder:
         """What the first round says of the trace."""
         plain = self._kind != "masked" and bool(messages)
         layout = tuple(array.place for array in named_arrays(messages[0].arrays if plain else model))
+        if self._kind == "masked":  # what is masked is a mean's numbers, of buffers as well
+            layout = tuple(
+                replace(place, dtype="float64") if place.dtype in BUFFERS else place for place in layout
+            )
         truth = self._truth
         if truth is None:
             truth = any(message.has_truth for message in messages)
@@ -269,7 +274,7 @@ class Recorder:
             form=ListForm.of(messages, self._list_length, self._features),
             truth=truth,
             facts=self._facts,
-            words=n_words(self._kind, layout),
+            words=n_words(self._kind, layout, self._facts),
             ranker=self._ranker,
             source=self._source,
             parts=self._parts,

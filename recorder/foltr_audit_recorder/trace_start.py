@@ -14,6 +14,9 @@ from .part_files import HEADER, TRACE_SCHEMA, VERSION, file_name
 from .received_rounds import ListForm
 from .toml_text import toml_text
 
+FLOWER_MASKS = "flower-secagg"
+"""Value of the fact `masking` for messages of Flower's SecAgg+: a weight, then the parameters."""
+
 METRICS = "es"
 """The kind of messages that are metrics, with the seed of a perturbation."""
 
@@ -117,7 +120,7 @@ class TraceStart:
                 form=_form(folder, last_part, table["k"]),
                 truth=table["has_truth"],
                 facts=table["knowledge"],
-                words=n_words(table["kind"], layout),
+                words=n_words(table["kind"], layout, table["knowledge"]),
                 ranker=table["ranker"],
                 source=table["dataset"]["source"],
                 parts=tuple(table["dataset"]["parts"]),
@@ -132,9 +135,11 @@ def model_layout(kind: str, layout: tuple[LayoutArray, ...], parameters: int) ->
     return (LayoutArray(ONE_ARRAY, (parameters,), "float64"),) if kind == METRICS else layout
 
 
-def n_words(kind: str, layout: Sequence[LayoutArray]) -> int:
-    """Number W of words of a masked message: the weight, then the parameters; 0 of other kinds."""
-    return n_parameters(layout) + 1 if kind == "masked" else 0
+def n_words(kind: str, layout: Sequence[LayoutArray], facts: Mapping[str, object]) -> int:
+    """Number W of words of a masked message: the parameters, after a weight in Flower's; 0 of other kinds."""
+    if kind != "masked":
+        return 0
+    return n_parameters(layout) + (facts.get("masking") == FLOWER_MASKS)
 
 
 def _form(folder: Path, last_part: int, k: int) -> ListForm:

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import foltr_audit as fa
+from foltr_audit.trace import Trace, validate
 from tests.fixtures.flower import flower_python, run_program
+from tests.fixtures.result_rows import plain
 from tests.recorder.test_recorder import header, table
 
 CASES = ("plain", "no_consent", "local_dp", "pushes", "personal", "server_fn", "secagg")
@@ -36,6 +39,20 @@ def outcomes(trace: Path, part: int, stage: str = "") -> dict[int, str]:
 
 def floats(columns: dict[str, NDArray[np.generic]], name: str) -> NDArray[np.float64]:
     return columns[name].astype(np.float64)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "personal"])
+def test_a_recorded_federation_is_a_valid_trace(runs: Path, case: str) -> None:
+    assert validate(runs / case / "trace") == []
+    rounds = Trace.open(runs / case / "trace").rounds()
+    assert [record.round for record in rounds] == list(range(ROUNDS))
+
+
+def test_clicks_are_read_out_of_a_recorded_federation(runs: Path) -> None:
+    """Updates without noise that are linear in the clicks: least squares finds every click."""
+    report = fa.attack_trace(runs / "plain" / "trace", ["olsr"])
+    row = next(row for row in plain(report.results) if row["method"] == "olsr")
+    assert row["exact"] == 1.0
 
 
 @pytest.mark.parametrize("case", ["plain", "no_consent", "pushes", "server_fn"])

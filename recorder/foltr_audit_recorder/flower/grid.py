@@ -16,7 +16,7 @@ from ..array_layout import NamedArray, named_arrays, numbers
 from ..recorder import MOST_BYTES, Recorder
 from .client_records import take_truth
 from .open_round import EVALUATE, OpenRound, round_key, same_arrays, stage_of
-from .payload import COUNT, array_records, model_in, npy_array, numpy_array
+from .payload import COUNT, array_records, flower_array, model_in, npy_array
 
 if TYPE_CHECKING:
     from flwr.app import Message
@@ -175,9 +175,10 @@ class RecordingGrid:
         self, replies: Sequence[Message], exchange_of: Callable[[Message], Exchange | None]
     ) -> None:
         self._guarded(lambda: self._note_received(replies, exchange_of))
-        for reply in replies:  # whatever became of the recording, strategies do not see these
-            if reply.has_content():
-                take_truth(reply.content)
+        if self.recorder.stopped:  # whatever became of the recording, strategies do not see what clients told
+            for reply in replies:
+                if reply.has_content():
+                    take_truth(reply.content)
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Do something about the trace. What goes wrong stops the recording and never the federation."""
@@ -239,6 +240,8 @@ class RecordingGrid:
             exchange = exchange_of(reply)
             if exchange is not None and not exchange.round.written:
                 exchange.round.received(reply, exchange.stage)
+            elif reply.has_content():
+                take_truth(reply.content)
 
     def _note_aggregate(self, arrays: object) -> None:
         if self._open is not None and self._open.aggregate is None and arrays is not None:
@@ -322,7 +325,7 @@ def _continues(current: OpenRound, key: str, message: Message, stage: str) -> bo
 def _named(arrays: object) -> list[NamedArray]:
     """Arrays of a model, which may be those of Flower's records or of its legacy messages."""
     if hasattr(arrays, "tensors"):
-        return named_arrays([npy_array(data) for data in arrays.tensors])
+        return [npy_array(str(place), data) for place, data in enumerate(arrays.tensors)]
     if isinstance(arrays, Mapping) and any(hasattr(array, "stype") for array in arrays.values()):
-        return named_arrays({name: numpy_array(array) for name, array in arrays.items() if array.data})
+        return [flower_array(name, array) for name, array in arrays.items() if array.data]
     return named_arrays(arrays)

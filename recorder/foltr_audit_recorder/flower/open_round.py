@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..array_layout import NamedArray, numbers
 from ..messages import NodeOutcome, ReceivedMessage
 from .client_records import take_truth, told_lists, told_update
-from .payload import array_records, clear_content, model_in
+from .payload import array_records, model_in, reply_content
 from .secagg import MASKED, SecAggRound, config_in, masked_words
 
 if TYPE_CHECKING:
@@ -112,27 +112,28 @@ class OpenRound:
             self.outcomes[stage, node] = NodeOutcome(node=node, outcome="failed", reason=reason, stage=stage)
             return
         told = take_truth(reply.content)
-        clear = clear_content(reply.content, self.count_key)
-        outcome = NodeOutcome(node=node, outcome="arrived", stage=stage)
-        if clear.problem:
-            reason = clear.problem[:MOST_REASON]
-            outcome = NodeOutcome(node=node, outcome="failed", reason=reason, stage=stage)
-        self.outcomes[stage, node] = outcome
-        config = config_in(reply.content)
+        held = reply_content(reply.content, self.count_key)
+        self.outcomes[stage, node] = NodeOutcome(
+            node=node,
+            outcome="failed" if held.problem else "arrived",
+            reason=held.problem[:MOST_REASON],
+            stage=stage,
+        )
+        config = config_in(reply.content) if self.secagg is not None else None
         if config is not None and self.secagg is not None:
             self.secagg.answered(node, config)
-        if stage == EVALUATE or clear.problem:
+        if stage == EVALUATE or held.problem:
             return
-        arrays: object = model_in(reply.content) if config is None else masked_words(config)
-        if arrays is None or (config is None and not arrays):
+        arrays: object = held.arrays or None if config is None else masked_words(config)
+        if arrays is None:
             return
         self.messages.append(
             ReceivedMessage(
                 arrays=arrays,
                 sender=node,
-                count=clear.count,
-                metrics=clear.metrics,
-                size=clear.size,
+                count=held.count,
+                metrics=held.metrics,
+                size=held.size,
                 at=reply.metadata.created_at,
                 lists=told_lists(told),
                 update=told_update(told),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from io import BytesIO
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..array_layout import NamedArray, named_arrays
+from ..array_layout import BUFFERS, FLOATING, LayoutArray, NamedArray
 
 if TYPE_CHECKING:
     from flwr.app import Array, ArrayRecord, RecordDict
@@ -23,16 +24,18 @@ _SECAGG = "secaggplus_configs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClearContent:
-    """What travels in clear beside the arrays of a reply.
+class ReplyContent:
+    """What a reply holds.
 
     Attributes:
+        arrays: its arrays in their order.
         count: the weight of the reply in the mean; 1 where it has none.
-        metrics: numbers by name; by record and name where several records have one of that name.
+        metrics: numbers in clear by name; by record and name where several records have one of that name.
         size: bytes of all records.
         problem: why the client says that it failed; "" where it does not.
     """
 
+    arrays: list[NamedArray]
     count: int = 1
     metrics: dict[str, float] = field(default_factory=dict)
     size: int = 0
@@ -45,13 +48,17 @@ def model_in(content: RecordDict) -> list[NamedArray]:
     Raises:
         ValueError: arrays that are not those of NumPy.
     """
-    records = array_records(content)
-    arrays: dict[str, NDArray[np.generic]] = {}
-    for record_name, record in records.items():
-        for name, array in record.items():
-            if array.data:
-                arrays[name if len(records) == 1 else f"{record_name}.{name}"] = numpy_array(array)
-    return named_arrays(arrays) if arrays else []
+    return _named(array_records(content))
+
+
+def _named(records: Mapping[str, ArrayRecord]) -> list[NamedArray]:
+    several = len(records) > 1
+    return [
+        flower_array(f"{record_name}.{name}" if several else name, array)
+        for record_name, record in records.items()
+        for name, array in record.items()
+        if array.data
+    ]
 
 
 def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
@@ -63,84 +70,88 @@ def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
     }
 
 
-_HEADERS: dict[bytes, tuple[np.dtype[np.generic], tuple[int, ...], bool]] = {}
-
-
-def numpy_array(array: Array) -> NDArray[np.generic]:
-    """An array of Flower as NumPy array, read-only.
+def flower_array(name: str, array: Array) -> NamedArray:
+    """An array of Flower with its name, read-only.
 
     Raises:
         ValueError: another serialisation than NumPy's, or an array of objects.
     """
     if array.stype != "numpy.ndarray":
-        raise ValueError(f"an array is serialised as {array.stype!r}; expected numpy.ndarray")
-    return npy_array(array.data)
+        raise ValueError(f"array {name} is serialised as {array.stype!r}; expected numpy.ndarray")
+    return npy_array(name, array.data)
 
 
-def npy_array(data: bytes) -> NDArray[np.generic]:
+class _Header(NamedTuple):
+    end: int
+    place: LayoutArray
+    dtype: np.dtype[np.generic]
+    by_columns: bool
+
+
+_HEADERS: dict[tuple[str, bytes], _Header] = {}
+_MOST_HEADERS = 10_000
+
+
+def npy_array(name: str, data: bytes) -> NamedArray:
     """The array of an `.npy` file, read-only. Thousands of messages share a header, which is parsed once.
 
     Raises:
-        ValueError: other bytes, or an array of objects.
+        ValueError: other bytes, or an array of something else than numbers.
     """
-    wide = data[6:7] != b"\x01"
-    end = (12 if wide else 10) + int.from_bytes(data[8 : 12 if wide else 10], "little")
-    header = data[:end]
-    if header not in _HEADERS:
-        if len(_HEADERS) > 10_000:
+    start = 10 if data[6:7] == b"\x01" else 12
+    key = name, data[: start + int.from_bytes(data[8:start], "little")]
+    header = _HEADERS.get(key)
+    if header is None:
+        if len(_HEADERS) >= _MOST_HEADERS:
             _HEADERS.clear()
-        _HEADERS[header] = _parsed(header)
-    dtype, shape, by_columns = _HEADERS[header]
-    values = np.frombuffer(data, dtype, math.prod(shape), end)
-    return values.reshape(shape, order="F" if by_columns else "C")
+        header = _HEADERS[key] = _parsed(*key)
+    values = np.frombuffer(data, header.dtype, math.prod(header.place.shape), header.end)
+    order: Literal["F", "C"] = "F" if header.by_columns else "C"
+    return NamedArray(header.place, values.reshape(header.place.shape, order=order))
 
 
-def _parsed(header: bytes) -> tuple[np.dtype[np.generic], tuple[int, ...], bool]:
-    from io import BytesIO
-
+def _parsed(name: str, header: bytes) -> _Header:
     stream = BytesIO(header)
     version = np.lib.format.read_magic(stream)
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
-    if read is None:
-        raise ValueError(f"an array in version {version} of NumPy's format; expected 1.0 or 2.0")
-    shape, by_columns, dtype = read(stream)
-    if dtype.hasobject:
-        raise ValueError("an array of Python objects; expected numbers")
-    return dtype, shape, by_columns
+    if version == (1, 0):
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, by_columns, dtype = np.lib.format.read_array_header_2_0(stream)
+    else:
+        raise ValueError(f"array {name} has version {version} of NumPy's format; expected 1.0 or 2.0")
+    place = LayoutArray(name, shape, dtype.name)
+    if dtype.hasobject or place.dtype not in (*FLOATING, *BUFFERS):
+        raise ValueError(f"array {name} is {dtype}; expected numbers")
+    return _Header(len(header), place, dtype, by_columns)
 
 
-def clear_content(content: RecordDict, count_key: str = COUNT) -> ClearContent:
-    """What travels in clear beside the arrays of a reply."""
-    from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+def reply_content(content: RecordDict, count_key: str = COUNT) -> ReplyContent:
+    """What a reply holds, in one pass.
 
-    found: list[tuple[str, str, float]] = []
+    Raises:
+        ValueError: arrays that are not those of NumPy.
+    """
+    from flwr.app import ArrayRecord
+
+    arrays: dict[str, ArrayRecord] = {}
+    metrics: dict[str, float] = {}
     size, problem, count = 0, "", 1
     for record_name, record in content.items():
         if isinstance(record, ArrayRecord):
+            arrays[record_name] = record
             size += sum(len(array.data) + len(name) for name, array in record.items())
             continue
-        size += sum(_size(value) + len(name) for name, value in record.items())
-        if record_name == _LEGACY_STATUS:
-            if record.get("code"):
-                problem = str(record.get("message") or "status is not OK")
-        elif record_name != _SECAGG and isinstance(record, ConfigRecord | MetricRecord):
-            found += [
-                (record_name, name, float(value))
-                for name, value in record.items()
-                if isinstance(value, int | float)
-            ]
-    metrics: dict[str, float] = {}
-    for record_name, name, value in found:
-        if name in (count_key, _LEGACY_COUNT) and value >= 0 and math.isfinite(value):
-            count = round(value)
-        elif name in metrics:
-            metrics[f"{record_name}.{name}"] = value
-        else:
-            metrics[name] = value
-    return ClearContent(count=count, metrics=metrics, size=size, problem=problem)
+        for name, value in record.items():
+            size += len(name) + (8 if isinstance(value, int | float) else _size(value))
+            if record_name == _SECAGG or not isinstance(value, int | float):
+                continue
+            if name in (count_key, _LEGACY_COUNT) and 0 <= value < math.inf:
+                count = round(value)
+            elif record_name != _LEGACY_STATUS:
+                metrics[f"{record_name}.{name}" if name in metrics else name] = float(value)
+        if record_name == _LEGACY_STATUS and record.get("code"):
+            problem = str(record.get("message") or "its status is not OK")
+    return ReplyContent(arrays=_named(arrays), count=count, metrics=metrics, size=size, problem=problem)
 
 
 def _size(value: object) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import NodeOutcome
+from ..trace_start import FLOWER_MASKS
 from .payload import npy_array
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class SecAggRound:
         settings = self.settings
         return {
             "of": "model",
-            "masking": "flower-secagg",
+            "masking": FLOWER_MASKS,
             "clipping_range": float(settings["clipping_range"]),
             "quantization_range": int(settings["target_range"]),
             "modulus_bits": int(settings["mod_range"]).bit_length() - 1,
@@ -147,7 +148,7 @@ def masked_words(config: ConfigRecord) -> NDArray[np.uint64] | None:
     """The masked words (W,) of a reply: the weight, then the arrays in their order; None in other replies."""
     if "masked_params" not in config:
         return None
-    pieces = [npy_array(data).reshape(-1) for data in config["masked_params"]]
+    pieces = [npy_array("words", data).values.reshape(-1) for data in config["masked_params"]]
     return np.concatenate(pieces).astype(np.uint64)
 
 
