@@ -230,6 +230,13 @@ def join_tables(rounds: Sequence[Tables]) -> Tables:
     return joined
 
 
+def first_rows(tables: Tables) -> Tables:
+    """At most one row of each table, which shows whether rounds can be joined."""
+    return {
+        name: {column: values[:1] for column, values in columns.items()} for name, columns in tables.items()
+    }
+
+
 def _round(seen: RoundColumns) -> Table:
     model = np.array(seen.model, dtype=np.float64)
     unknown = np.full(model.shape, math.nan)
@@ -353,7 +360,9 @@ def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generi
 
 
 def _fill(table: str, name: str, piece: Table, example: NDArray[np.generic]) -> NDArray[np.generic]:
-    if name not in FILLED:
-        raise ValueError(f"{table}: column {name} is missing in some rounds of a part")
     rows = len(next(iter(piece.values())))
+    if rows and name not in FILLED:
+        raise ValueError(f"{table}: column {name} is missing in some rounds of a part")
+    if not rows:
+        return np.empty((0, *example.shape[1:]), dtype=example.dtype)
     return np.full((rows, *example.shape[1:]), FILLED[name], dtype=example.dtype)
