@@ -22,6 +22,7 @@ class PositionPrior(Attack):
     """
 
     name: ClassVar[str] = "position-prior"
+    ranker_use: ClassVar[str] = "nothing"
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update", "es", "clicks"})
     needs: ClassVar[frozenset[str]] = frozenset({"shown", "order", "belief"})
     baseline: ClassVar[bool] = True

@@ -16,6 +16,7 @@ class FirstPosition(Attack):
     """
 
     name: ClassVar[str] = "first-position"
+    ranker_use: ClassVar[str] = "nothing"
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update", "es", "clicks"})
     needs: ClassVar[frozenset[str]] = frozenset({"shown", "order"})
     baseline: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 
-_MOST_SUMMED = 32  # lists of a sum that are searched together
+_MOST_SUMMED = 16  # lists of a sum that are searched together
 
 
 def _why_no_sum(view: View) -> str | None:
@@ -33,8 +33,8 @@ class JointMaximumPosterior(Attack):
     `shortlist` best are replayed exactly, including drift of the local model and clips. If the best result
     leaves a larger residual than the noise law makes likely, pairs of lists change together. With many lists
     the search may miss the maximum. In a sum over several clients, each client starts from the global model.
-    Where local models rank, a list is also evidence about the clicks on the
-    lists before it, as in `shown-lists`; `lists=false` uses the message alone.
+    Where local models rank, a list is also evidence about the clicks on the lists before it, as in
+    `shown-lists`; `lists=false` uses the message alone.
 
     Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip,
     the noise law, the click model with the usual grades by position; for the evidence of lists, all

@@ -29,10 +29,10 @@ class MaximumPosterior(Attack):
     most lists exactly right; `guess=marginal` names every document that was more likely clicked than not,
     which makes the fewest errors. Clicks on all documents and on none give the same message; there the prior
     decides. Without the noise law, the attack assumes a heavy-tailed one; without the click model, a uniform
-    prior.
+    prior. With a client step, every pattern goes through it, so that any learner can be attacked.
 
-    Sees: the message, the global model, features and order of the shown list, PDGD's settings, the clip, the
-    noise law, the click model with the usual grades by position.
+    Sees: the message, the global model, features and order of the shown list, PDGD's settings or the client
+    step, the clip, the noise law, the click model with the usual grades by position.
 
     Source: maximum a posteriori decoding, e.g. Cover & Thomas 2006, "Elements of information theory",
     section 7; the linear form of PDGD follows from Oosterhuis & de Rijke 2018, eq. 5-8, the law of a share
@@ -41,6 +41,7 @@ class MaximumPosterior(Attack):
 
     name: ClassVar[str] = "map"
     strongest: ClassVar[bool] = True
+    takes_step: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = NEEDS
     probabilities: ClassVar[bool] = True
 
@@ -51,7 +52,8 @@ class MaximumPosterior(Attack):
         """Also refuses several interactions in a message, and lists with too many patterns."""
         if view.is_document.any(axis=2).sum(axis=1).max(initial=0) > 1:
             return "it decodes one interaction a message; joint-map decodes several"
-        return super().why_not(view) or why_no_replay(view) or why_too_long(view)
+        replay = None if view.knowledge.client_step else why_no_replay(view)
+        return super().why_not(view) or replay or why_too_long(view)
 
     def exact_posterior(self, view: View) -> bool:
         """Whether its patterns are the true posterior: grades, click model and noise law are known.

@@ -9,8 +9,10 @@ from pydantic import Field
 
 from foltr_audit.inference.linear_systems import (
     LeastSquaresFit,
+    clicks_in_box,
     least_squares,
     name_by_weight,
+    rounding_fit,
     roundings,
     with_model_column,
 )
@@ -23,14 +25,17 @@ class OLSR(Attack):
     A PDGD update is a sum of Jacobian rows (of a linear ranker: feature rows), with positive weights for
     clicked documents and negative ones for the others in pairs. With several interactions in a message
     all their documents are columns of one system. Documents outside the observed prefix have weight 0 up to
-    rounding, so weights that rounding alone could explain name no document.
+    rounding, so weights that rounding alone could explain name no document. With a client step, the columns
+    are what a click on each document adds to its update, the unknowns are clicks between 0 and 1, and a
+    document is named from half a click on.
 
-    Sees: the message, the global model, features of the shown documents.
+    Sees: the message, the global model, features of the shown documents; the client step, if there is one.
 
     Source: Pham 2022, "Federated learning for online learning to rank", section 4.1.
     """
 
     name: ClassVar[str] = "olsr"
+    takes_step: ClassVar[bool] = True
     observers: ClassVar[frozenset[str]] = frozenset({"individual", "aggregate"})
 
     tolerance: float | None = Field(
@@ -45,7 +50,10 @@ class OLSR(Attack):
         return name_by_weight(view, self._fit(view), self.tolerance)
 
     def _fit(self, view: View) -> LeastSquaresFit:
-        return least_squares(view.columns, view.updates, roundings(view), view.feature_resolution)
+        if view.knowledge.client_step is not None:
+            columns = with_model_column(view)
+            return rounding_fit(view, columns, clicks_in_box(view, columns, absolute=False))
+        return least_squares(view.columns, view.click_updates, roundings(view), view.feature_resolution)
 
 
 class OLSRTheta(OLSR):
@@ -64,5 +72,5 @@ class OLSRTheta(OLSR):
 
     def _fit(self, view: View) -> LeastSquaresFit:
         columns = with_model_column(view)
-        fit = least_squares(columns, view.updates, roundings(view), view.feature_resolution)
+        fit = least_squares(columns, view.click_updates, roundings(view), view.feature_resolution)
         return LeastSquaresFit(fit.weights[:, :-1], fit.errors[:, :-1], fit.noisy)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.inference.replay import NEEDS, why_no_replay
+from foltr_audit.inference.step_relaxation import StepRelaxation
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.utils.arrays import Floats
 
@@ -21,9 +22,11 @@ class Raifle(Attack):
     Clicks are sigmoids of free parameters. The attack replays the client's steps with them, including drift
     and clips. Adam minimises the squared distance of the replayed model to the message. The gradient ignores
     the drift that a click causes in later steps and treats a clip as a fixed factor. Where only documents
-    down to one below the last click form pairs, a regression first estimates which they are.
+    down to one below the last click form pairs, a regression first estimates which they are. With a client
+    step, its slopes at the relaxed clicks take the place of PDGD's.
 
-    Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip.
+    Sees: the message, the global model, features and order of the shown lists, PDGD's settings or the client
+    step, the clip.
 
     Source: Pham et al. 2025, "RAIFLE: Reconstruction attacks on interaction-based federated learning with
     adversarial data manipulation", NDSS, section IV, without the manipulation; Kingma & Ba 2015, "Adam: a
@@ -32,17 +35,18 @@ class Raifle(Attack):
 
     name: ClassVar[str] = "raifle"
     needs: ClassVar[frozenset[str]] = NEEDS
+    takes_step: ClassVar[bool] = True
 
     steps: int = Field(200, ge=1, le=100_000, description="steps of Adam")
     rate: float = Field(0.2, gt=0, description="step size of Adam")
 
     def why_not(self, view: View) -> str | None:
         """Also refuses messages that cannot be replayed."""
-        return super().why_not(view) or why_no_replay(view)
+        return super().why_not(view) or (None if view.knowledge.client_step else why_no_replay(view))
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the relaxed click; the guess is where it is above one half."""
-        relaxed = ClickRelaxation(view)
+        relaxed = StepRelaxation(view) if view.knowledge.client_step else ClickRelaxation(view)
         free, mean, square = (np.zeros(view.shown.shape) for _ in range(3))
         for step in range(1, self.steps + 1) if view.shown.size else ():
             clicks = _sigmoid(free)

@@ -22,6 +22,7 @@ class SeenClicks(Attack):
     """
 
     name: ClassVar[str] = "seen-clicks"
+    ranker_use: ClassVar[str] = "nothing"
     strongest: ClassVar[bool] = True
     reads: ClassVar[frozenset[str]] = frozenset({"clicks"})
     needs: ClassVar[frozenset[str]] = frozenset({"shown", "order"})

@@ -27,12 +27,13 @@ class Tukey(Attack):
     """
 
     name: ClassVar[str] = "tukey"
+    takes_step: ClassVar[bool] = True
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the regression weight."""
         from foltr_audit.kernels.lad import least_absolute
 
-        columns, updates = with_model_column(view), view.updates
+        columns, updates = with_model_column(view), view.click_updates
         weights = least_absolute(columns, updates)
         for i in range(len(view)):
             weights[i] = refitted(columns[i], updates[i], weights[i])

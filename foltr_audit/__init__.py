@@ -37,6 +37,11 @@ if TYPE_CHECKING:
         membership,
         simulate,
     )
+    from foltr_audit.core.client_steps.function_step import numpy_step
+    from foltr_audit.core.client_steps.jax_step import jax_step
+    from foltr_audit.core.client_steps.torch_step import torch_step
+    from foltr_audit.core.client_steps.torch_training import torch_module_step
+    from foltr_audit.core.plugins import ClientStep, FirstLayer
     from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.spec.experiment import Spec
@@ -45,6 +50,12 @@ if TYPE_CHECKING:
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
+    "jax_step": "core.client_steps.jax_step",
+    "torch_module_step": "core.client_steps.torch_training",
+    "torch_step": "core.client_steps.torch_step",
+    "FirstLayer": "core.plugins",
+    "ClientStep": "core.plugins",
+    "numpy_step": "core.client_steps.function_step",
     "attack": "api",
     "attack_trace": "api",
     "audit": "api",
@@ -70,8 +81,10 @@ _WHERE = {
 }
 
 __all__ = [
+    "ClientStep",
     "Collection",
     "Dataset",
+    "FirstLayer",
     "FoltrAuditError",
     "Plan",
     "RoundRecord",
@@ -87,11 +100,15 @@ __all__ = [
     "audit_mechanism",
     "audit_trace",
     "compare",
+    "jax_step",
     "lint",
     "load_data",
     "membership",
+    "numpy_step",
     "published_chain",
     "simulate",
+    "torch_module_step",
+    "torch_step",
 ]
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
+from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
+from foltr_audit.core.plugins import ClientStep
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.data import DataSpec
@@ -210,21 +212,27 @@ def attack_trace(
     target: str | None = None,
     data: str | None = None,
     view: str | None = None,
+    step: ClientStep | StepFunction | None = None,
     know: Mapping[str, object] | None = None,
 ) -> AttackReport:
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
     Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. With the
-    view `aggregate` the observer sees the sum of each round, and the lists of its clients. `know` are facts
+    view `aggregate` the observer sees the sum of each round, and the lists of its clients. `step` is what
+    the clients compute from a list and its clicks, if it is not PDGD: a client step such as `torch_step`
+    makes, or a function `step(model, features, clicks)` as of `numpy_step`. `know` are facts
     over those of its header, e.g. `{"learning_rate": 0.1}`.
 
     Raises:
         UsageError: it holds no truth, its data set is missing, or a fact does not exist.
         TraceError: it is damaged, or was recorded on other data.
+        PluginError: the step fails, or does not fit the trace.
     """
     chosen = (methods,) if isinstance(methods, str) else methods
+    own = None if step is None else as_client_step(step)
+    changes = {"methods": chosen, "view": view}
     recorded = TraceAttack.open(
-        Path(path), target=target, data=data, changes={"methods": chosen, "view": view}, know=know
+        Path(path), target=target, data=data, changes=changes, know=know, client_step=own
     )
     return recorded_report(recorded)
 
@@ -238,6 +246,7 @@ def audit_trace(
     confidence: float = 0.95,
     estimator: str = "one-run",
     data: str | None = None,
+    step: ClientStep | StepFunction | None = None,
     know: Mapping[str, object] | None = None,
 ) -> CoinAuditReport:
     """Measure a lower bound on epsilon from a recorded laboratory run whose clients tossed coins.
@@ -250,16 +259,20 @@ def audit_trace(
         confidence: of the lower bound.
         estimator: `one-run` or `clopper-pearson`.
         data: path of the data set, if features are not embedded.
+        step: what the clients compute, if it is not PDGD; as for `attack_trace`.
         know: facts over those of the header.
 
     Raises:
         UsageError: no coins, facts that replays need are missing, or a bad value.
+        PluginError: the step fails, or does not fit the trace.
         TraceError: it is damaged.
     """
     given = {"claim": eps, "delta": delta, "confidence": confidence, "estimator": estimator}
     views = {} if view is None else {"views": (view,)}
     protocol = validated(AuditSpec, {**given, **views}, "audit_trace: ")
-    return CoinAuditReport.of(TraceAttack.open(Path(path), data=data, know=know), protocol)
+    own = None if step is None else as_client_step(step)
+    recorded = TraceAttack.open(Path(path), data=data, know=know, client_step=own)
+    return CoinAuditReport.of(recorded, protocol)
 
 
 def lint(

@@ -64,7 +64,7 @@ class CoinAudit:
             raise UsageError(f"--view: {view!r} is not for recorded coins; {suggest_name(name, _VIEWS)}")
         if name == "aggregate":
             store = RoundSums(store)
-            observer = SumObserver(store.header, observer.collection)
+            observer = SumObserver(store.header, observer.collection, client_step=observer.client_step)
         elif store.header.kind == "masked":
             raise UsageError("audit: messages are masked; expected --view aggregate, of their sums")
         found = score_coins(store, observer)

@@ -12,6 +12,7 @@ from foltr_audit.core.records.view import View
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
+from foltr_audit.inference.step_replay import StepReplay
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.view_builder import InteractionPlacement
 from foltr_audit.simulation.recorder import RoundStore
@@ -21,6 +22,10 @@ HOW_TO_RECORD = (
     "expected a laboratory run whose clients toss a fair coin between two click patterns of a list, recorded "
     "as canaries and coins of the truth"
 )
+
+
+OF_STEPS = frozenset({"features", "shown", "order"})
+"""Knowledge that replays of a client step need."""
 
 
 class CoinScores(NamedTuple):
@@ -68,12 +73,14 @@ def score_coins(store: RoundStore, observer: Observer) -> CoinScores:
             continue
         place = InteractionPlacement.of(record)
         coins, patterns, clicks = _spread(place, truth)
+        known = np.ones(len(truth.clicks), np.bool_) if truth.known is None else truth.known
+        unknown = place.spread(~known, False)
         for seen in observer.views(record):
             rows = np.flatnonzero((coins[seen.rows] >= 0).any(axis=1))
             if rows.size:
                 _refuse_unknown(seen.full)
                 at = rows + seen.rows.start
-                found.append(_scored(seen.full, rows, coins[at], patterns[at], clicks[at]))
+                found.append(_scored(seen.full, rows, coins[at], patterns[at], clicks[at], unknown[at]))
     if not found:
         raise UsageError(f"audit: the trace holds no coin; {HOW_TO_RECORD}")
     scores = {"projection": np.concatenate([one.projection for one in found])}
@@ -97,32 +104,78 @@ def _refuse_unknown(view: View) -> None:
     Raises:
         UsageError: they are.
     """
-    missing = sorted(name for name in NEEDS if not view.knowledge.has(name))
-    reason = f"{UNKNOWN}{', '.join(missing)}" if missing else why_no_replay(view)
+    step = view.knowledge.client_step
+    needs = NEEDS if step is None else OF_STEPS
+    missing = sorted(name for name in needs if not view.knowledge.has(name))
+    reason = f"{UNKNOWN}{', '.join(missing)}" if missing else None
+    if step is None:
+        reason = reason or why_no_replay(view)
     if view.kind not in ("model", "update"):
         reason = f"messages of kind {view.kind} are no steps of PDGD"
     if reason is not None:
         raise UsageError(reason)
 
 
-def _scored(view: View, rows: Ints, coins: Ints, patterns: Bools, clicks: Bools) -> _ViewScores:
-    """Scores of all coins of some messages (R,) of a view, in the order of messages and lists."""
-    replay = Replay(view)
+def _scored(
+    view: View, rows: Ints, coins: Ints, patterns: Bools, clicks: Bools, unknown: Bools
+) -> _ViewScores:
+    """Scores of all coins of some messages (R,) of a view, in the order of messages and lists.
+
+    `unknown` (R, B) are lists whose clicks the truth does not know.
+    """
+    coins = np.where(unknown, -1, coins)
     base = np.where((coins >= 0)[..., np.newaxis], patterns[:, :, 0], clicks)
-    start = replay.paths(rows, base)[-1]
+    start = _replayed(view, rows, base)
     at, place = np.nonzero(coins >= 0)
     other = base[at]
     other[np.arange(at.size), place] = patterns[at, place, 1]
-    moved = replay.paths(rows[at], other)[-1]
+    moved = _replayed(view, rows[at], other)
     difference, left = moved - start[at], view.models[rows] - start
-    projection = np.concatenate([_estimated(difference[at == row], left[row]) for row in range(rows.size)])
+    hidden = [
+        view.jacobian[row][lists].reshape(-1, left.shape[1])
+        for row, lists in zip(rows.tolist(), unknown, strict=True)
+    ]
+    projection = np.concatenate(
+        [_estimated(*_beyond(hidden[i], difference[at == i], left[i])) for i in range(rows.size)]
+    )
     likelihood = None
-    if np.bincount(at).max() == 1:
+    if np.bincount(at).max() == 1 and not unknown.any():
         decoder = PatternDecoder(view)
         with np.errstate(invalid="ignore"):
             ratio = decoder.fit(rows[at], moved) - decoder.fit(rows[at], start[at])
         likelihood = np.nan_to_num(ratio, nan=0.0, posinf=np.inf, neginf=-np.inf)
     return _ViewScores(coins[at, place] == 1, projection, likelihood, rows.size)
+
+
+def _replayed(view: View, messages: Ints, clicks: Bools) -> Floats:
+    """The final models (H, P) of some messages (H,) with clicks (H, B, k): of PDGD, or of the client step."""
+    if view.knowledge.client_step is None:
+        return np.asarray(Replay(view).paths(messages, clicks)[-1])
+    replay, found = StepReplay(view), view.parameters[messages]
+    for h, i in enumerate(messages.tolist()):
+        start, local, sender = view.parameters[i], view.parameters[i], -1
+        total = start
+        for b in np.flatnonzero(replay.lengths[i]).tolist():
+            if view.senders is not None and view.senders[i, b] != sender:
+                local, sender = start, int(view.senders[i, b])
+            pattern = clicks[h, b, : replay.lengths[i, b]].astype(np.float64)
+            after = replay.models(i, b, local, pattern[np.newaxis])[0]
+            total, local = total + (after - local), after
+        found[h] = total
+    return found
+
+
+def _beyond(hidden: Floats, differences: Floats, left: Floats) -> tuple[Floats, Floats]:
+    """Differences (c, P) and what is left (P,) beyond what lists of unknown clicks with rows (m, P) may add.
+
+    Unchanged where these rows leave nothing over.
+    """
+    rows = hidden[np.any(hidden, axis=1)]
+    if not len(rows) or len(rows) >= left.size:
+        return differences, left
+    _, s, V = np.linalg.svd(rows, full_matrices=False)
+    inside = V[s > 1e-10 * s[0]]
+    return differences - differences @ inside.T @ inside, left - inside.T @ (inside @ left)
 
 
 def _estimated(differences: Floats, left: Floats) -> Floats:

@@ -26,7 +26,7 @@ SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
 
 _WITH_TRACE = {
-    *("method", "trace", "know", "guesses", "target", "view", "hide", "queries", "choices"),
+    *("method", "trace", "know", "client_step", "guesses", "target", "view", "hide", "queries", "choices"),
     *("data", "intents", "seed", "json", "threads"),
 }
 _ONLY_FRESH = ("click_models", "on", "repeats", "min_documents", "interactions", "lists", "view")
@@ -42,6 +42,10 @@ def attack(
     ),
     trace: Path | None = option("Attack a recorded Run or trace instead of a new run."),
     know: list[str] | None = option(f"With --trace: {KNOW_HELP}", metavar="NAME=VALUE"),
+    client_step: str | None = option(
+        "With --trace: what the clients compute, if it is not PDGD: a registered client step, or a function "
+        "step(model, features, clicks) as MODULE:FUNCTION or FILE.py:FUNCTION."
+    ),
     guesses: Path | None = option("With --trace: write scores and guesses to a .csv or .parquet file."),
 ) -> None:
     """Attack what clients send, and report precision and recall with the claimed epsilon and nDCG.
@@ -51,10 +55,11 @@ def attack(
     if trace is not None:
         refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
-        _attack_trace(trace, common, know or [], guesses)
+        _attack_trace(trace, common, know or [], client_step, guesses)
         return
-    if guesses is not None or know:
-        raise UsageError(f"{'--know' if know else '--guesses'}: only with --trace")
+    for name, value in {"know": know, "client-step": client_step, "guesses": guesses}.items():
+        if value:
+            raise UsageError(f"--{name}: only with --trace")
     if common.fields.get("attack.target") == "training":
         _refuse_fresh(common)
     same = common.fields.get("train.click_model") == SAME
@@ -96,7 +101,14 @@ def _refuse_fresh(common: CommonOptions) -> None:
             raise UsageError(f"{flag}: only with --target fresh; the training rounds have their own options")
 
 
-def _attack_trace(path: Path, common: CommonOptions, know: Sequence[str], guesses: Path | None) -> None:
+def _attack_trace(
+    path: Path,
+    common: CommonOptions,
+    know: Sequence[str],
+    client_step: str | None,
+    guesses: Path | None,
+) -> None:
+    from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
@@ -114,6 +126,7 @@ def _attack_trace(path: Path, common: CommonOptions, know: Sequence[str], guesse
             name: given.get(f"attack.{name}") for name in ("methods", "view", "hide", "queries", "choices")
         },
         know=parse_facts(know),
+        client_step=named_client_step(client_step),
     )
     warn_of_unloadable(Attack)
     if guesses is not None:
@@ -122,12 +135,15 @@ def _attack_trace(path: Path, common: CommonOptions, know: Sequence[str], guesse
             note(check.text)
             for contradiction in check.contradictions:
                 note(f"warning: {contradiction}")
-        recorded.write_guesses(guesses, on_terminal())
+        with no_result_printed():
+            recorded.write_guesses(guesses, on_terminal())
         note(f"wrote {guesses}")
         if not recorded.has_truth:
             note("the trace holds no truth: nothing was scored")
             return
-    _show(recorded_report(recorded, on_terminal()), common)
+    with no_result_printed():
+        report = recorded_report(recorded, on_terminal())
+    _show(report, common)
 
 
 def _show(report: AttackReport, common: CommonOptions, published: PresetComparison | None = None) -> None:

@@ -15,7 +15,7 @@ from foltr_audit.cli.output import save_config, show, warn
 from foltr_audit.errors import UsageError
 
 _WITH_TRACE = {
-    *("trace", "know", "target", "view", "eps", "claim", "delta", "confidence", "estimator"),
+    *("trace", "know", "client_step", "target", "view", "eps", "claim", "delta", "confidence", "estimator"),
     *("data", "intents", "seed", "json", "threads"),
 }
 
@@ -29,6 +29,9 @@ def audit(
         "guesses of the coins; --eps or --claim is the epsilon to check."
     ),
     know: list[str] | None = option(f"With --trace: {KNOW_HELP}", metavar="NAME=VALUE"),
+    client_step: str | None = option(
+        "With --trace: what the clients compute, if it is not PDGD; as for attack --trace."
+    ),
     require_proof: bool = switch(
         "--require-proof", "Exit with 1 unless each claim has a proven bound at or below it."
     ),
@@ -40,10 +43,10 @@ def audit(
     """
     if trace is not None:
         refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
-        _audit_trace(trace, common, know or [])
+        _audit_trace(trace, common, know or [], client_step)
         return
-    if know:
-        raise UsageError("--know: only with --trace")
+    if know or client_step:
+        raise UsageError(f"{'--know' if know else '--client-step'}: only with --trace")
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.report.tables.audit import print_audit
@@ -61,7 +64,8 @@ def audit(
         raise typer.Exit(1)
 
 
-def _audit_trace(path: Path, common: CommonOptions, know: list[str]) -> None:
+def _audit_trace(path: Path, common: CommonOptions, know: list[str], client_step: str | None) -> None:
+    from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.core.spec.audit import AuditSpec
     from foltr_audit.core.spec.plain_table import validated
     from foltr_audit.experiments.recorded_attack import TraceAttack
@@ -77,10 +81,13 @@ def _audit_trace(path: Path, common: CommonOptions, know: list[str]) -> None:
         seed=common.fields.get("seed"),
         intents=common.fields.get("data.intents"),
         know=parse_facts(know),
+        client_step=named_client_step(client_step),
     )
     claimed = _claimed(common)
     settings = given | ({} if claimed is None else {"claim": claimed})
-    report = CoinAuditReport.of(recorded, validated(AuditSpec, settings, "", _flags()))
+    protocol = validated(AuditSpec, settings, "", _flags())
+    with no_result_printed():
+        report = CoinAuditReport.of(recorded, protocol)
     show(report.json, partial(print_coin_audit, report), json=common.json)
     warn(report.warnings)
     if not report.holds:

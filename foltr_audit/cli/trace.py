@@ -14,6 +14,7 @@ from foltr_audit.cli.output import note, print_json, print_line, print_rows, sho
 from foltr_audit.errors import TraceError
 
 if TYPE_CHECKING:
+    from foltr_audit.core.plugins import ClientStep
     from foltr_audit.experiments.recorded_attack import TraceAttack
 
 app = typer.Typer(help="Show recorded traces and check them.", no_args_is_help=True)
@@ -54,7 +55,12 @@ def _find_traces(folder: Path) -> list[Path]:
     return found
 
 
-def _open_attacks(folder: Path, data: str | None, know: list[str] | None = None) -> Iterator[TraceAttack]:
+def _open_attacks(
+    folder: Path,
+    data: str | None,
+    know: list[str] | None = None,
+    client_step: ClientStep | None = None,
+) -> Iterator[TraceAttack]:
     """The attack on a trace, or those on the training rounds and the fresh clients of Runs."""
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.experiments.runs.folder import RunFolder
@@ -62,15 +68,15 @@ def _open_attacks(folder: Path, data: str | None, know: list[str] | None = None)
 
     known = parse_facts(know or [])
     if (folder / "trace.toml").exists():
-        yield TraceAttack.open(folder, data=data, know=known)
+        yield TraceAttack.open(folder, data=data, know=known, client_step=client_step)
         return
     _find_traces(folder)  # refuses Runs without traces
     for run in _find_runs(folder):
         opened = RunFolder.open(run)
         if (opened.training / "trace.toml").exists():
-            yield TraceAttack.open(run, target="training", data=data, know=known)
+            yield TraceAttack.open(run, target="training", data=data, know=known, client_step=client_step)
         if opened.fresh_traces():
-            yield TraceAttack.open(run, target="fresh", data=data, know=known)
+            yield TraceAttack.open(run, target="fresh", data=data, know=known, client_step=client_step)
 
 
 @app.command("info")
@@ -125,6 +131,10 @@ def check_facts(
     folder: Folder,
     data: Data = None,
     know: Know = None,
+    client_step: Annotated[
+        str | None,
+        typer.Option(help="What the clients compute, if it is not PDGD; as for attack --trace."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check without the truth whether the declared facts explain the messages; exit code 1 if they do not.
@@ -133,18 +143,20 @@ def check_facts(
     the best patterns reproduce too few messages, the check tries other signs, kinds, pairs, normalisers, step
     sizes, clips and models, and names the facts that explain most messages.
     """
+    from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.report.results.fact_warnings import CheckedFacts, FactsReport, TraceFactRow
     from foltr_audit.trace.known_facts import plain_facts
 
-    rows = [
-        TraceFactRow(
-            trace=str(recorded.traces[name].folder),
-            known=plain_facts(recorded.known) or None,
-            found=CheckedFacts.of_plain(check.table()),
-        )
-        for recorded in _open_attacks(folder, data, know)
-        for name, check in recorded.facts.items()
-    ]
+    with no_result_printed():
+        rows = [
+            TraceFactRow(
+                trace=str(recorded.traces[name].folder),
+                known=plain_facts(recorded.known) or None,
+                found=CheckedFacts.of_plain(check.table()),
+            )
+            for recorded in _open_attacks(folder, data, know, named_client_step(client_step))
+            for name, check in recorded.facts.items()
+        ]
     report = FactsReport(facts=tuple(rows))
     if json:
         print_line(report.json())
@@ -173,7 +185,11 @@ def infer(
     from foltr_audit.report.tables.inferred_facts import print_inferred_facts
 
     report = InferredFactsReport.of(
-        (str(trace.folder), trace.header, infer_facts(trace, Observer(trace.header, recorded.collection)))
+        (
+            str(trace.folder),
+            trace.header,
+            infer_facts(trace, Observer(trace.header, recorded.collection_if_there)),
+        )
         for recorded in _open_attacks(folder, data)
         for trace in recorded.traces.values()
     )

@@ -5,15 +5,21 @@ The module that is named is run, as `import` runs it. Nothing else is.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from foltr_audit.errors import UsageError, message_of, suggest_name
+
+if TYPE_CHECKING:
+    from foltr_audit.core.plugins import ClientStep
 
 Function = Callable[..., object]
 
@@ -44,6 +50,30 @@ def named_function(text: str, option: str, *, anew: bool = False) -> Function:
     if not callable(found):
         raise UsageError(f"{option}: {text} is a {type(found).__name__}; expected a function")
     return found
+
+
+def named_client_step(text: str | None) -> ClientStep | None:
+    """The client step that `--client-step` names: a registered one, or a function; None without a name.
+
+    Raises:
+        UsageError: there is no such module, file or function.
+        PluginError: a parameter of a registered step is wrong.
+    """
+    from foltr_audit.core.client_steps.function_step import as_client_step
+    from foltr_audit.core.plugins import ClientStep
+    from foltr_audit.core.plugins.registry import make, names
+
+    if text is None:
+        return None
+    if ":" not in text or text.partition(":")[0] in names(ClientStep):
+        return make(ClientStep, text)
+    with no_result_printed():
+        return as_client_step(named_function(text, "--client-step"), text)
+
+
+def no_result_printed() -> AbstractContextManager[object]:
+    """While it lasts, what the user's code prints goes to stderr, since it is no result."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 def _module(place: str, option: str, *, anew: bool) -> ModuleType:

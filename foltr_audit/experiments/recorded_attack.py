@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foltr_audit.core.plugins import ClientStep
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
@@ -19,7 +21,7 @@ from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.data.load import load_collection
-from foltr_audit.errors import DataError, TraceError, UsageError, shorten_value, suggest_name
+from foltr_audit.errors import DataError, PluginError, TraceError, UsageError, shorten_value, suggest_name
 from foltr_audit.experiments.missing_facts import advise
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
@@ -72,6 +74,7 @@ class TraceAttack:
         seed: seed of data splits and of attacks that draw, if not the Run's.
         fresh: whether the messages are those of fresh clients of a Run.
         intents: path of the qrels per intent, if not the recorded one.
+        client_step: what the clients compute from a list and its clicks, if it is not PDGD.
         known: facts that were given by hand; the headers of `traces` hold them.
     """
 
@@ -83,6 +86,7 @@ class TraceAttack:
     seed: int | None = None
     fresh: bool = False
     intents: str | None = None
+    client_step: ClientStep | None = None
     known: Mapping[str, Fact] = field(default_factory=dict)
 
     @classmethod
@@ -96,11 +100,13 @@ class TraceAttack:
         intents: str | None = None,
         changes: Mapping[str, object] | None = None,
         know: Mapping[str, object] | None = None,
+        client_step: ClientStep | None = None,
     ) -> TraceAttack:
         """Open a Run folder or a trace.
 
         `changes` are fields of the `AttackSpec` that replace those of the Run, unless they are None; `know`
-        are facts that replace those of the headers.
+        are facts that replace those of the headers. Without `client_step`, the fact of this name in the
+        header names a registered one.
 
         Of a Run, `target` selects the messages of the `fresh` clients or of the `training` rounds; the
         default is the target of its Spec.
@@ -143,6 +149,7 @@ class TraceAttack:
             seed=seed,
             fresh=fresh,
             intents=intents,
+            client_step=client_step or _declared_step(traces),
             known=known,
         )
 
@@ -173,6 +180,10 @@ class TraceAttack:
         if header.embeds_features and self.data is None:
             return None
         recorded = header.dataset
+        if not recorded.source and self.data is None:
+            raise UsageError(
+                f"trace: {self.path}: features are not embedded, and it names no data; give --data"
+            )
         wanted = {
             "source": self.data or recorded.source,
             "fold": recorded.fold,
@@ -200,6 +211,20 @@ class TraceAttack:
                 "expected a seed and a repetition"
             )
         return balance_collection(collection, Streams(seed, repetition))
+
+    @property
+    def collection_if_there(self) -> Collection | None:
+        """The data set, or None where it is not at its recorded path and no other path is given.
+
+        Raises:
+            UsageError, TraceError: as `collection`, where a path is given.
+        """
+        try:
+            return self.collection
+        except UsageError:
+            if self.data is not None:
+                raise
+            return None
 
     @cached_property
     def population(self) -> Population:
@@ -232,13 +257,26 @@ class TraceAttack:
             UsageError, TraceError: as `collection`.
         """
         return {
-            name: check_facts(trace, Observer(trace.header, self.collection))
+            name: check_facts(trace, Observer(trace.header, self.collection, client_step=self.client_step))
             for name, trace in self.traces.items()
         }
 
     def advised(self, reason: str) -> str:
         """A reason why an attack cannot run, with how to give the facts that it misses."""
         return advise(reason, self.protocol.hide)
+
+    def notes(self) -> Iterator[str]:
+        """What a reader of reports must know about who has the lists, a line each."""
+        for trace in self.traces.values():
+            if trace.header.knowledge.get("lists_known") == "auditor":
+                yield ("given the shown lists, which this server does not have (fact lists_known)")
+            if self.protocol.sums_of_rounds:
+                unlisted = [record.unlisted for record in RoundSums(trace).rounds()]
+                if any(unlisted):
+                    yield (
+                        f"{sum(unlisted)} messages in the sums have no recorded list: what these clients "
+                        "learnt counts as noise of an unknown law"
+                    )
 
     @contextmanager
     def advising(self) -> Iterator[None]:
@@ -266,6 +304,7 @@ class TraceAttack:
                 click_model,
                 groups,
                 self.advised,
+                self.client_step,
             )
             yield TraceJudgment(click_model=click_model, header=trace.header, found=found)
 
@@ -310,7 +349,7 @@ class TraceAttack:
         hidden = frozenset(self.protocol.hide)
         store: RoundStore = RoundSums(trace) if self.protocol.sums_of_rounds else trace
         seen_by = SumObserver if self.protocol.sums_of_rounds else Observer
-        observer = seen_by(store.header, self.collection, hidden)
+        observer = seen_by(store.header, self.collection, hidden, self.client_step)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in store.rounds():
                 answers = infer_round(record, observer, attacks, self.streams)
@@ -336,3 +375,19 @@ class TraceAttack:
                     )
                 tick()
         return pl.concat(pieces)
+
+
+def _declared_step(traces: Mapping[str, Trace]) -> ClientStep | None:
+    """The registered client step that the header of a trace names, or None.
+
+    Raises:
+        TraceError: none is registered under that name.
+    """
+    for trace in traces.values():
+        named = trace.header.knowledge.get("client_step")
+        if isinstance(named, str):
+            try:
+                return make(ClientStep, named)
+            except PluginError as error:
+                raise TraceError(f"{trace.folder}: {error}; give --client-step") from error
+    return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins import Attack, ClientStep
 from foltr_audit.core.plugins.registry import loadable, make, plugin_class
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds, online_sum
 from foltr_audit.core.records import Collection
@@ -233,17 +233,18 @@ def judge_attacks(
     name: str = "",
     groups: ClientGroups = ONE_GROUP,
     advised: Callable[[str], str] = str,
+    client_step: ClientStep | None = None,
 ) -> TaskEvidence:
     """Judge every attack of a protocol, and every baseline, on recorded rounds that hold their truth.
 
     Clicks are also judged for each of the `groups` of clients. `advised` adds to the reason why an attack
-    cannot run how to give what it misses.
+    cannot run how to give what it misses. `client_step` is what the clients compute, if it is not PDGD.
 
     Raises:
         UsageError: no attack of the protocol can run on what its observer sees, or numbers near overflow
             make equations that cannot be solved.
     """
-    observer = Observer(recording.header, collection, frozenset(protocol.hide))
+    observer = Observer(recording.header, collection, frozenset(protocol.hide), client_step)
     methods = protocol.methods_on(recording.header.content)
     try:
         with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:

@@ -66,6 +66,29 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
     return LeastSquaresFit(weights, errors, left > _NOISE * spread[:, 0])
 
 
+def clicks_in_box(view: View, columns: Floats, *, absolute: bool) -> Floats:
+    """Clicks (n, B k) between 0 and 1 that explain the updates best by the columns of a client step.
+
+    Where a list's clicks are known up to a common part only, as under a listwise loss, few such clicks lie
+    between 0 and 1.
+
+    Args:
+        view: a view with a client step.
+        columns: those of the documents and last the global model's, (n, P, B k + 1).
+        absolute: minimise the sum of absolute residuals, not of their squares.
+    """
+    from foltr_audit.kernels.box import box_least_absolute, box_least_squares
+
+    upper = np.ones((columns.shape[0], columns.shape[2]))
+    upper[:, :-1] = view.is_document.reshape(len(view), -1)
+    # The last unknown is how much of the model a clip takes away, none without a clip.
+    upper[:, -1] = view.knowledge.clip is not None
+    signed = np.concatenate([columns[:, :, :-1], -columns[:, :, -1:]], axis=2)
+    solve = box_least_absolute if absolute else box_least_squares
+    found: Floats = solve(signed, np.ascontiguousarray(view.click_updates), upper)
+    return found[:, :-1]
+
+
 def entering(columns: Floats, weights: Floats) -> Floats:
     """Sum of the absolute terms of each number of a message, (n, P), for weights (n, m)."""
     return np.asarray(np.einsum("npm,nm->np", np.abs(columns), np.abs(weights)))
@@ -79,7 +102,7 @@ def rounding_fit(view: View, columns: Floats, weights: Floats) -> LeastSquaresFi
     """
     m = weights.shape[1]
     known = roundings(view) + view.feature_resolution * entering(columns[:, :, :m], weights)
-    fit = least_squares(columns, view.updates, known)
+    fit = least_squares(columns, view.click_updates, known)
     return LeastSquaresFit(weights, fit.errors[:, :m], fit.noisy)
 
 
@@ -103,8 +126,20 @@ def name_above_gap(view: View, fit: LeastSquaresFit) -> Inference:
 
 
 def _named_above(view: View, fit: LeastSquaresFit, least: Floats) -> Inference:
+    if view.knowledge.client_step is not None:
+        least = np.maximum(least, _half_a_click(view, fit))
     named = (fit.weights > least).reshape(view.shown.shape)
     return Inference(scores=fit.weights.reshape(view.shown.shape), guess=named & view.is_document)
+
+
+def _half_a_click(view: View, fit: LeastSquaresFit) -> Floats:
+    """Half of what a click weighs in each message, (n, 1).
+
+    The columns of a client step are single clicks: a click weighs 1, or less where an update is clipped or a
+    loss divides by the number of clicks, but all clicks of a message weigh about the same.
+    """
+    largest = fit.weights.max(axis=1, keepdims=True, initial=0.0)
+    return np.asarray(np.maximum(largest, 1.0 / max(1, view.shown.shape[2])) / 2.0)
 
 
 def _below_gap(fit: LeastSquaresFit) -> Floats:
@@ -147,7 +182,7 @@ def observed_lengths(view: View) -> Ints:
     if view.knowledge.pairs != "last-click+1" or not view.shown.size:
         return lengths
     columns = with_model_column(view)
-    fit = rounding_fit(view, columns, least_absolute(columns, view.updates)[:, :-1])
+    fit = rounding_fit(view, columns, least_absolute(columns, view.click_updates)[:, :-1])
     there = (np.abs(fit.weights) > _SURE * fit.errors).reshape(n, B, k)
     last = np.where(there, np.arange(k), -1).max(axis=2)
     return np.asarray(np.minimum(last + 1, lengths))

@@ -11,6 +11,7 @@ import numpy as np
 
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.inference.replay import Replay
+from foltr_audit.inference.step_replay import StepReplay
 from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw, RoundingNoise, ScaleFreeNoise, parse_law
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -103,6 +104,8 @@ class PatternDecoder:
         from foltr_audit.kernels.patterns import ClipRule
 
         known = self.view.knowledge
+        if known.update_clip is not None:
+            return ClipRule(known.update_clip.norm, known.update_clip.ord, True)
         norm, order = (known.clip.norm, known.clip.ord) if known.clip else (np.inf, 2)
         return ClipRule(norm, order, known.clip_without_pairs)
 
@@ -136,13 +139,18 @@ class PatternDecoder:
         `models` (H, P) are the local models before that interaction, `rest` (H, P) the sum of
         later steps.
         """
+        if self.view.knowledge.client_step is not None:
+            return self._by_client_step(messages, b, models, rest)
         from foltr_audit.kernels.patterns import pattern_likelihoods
 
         replay = self.replay
         received = self.view.models[messages]
+        # A clip of the update is one of the model whose origin is the model that the update starts from.
+        origin = models if self.view.knowledge.update_clip is not None else np.zeros_like(models)
+        received = received - origin if rest is None else received - origin - rest
         return pattern_likelihoods(
-            np.ascontiguousarray(received if rest is None else received - rest),
-            np.ascontiguousarray(models),
+            np.ascontiguousarray(received),
+            np.ascontiguousarray(models - origin),
             replay.learning_rate * replay.jacobian(models, messages, b),
             replay.weights(models, messages, b),
             replay.lengths[messages, b],
@@ -150,6 +158,19 @@ class PatternDecoder:
             self.ball,
             self.table,
         )
+
+    def _by_client_step(self, messages: Ints, b: int, models: Floats, rest: Floats | None) -> Floats:
+        from foltr_audit.kernels.patterns import log_likelihoods
+
+        replayed, out = (
+            StepReplay(self.view),
+            np.full((messages.size, 1 << self.view.shown.shape[2]), -np.inf),
+        )
+        for row, i in enumerate(messages.tolist()):
+            received = self.view.models[i] if rest is None else self.view.models[i] - rest[row]
+            for first, local in replayed.patterns(i, b, models[row]):
+                out[row, first : first + len(local)] = log_likelihoods(received - local, self.table)
+        return out
 
     def log_priors(self, messages: Ints, b: int) -> Floats:
         """Log prior of every pattern of list b of some messages (H,): (H, 2^k)."""

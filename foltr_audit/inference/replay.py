@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from foltr_audit.core.records.view import View
+from foltr_audit.inference.step_replay import into_ball
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 NEEDS = frozenset({"features", "shown", "order", "learning_rate", "pairs", "normaliser"})
@@ -20,10 +21,17 @@ NEEDS = frozenset({"features", "shown", "order", "learning_rate", "pairs", "norm
 def why_no_replay(view: View) -> str | None:
     """Why the clients' steps cannot be replayed although `NEEDS` are known, or None."""
     known = view.knowledge
+    if known.client_step is not None:
+        return f"it replays PDGD, and the clients take the step {known.client_step.text}"
     if known.normaliser == "candidates" and not known.has("candidates"):
         return "the observer does not know: candidates (PDGD normalises over them)"
     if known.pairs not in ("all", "last-click+1"):
         return f"unknown pairs {known.pairs!r}; expected all or last-click+1"
+    if known.update_clip is not None and (view.shown.shape[1] > 1 or known.clip is not None):
+        return (
+            "fact update_clip_norm: the clip of a whole update can be replayed for messages of one list "
+            "without a clip of the model only"
+        )
     if known.normaliser not in ("shown", "candidates"):
         return f"unknown normaliser {known.normaliser!r}; expected shown or candidates"
     return None
@@ -110,10 +118,7 @@ class Replay:
 
     def clipped(self, models: Floats) -> Floats:
         """Models (H, P) scaled into the ball of the step stage, if one is known."""
-        from foltr_audit.kernels.ball import projected
-
-        ball = self.view.knowledge.clip
-        return models if ball is None else projected(np.ascontiguousarray(models), ball.norm, ball.ord)
+        return into_ball(models, self.view.knowledge.clip)
 
     def paths(self, messages: Ints, clicks: Bools) -> Floats:
         """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k).
@@ -128,7 +133,13 @@ class Replay:
             path[b + 1] = self.step(local, messages, b, clicks[:, b])
             if self.view.senders is not None:
                 path[b + 1] += path[b] - local
+        if self.view.knowledge.update_clip is not None:
+            path[-1] = path[0] + self.sent(path[-1] - path[0])
         return path
+
+    def sent(self, updates: Floats) -> Floats:
+        """Updates (H, P) as they are sent: scaled into the ball of whole updates, if one is known."""
+        return into_ball(updates, self.view.knowledge.update_clip)
 
     def _scored(self, models: Floats, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
         """Flat scores, `starts` (H + 1,) and the lists (H, k) as indices into each row of scores."""

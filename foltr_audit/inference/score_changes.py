@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,6 +22,8 @@ class ScoreChangeAttack(Attack):
 
     Source: the program published with Pham 2022, "Federated learning for online learning to rank".
     """
+
+    ranker_use: ClassVar[str] = "scores"
 
     compare: Literal["documents", "positions"] = Field(
         "documents", description="compare scores of documents, or of positions as in the published program"

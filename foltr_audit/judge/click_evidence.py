@@ -73,6 +73,7 @@ class ClickEvidence(Evidence):
         group: which of `groups` each list's client belongs to, int64 (L,).
         groups: names of the groups of clients, one where they do not differ.
         steps, clipped: local steps behind all lists, and how many of them were clipped.
+        unknown: lists whose clicks nobody knows, which are left out.
     """
 
     query: NDArray[np.str_]
@@ -94,6 +95,7 @@ class ClickEvidence(Evidence):
     groups: tuple[str, ...] = ("everybody",)
     steps: int = field(metadata=SUMMED)
     clipped: int = field(metadata=SUMMED)
+    unknown: int = field(default=0, metadata=SUMMED)
 
     @property
     def is_document(self) -> Bools:

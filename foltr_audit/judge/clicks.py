@@ -185,30 +185,31 @@ class ClickTask(AttackTask[ClickEvidence]):
             pairs = header.knowledge.get("pairs")
             observed = observed_documents(truth.clicks, observed, only_observed=pairs == "last-click+1")
         answers, groups = self._answers, self.setting.groups
-        self.pieces.append(
-            ClickEvidence(
-                query=query_names(record, header, self.observer.collection),
-                message=record.origins if isinstance(record, SummedRound) else record.slot,
-                shown=record.shown,
-                clicks=truth.clicks,
-                observed=observed,
-                told=found.told(truth.clicks, observed),
-                rank=found.rank,
-                unknowns=found.unknowns,
-                guessed=answers.guessed,
-                baselines=frozenset(attack.label for attack in self.session.attacks if attack.baseline),
-                probabilities=frozenset(one.label for one in self.session.attacks if one.probabilities),
-                surprisal=np.concatenate(self._before)[at] if self._before else np.empty(0),
-                priors=join_pieces(self._priors).at(at) if self._priors else ClickPriors.unknown((0, 0)),
-                exact=answers.exact,
-                same_message=header.holds_models,
-                group=groups.of_clients(truth.clients)[record.slot],
-                groups=groups.names,
-                refused=answers.refused,
-                steps=int(truth.clipped.size) if _knows_clips(header, truth) else 0,
-                clipped=int(truth.clipped.sum()),
-            )
+        known = np.ones(len(truth.clicks), np.bool_) if truth.known is None else truth.known
+        everything = ClickEvidence(
+            query=query_names(record, header, self.observer.collection),
+            message=record.origins if isinstance(record, SummedRound) else record.slot,
+            shown=record.shown,
+            clicks=truth.clicks,
+            observed=observed,
+            told=found.told(truth.clicks, observed),
+            rank=found.rank,
+            unknowns=found.unknowns,
+            guessed=answers.guessed,
+            baselines=frozenset(attack.label for attack in self.session.attacks if attack.baseline),
+            probabilities=frozenset(one.label for one in self.session.attacks if one.probabilities),
+            surprisal=np.concatenate(self._before)[at] if self._before else np.empty(0),
+            priors=join_pieces(self._priors).at(at) if self._priors else ClickPriors.unknown((0, 0)),
+            exact=answers.exact,
+            same_message=header.holds_models,
+            group=groups.of_clients(truth.clients)[record.slot],
+            groups=groups.names,
+            refused=answers.refused,
+            steps=int(known.sum()) if _knows_clips(header, truth) else 0,
+            clipped=int(truth.clipped[known].sum()) if truth.knows_clips else 0,
+            unknown=int((~known).sum()),
         )
+        self.pieces.append(everything if known.all() else everything.at(known))
 
     def evidence(self) -> ClickEvidence:
         """Evidence on all rounds.

@@ -80,7 +80,7 @@ def identifiability(view: View) -> Identifiability:
     rank = np.broadcast_to(kept.sum(axis=1)[:, np.newaxis], (n, B)).astype(np.int64)
     unknowns = np.broadcast_to(view.is_document.sum(axis=(1, 2))[:, np.newaxis], (n, B)).astype(np.int64)
     known = columns if view.knowledge.clip is None else with_model_column(view)
-    fit = least_squares(known, view.updates, roundings(view), view.feature_resolution)
+    fit = least_squares(known, view.click_updates, roundings(view), view.feature_resolution)
     errors = fit.errors[:, : B * k].reshape(n, B, k)
     faintest = _SURE * errors / (view.knowledge.learning_rate or 1.0)
     only_first = np.zeros((n, B), dtype=np.bool_)

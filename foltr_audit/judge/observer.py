@@ -10,12 +10,19 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.plugins import ClientStep
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Candidates, Knowledge, View
-from foltr_audit.errors import TraceError
+from foltr_audit.errors import PluginError, TraceError
 from foltr_audit.judge.server_belief import click_belief
-from foltr_audit.judge.view_builder import InteractionPlacement, features_of, knowledge_of, readable
+from foltr_audit.judge.view_builder import (
+    InteractionPlacement,
+    features_of,
+    fits_ranker,
+    knowledge_of,
+    readable,
+)
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Features, Floats, Ints
 
@@ -26,7 +33,13 @@ T = TypeVar("T", bound=np.generic)
 _CHUNK = 2048
 _CHUNK_NUMBERS = 1 << 25
 
-_SHARED = ("ranker", "updates", "models", "jacobian", "columns", "score_changes", "scores_before")
+UNKNOWN_RANKER = "unknown"
+"""The ranker of a system of which only the client step is known."""
+
+_SHARED = (
+    *("ranker", "updates", "models", "step_effects", "click_updates", "jacobian", "columns"),
+    *("score_changes", "scores_before"),
+)
 """Cached properties of a view that hold whatever its observer knows of the lists."""
 
 
@@ -95,11 +108,13 @@ class Observer:
         header: of the recorded rounds.
         collection: the data set; None if the features are embedded.
         hidden: names of `KNOWLEDGE` that are withheld from the observer.
+        client_step: what the clients compute from a list and its clicks, if it is not PDGD.
     """
 
     header: TraceHeader
     collection: Collection | None
     hidden: frozenset[str] = field(default_factory=frozenset)
+    client_step: ClientStep | None = None
 
     def views(self, record: RoundRecord) -> Iterator[RoundView]:
         """The views of a round's messages, in chunks of messages.
@@ -107,13 +122,15 @@ class Observer:
         Raises:
             TraceError: a number that is not finite, or documents that the data set does not have.
             UsageError: features are not embedded, and the data set is not given.
+            PluginError: the client step is of other models.
         """
         # A trace may come from anyone. One number that is not finite would spread through every regression.
         if not (np.all(np.isfinite(record.messages)) and np.all(np.isfinite(record.parameters))):
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")
         header = self.header.in_round(record.facts)
         placement = InteractionPlacement.of(record)
-        features = features_of(record, header, self.collection)
+        features = features_of(record, header, self.collection, own_step=self.client_step is not None)
+        self._check_step(record)
         messages, everything = readable(record, header), self._everything(record)
         knowledge = everything.without(self.hidden)
         each = max(1, placement.shape[1] * record.shown.shape[1] * record.parameters.size)
@@ -130,13 +147,32 @@ class Observer:
     def _everything(self, record: RoundRecord) -> Knowledge:
         """What is known in a round if nothing is hidden."""
         given = knowledge_of(self.header.in_round(record.facts))
+        ranker_fits = True
+        if self.client_step is not None:
+            ranker_fits = fits_ranker(self.header, self._features(record))
+            ranker = given.ranker if ranker_fits else UNKNOWN_RANKER
+            given = given.having(client_step=self.client_step, ranker=ranker)
         if self.collection is not None:
-            belief = click_belief(
-                self.collection, given.ranker, record.parameters, given.click_model, given.lists
-            )
+            belief = None
+            if ranker_fits:
+                belief = click_belief(
+                    self.collection, given.ranker, record.parameters, given.click_model, given.lists
+                )
             several = self.collection.n_intents > 1
-            given = given.having(candidates=True, relevance=True, intents=several, belief=belief)
-        return given
+            return given.having(candidates=True, relevance=True, intents=several, belief=belief)
+        return given.having(candidates=record.candidates is not None)
+
+    def _check_step(self, record: RoundRecord) -> None:
+        step = self.client_step
+        problem = None if step is None else step.why_not(record.parameters.size, self._features(record))
+        if step is not None and problem is not None:
+            raise PluginError(f"client step {step.text}: it does not fit the trace: {problem}")
+
+    def _features(self, record: RoundRecord) -> int:
+        """Number of features of a document; 0 without any."""
+        if record.features is not None:
+            return int(record.features.shape[2])
+        return 0 if self.collection is None else self.collection.n_features
 
     def _full(
         self,
@@ -160,6 +196,10 @@ class Observer:
             if knowledge.intents:
                 each = [_labels(data.under(intent), query, shown) for intent in range(data.n_intents)]
                 intent_labels = np.stack(each, axis=-1)
+        elif record.candidates is not None and record.n_candidates is not None:
+            offsets = np.concatenate([[0], np.cumsum(record.n_candidates)])
+            query = part.spread(np.flatnonzero(here), -1)  # each list has candidates of its own
+            candidates = Candidates(features=record.candidates, offsets=offsets, query=query)
         return View(
             observer="individual",
             kind=self.header.content,

@@ -131,7 +131,8 @@ def judge(
     """
     protocol = protocol or AttackSpec()
     if protocol.sums_of_rounds:
-        observer = SumObserver(RoundSums(recording).header, observer.collection, observer.hidden)
+        header = RoundSums(recording).header
+        observer = SumObserver(header, observer.collection, observer.hidden, observer.client_step)
     setting = JudgeSetting(observer, protocol, streams, groups)
     asked, not_here = _by_task(attacks, protocol)
     tasks = [task(asking, setting) for task, asking in asked.items()]

@@ -16,10 +16,10 @@ from foltr_audit.judge.view_builder import InteractionPlacement
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
+from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
 
-_PER_LIST = ("part", "query", "shown", "features")
+_PER_LIST = ("part", "query", "shown", "features", "n_candidates")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,12 +32,14 @@ class SummedRound(RoundRecord):
         clients: how many messages are summed.
         origins: which of them each list belongs to, int64 (I,).
         alike: whether all weigh the same.
+        unlisted: clients with interactions of which no list is recorded: their updates are in the sum.
         rounding: largest error of a number from encoding it as an integer; 0 without.
     """
 
     clients: int
     origins: Ints
     alike: bool
+    unlisted: int = 0
     rounding: float = 0.0
 
     def __post_init__(self) -> None:
@@ -146,13 +148,14 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
             "slot": np.zeros(origins.size, dtype=np.int64),
             "step": np.arange(origins.size),
             **dict.fromkeys(("total", "seeds", "state", "senders", "sizes", "sent_at")),
-            **_candidates(record, kept),
+            "candidates": record.candidates_of(kept),
             "buffers": (),
             "clear": {},
         },
         clients=counts.size,
         origins=origins,
         alike=bool(np.all(counts == counts[0])),
+        unlisted=int(np.count_nonzero(counts)) - np.unique(origins).size,
         rounding=error,
     )
 
@@ -168,14 +171,6 @@ def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
         return None
     mean = record.aggregate if header.content == "model" else record.aggregate - record.parameters
     return np.asarray(counts.sum() * mean)
-
-
-def _candidates(record: RoundRecord, kept: Bools) -> dict[str, object]:
-    """The candidates of the lists that are kept."""
-    if record.candidates is None or record.n_candidates is None:
-        return {}
-    rows = np.repeat(kept, record.n_candidates)
-    return {"candidates": record.candidates[rows], "n_candidates": record.n_candidates[kept]}
 
 
 def _summed_truth(record: RoundRecord, truth: RoundTruth) -> RoundTruth:
@@ -199,6 +194,8 @@ class SumObserver(Observer):
         known = super()._everything(record)
         if not isinstance(record, SummedRound):
             return known
+        if record.unlisted:  # what their clients learnt hides the others as noise of an unknown law does
+            return known.having(noise=None, encoding_error=record.rounding)
         law = None if known.noise is None else parse_law(known.noise)
         noise = known.noise if law is None else law.summed(record.clients).text
         return known.having(noise=noise, encoding_error=record.rounding)

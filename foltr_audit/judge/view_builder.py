@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.rankers import make_ranker
+from foltr_audit.core.rankers import known_ranker, make_ranker
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Knowledge
@@ -71,7 +71,7 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         value = facts.get(name)
         return float(value) if isinstance(value, int | float) else None
 
-    norm, order = number("clip_norm"), number("clip_ord") or 2.0
+    norm, order, update_norm = number("clip_norm"), number("clip_ord") or 2.0, number("update_clip_norm")
     interactions = number("interactions")
     noise = text("noise") or ("none" if "defense" in facts else None)
     return Knowledge(
@@ -92,6 +92,7 @@ def knowledge_of(header: TraceHeader) -> Knowledge:
         number_format=_number_format(header),
         feature_format=header.feature_format,
         click_model=text("click_model"),
+        update_clip=Ball(norm=update_norm, ord=2) if update_norm is not None else None,
     )
 
 
@@ -144,21 +145,27 @@ def check_collection(header: TraceHeader, collection: Collection) -> None:
         )
 
 
-def features_of(record: RoundRecord, header: TraceHeader, collection: Collection | None) -> Features:
+def features_of(
+    record: RoundRecord, header: TraceHeader, collection: Collection | None, *, own_step: bool = False
+) -> Features:
     """Feature rows of every shown document of a round, (I, k, d), zero at the padding.
+
+    With an own client step the header's ranker need not fit the features.
 
     Raises:
         UsageError: features are not embedded, and the data set is not given.
         TraceError: an interaction points outside the data set, or its documents have other features there.
     """
     if record.features is not None:
-        _check_width(header, record.features.shape[2])
+        if not own_step:
+            _check_width(header, record.features.shape[2])
         if collection is not None and not header.dataset.fingerprint:
             _check_documents(record, header, collection)
         return record.features
     if collection is None:
         raise UsageError("trace: features are not embedded; give the data set with --data")
-    _check_width(header, collection.n_features)
+    if not own_step:
+        _check_width(header, collection.n_features)
     return _features_in(record, header, collection)
 
 
@@ -192,11 +199,22 @@ def _features_in(record: RoundRecord, header: TraceHeader, collection: Collectio
 
 
 def _check_width(header: TraceHeader, features: int) -> None:
+    if not known_ranker(header.ranker):
+        raise UsageError(
+            f"trace: ranker {header.ranker!r} is not known; give what its clients compute with --client-step"
+        )
     expected = make_ranker(header.ranker, features).n_parameters
     if expected != header.parameters:
         raise TraceError(
             f"trace: {features} features, but a {header.ranker} ranker of {header.parameters} parameters"
         )
+
+
+def fits_ranker(header: TraceHeader, features: int) -> bool:
+    """Whether the header's ranker is known, and has as many parameters as the models of the trace."""
+    if not known_ranker(header.ranker):
+        return False
+    return make_ranker(header.ranker, features).n_parameters == header.parameters
 
 
 def query_names(record: RoundRecord, header: TraceHeader, collection: Collection | None) -> NDArray[np.str_]:

@@ -6,10 +6,11 @@ Readers ignore facts that they do not know. A Run of foltr-audit may hold facts 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from foltr_audit.errors import suggest_name
+from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.errors import TraceError, suggest_name
 from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
@@ -128,10 +129,24 @@ FACTS: dict[str, FactDomain] = {
 """Every fact that is read, with its values."""
 
 
+def round_problem(header: TraceHeader, record: RoundRecord) -> str | None:
+    """What is wrong with the facts that hold in one round, in one line; None where nothing is."""
+    try:
+        header.in_round(record.facts)
+    except TraceError as error:
+        return f"round {record.round}: {str(error).removeprefix('trace: header: ')}"
+    problems = _problems(header, record.facts)
+    return f"round {record.round}: {problems[0]}" if problems else None
+
+
 def fact_problems(header: TraceHeader) -> list[str]:
     """What is wrong with the facts of a header, one line each."""
+    return _problems(header, header.knowledge)
+
+
+def _problems(header: TraceHeader, facts: Mapping[str, object]) -> list[str]:
     problems = []
-    for name, value in header.knowledge.items():
+    for name, value in facts.items():
         allowed = FACTS.get(name)
         if header.spec_hash and (allowed is None or name in ("noise", "events")):
             continue

@@ -13,7 +13,7 @@ from foltr_audit.recorder.part_files import HEADER, marker_name
 from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace import decode
 from foltr_audit.trace.contradictions import contradiction
-from foltr_audit.trace.facts import fact_problems
+from foltr_audit.trace.facts import fact_problems, round_problem
 from foltr_audit.trace.header import read_header
 from foltr_audit.trace.marker import TracePart, read_markers
 from foltr_audit.trace.reader import Trace
@@ -67,7 +67,7 @@ def info(folder: Path) -> dict[str, object]:
         "rounds": trace.n_rounds,
         "messages": trace.n_messages,
         "interactions": trace.n_interactions,
-        "layout": [f"{array.name} {array.dtype} {list(array.shape)}" for array in header.arrays],
+        "layout": [str(array) for array in header.arrays],
         "parts": len(trace.parts),
         "rounds_per_part": header.rounds_per_part,
         "bytes": size,
@@ -107,7 +107,7 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
     try:
         if all(table in tables for table in part.observed):
             for record in decode.rounds(trace.header, part, tables, trace.folder):
-                found = _record_problems(record)
+                found = [*_record_problems(record), *_fact_problems(trace, record)]
                 problems += [_at(trace, part, record, problem) for problem in found]
                 contradicted = None if found else contradiction(trace.header, record)
                 if contradicted is not None:
@@ -124,6 +124,11 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
 
 def _at(trace: Trace, part: TracePart, record: RoundRecord, problem: str) -> str:
     return f"trace: {trace.folder}: part {part.index}: round {record.round}: {problem}"
+
+
+def _fact_problems(trace: Trace, record: RoundRecord) -> list[str]:
+    problem = round_problem(trace.header, record) if record.facts else None
+    return [] if problem is None else [problem.partition(": ")[2]]
 
 
 def _record_problems(record: RoundRecord) -> list[str]:

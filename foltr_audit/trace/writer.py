@@ -20,10 +20,10 @@ from foltr_audit.recorder.part_files import (
     marker_name,
     part_files,
 )
-from foltr_audit.recorder.round_tables import Tables, join_tables
+from foltr_audit.recorder.round_tables import Tables, check_same_columns, join_tables
 from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.encode import encode
-from foltr_audit.trace.facts import fact_problems
+from foltr_audit.trace.facts import fact_problems, round_problem
 from foltr_audit.trace.header import SCHEMA, TraceHeader, read_header
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.schema import FeatureFormat, misfit, truth_misfit
@@ -104,11 +104,18 @@ class TraceWriter:
             misfit(self.header, record)
             or (None if truth is None else truth_misfit(self.header, record, truth))
             or self._other_form(record)
+            or round_problem(self.header, record)
             or contradiction(self.header, record)
         )
         if problem is not None:
             raise UsageError(f"trace: {problem}")
-        self._open.append(encode(self.header, record, truth))
+        tables = encode(self.header, record, truth)
+        if self._open:
+            try:
+                check_same_columns([*self._open, tables])
+            except ValueError as error:
+                raise UsageError(f"trace: round {record.round}: {error}") from None
+        self._open.append(tables)
         self.next_round += 1
         if len(self._open) >= self.header.rounds_per_part:
             self._commit()

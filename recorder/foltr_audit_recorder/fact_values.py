@@ -30,9 +30,7 @@ def plain_facts(facts: Mapping[str, object], *, of_round: bool = False) -> dict[
         ValueError: a fact that is no text, number, true or false, or list of texts; of a round one of
             `FIXED_FACTS`, or a number that is not finite.
     """
-    found = {
-        name: value.item() if isinstance(value, np.generic) else value for name, value in facts.items()
-    }
+    found = {name: value.item() if isinstance(value, np.generic) else value for name, value in facts.items()}
     for name, value in found.items():
         texts = isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
         number = isinstance(value, int | float) and not math.isnan(value)

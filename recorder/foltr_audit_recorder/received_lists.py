@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from .array_layout import LayoutArray, n_parameters
 from .messages import ReceivedMessage, ShownList
-from .received_rounds import parameters_of, whole_column, who
+from .received_rounds import parameters_of, who, whole_column
 from .round_tables import ListColumns, TruthColumns
+
 _MOST_PADDED, _PADDED_PER_DOCUMENT = 1 << 24, 1000
 """Places that lists may be padded to: this many, or this many times the number of documents."""
 
@@ -208,5 +209,3 @@ def _updates(
             if not np.all(np.isfinite(updates[slot])):
                 raise ValueError(f"update of {who(message, slot)} holds a number that is not finite")
     return updates
-
-

@@ -22,7 +22,7 @@ from .messages import NodeOutcome, ReceivedMessage
 from .part_files import HEADER, PartRange, clean, commit_part, marker_indices, marker_name, part_files
 from .received_lists import ListForm
 from .round_input import RoundInput, common_layout
-from .round_tables import Tables, first_rows, join_tables
+from .round_tables import Tables, check_same_columns, join_tables
 from .trace_start import TraceStart, model_layout, n_words
 
 LOG = logging.getLogger("foltr_audit_recorder")
@@ -121,6 +121,11 @@ class Recorder:
     def begun(self) -> bool:
         """Whether a round has fixed what holds for the whole trace."""
         return self._start is not None
+
+    @property
+    def takes_truth(self) -> bool:
+        """Whether what clients tell of themselves is recorded."""
+        return self._truth is not False if self._start is None else self._start.truth
 
     @property
     def facts(self) -> dict[str, object]:
@@ -223,7 +228,7 @@ class Recorder:
         return False
 
     def _take(self, given: RoundInput) -> bool:
-        """Record a round; one without messages may wait until messages show what holds for the whole trace."""
+        """Record a round; one without messages may wait until messages show what the whole trace holds."""
         shows_nothing = self._start is None and not given.messages
         if shows_nothing and not self._strict and len(self._waiting) < _MOST_WAITING:
             self._waiting.append(given.copied())
@@ -248,7 +253,7 @@ class Recorder:
                 raise
             tables = given.fitting(start, number).tables(start, number)
         if self._open:  # refuses columns that no part can hold together
-            join_tables([first_rows(each) for each in [*self._open, tables]])
+            check_same_columns([*self._open, tables])
         return tables
 
     def _append(self, tables: Tables) -> None:

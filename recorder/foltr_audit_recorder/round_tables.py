@@ -230,11 +230,17 @@ def join_tables(rounds: Sequence[Tables]) -> Tables:
     return joined
 
 
-def first_rows(tables: Tables) -> Tables:
-    """At most one row of each table, which shows whether rounds can be joined."""
-    return {
-        name: {column: values[:1] for column, values in columns.items()} for name, columns in tables.items()
-    }
+def check_same_columns(rounds: Sequence[Tables]) -> None:
+    """Refuse rounds that no part can hold together; without a copy of their arrays.
+
+    Raises:
+        ValueError: as `join_tables`.
+    """
+    join_tables([{name: _head(columns) for name, columns in tables.items()} for tables in rounds])
+
+
+def _head(columns: Table) -> Table:
+    return {name: values[:1] for name, values in columns.items()}
 
 
 def _round(seen: RoundColumns) -> Table:

@@ -10,12 +10,14 @@ import pytest
 
 from foltr_audit.auditing.coin_audit import CoinAudit, CoinFinding
 from foltr_audit.auditing.coin_bounds import guessed
-from foltr_audit.auditing.coin_scores import CoinScores, _estimated, score_coins
+from foltr_audit.auditing.coin_scores import CoinScores, _beyond, _estimated, score_coins
+from foltr_audit.core.client_steps.function_step import as_client_step
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.round_sums import RoundSums, SumObserver
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import coin_trace, foreign_trace
 from tests.fixtures.coin_trace import CoinSystem
 
@@ -130,6 +132,38 @@ def test_scores_do_not_depend_on_how_coins_fell_but_through_messages() -> None:
         assert np.array_equal(pair[0].coins, ~pair[1].coins)
         for name, values in pair[0].scores.items():
             np.testing.assert_array_equal(values, pair[1].scores[name])
+
+
+def test_a_client_step_scores_as_the_learner_that_it_is() -> None:
+    """PDGD as a function of the user, on messages and on sums of them, gives the scores of PDGD."""
+
+    def step(model: Floats, features: Floats, clicks: Floats) -> Floats:
+        return 0.1 * foreign_trace.gradient(features @ model, 0.0, clicks.astype(bool), features, "all")
+
+    own, system = as_client_step(step), CoinSystem(clients=5, rounds=2, tossing=3, scale=0.05)
+    recorded = store(system)
+    unknown = store(system, learning_rate=None, pairs=None, normaliser=None)
+    for summed in (False, True):
+        usual = scores(system, summed=summed)
+        sums = RoundSums(unknown)
+        seen = (
+            score_coins(sums, SumObserver(sums.header, None, client_step=own))
+            if summed
+            else score_coins(unknown, Observer(recorded.header, None, client_step=own))
+        )
+        for name, values in usual.scores.items():
+            np.testing.assert_allclose(seen.scores[name], values, rtol=1e-5, atol=1e-6)
+
+
+def test_lists_of_unknown_clicks_are_projected_out() -> None:
+    rng = np.random.default_rng(6)
+    hidden, differences, own = rng.normal(size=(4, 20)), rng.normal(size=(2, 20)), np.array([1.0, 0.0])
+    left = own @ differences + rng.normal(size=4) @ hidden
+    assert not np.allclose(np.linalg.lstsq(differences.T, left, rcond=None)[0], own, atol=1e-3)
+    beyond = _beyond(hidden, differences, left)
+    np.testing.assert_allclose(np.linalg.lstsq(beyond[0].T, beyond[1], rcond=None)[0], own, atol=1e-9)
+    full = _beyond(rng.normal(size=(30, 20)), differences, left)
+    assert full[1] is left
 
 
 # --- bounds ---------------------------------------------------------------------------------------

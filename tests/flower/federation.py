@@ -149,7 +149,7 @@ def plain(folder: Path) -> None:
     """The two lines, with failing, silent and evaluated nodes."""
     grid = LocalGrid(client_app([], fails=NODES[2:4]), silent=NODES[5:6])
     strategy = FedAvg()
-    result = strategy.start(RecordingGrid(grid, folder / "trace"), initial(), num_rounds=ROUNDS)
+    result = strategy.start(RecordingGrid(grid, folder / "trace", truth=True), initial(), num_rounds=ROUNDS)
     np.save(folder / "final.npy", result.arrays["weight"].numpy())
 
 
@@ -164,7 +164,7 @@ def local_dp(folder: Path) -> None:
     """A defense mod between the recording mod and the server."""
     mod = LocalDpMod(clipping_norm=0.05, sensitivity=0.05, epsilon=50.0, delta=1e-5)
     grid = LocalGrid(client_app([mod]))
-    recording = RecordingGrid(grid, folder / "trace", facts=local_dp_facts(mod))
+    recording = RecordingGrid(grid, folder / "trace", facts=local_dp_facts(mod), truth=True)
     arrays = initial()
     del arrays["steps"]  # the mod clips all arrays together, so a counter would take most of the ball
     result = FedAvg(fraction_evaluate=0.0).start(recording, arrays, num_rounds=ROUNDS)
@@ -173,7 +173,7 @@ def local_dp(folder: Path) -> None:
 
 def pushes(folder: Path) -> None:
     """A loop of its own that pushes and pulls, without round numbers."""
-    grid = RecordingGrid(LocalGrid(client_app([])), folder / "trace")
+    grid = RecordingGrid(LocalGrid(client_app([])), folder / "trace", truth=True)
     arrays = initial()
     for number in range(1, ROUNDS + 1):
         content = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": number})})
@@ -247,7 +247,7 @@ def server_fn(folder: Path) -> None:
             strategy=legacy_strategy(), config=ServerConfig(num_rounds=ROUNDS)
         )
     )
-    recorded = record_app(app, folder / "trace")
+    recorded = record_app(app, folder / "trace", truth=True)
     recorded(LocalGrid(legacy_app([recording_mod])), Context(1, 0, {}, RecordDict(), {}))
 
 
@@ -264,7 +264,8 @@ def secagg(folder: Path) -> None:
             raise RuntimeError("lost")
         return call_next(message, context)
 
-    recording = RecordingGrid(LocalGrid(legacy_app([drops, secaggplus_mod, recording_mod])), folder / "trace")
+    grid = LocalGrid(legacy_app([drops, secaggplus_mod, recording_mod]))
+    recording = RecordingGrid(grid, folder / "trace", truth=True)
     context = LegacyContext(
         context=Context(1, 0, {}, RecordDict(), {}),
         config=ServerConfig(num_rounds=ROUNDS),

@@ -284,6 +284,8 @@ def test_an_observer_knows_the_published_settings(setup_of: SetupOf) -> None:
         "belief",
         "sigma",
         "metric",
+        "client_step",
+        "update_clip",
     }  # of the data, and of FOLtR-ES
     assert all(known.has(field.name) for field in fields(Knowledge) if field.name not in not_here)
     assert knowledge_of(trace_header(setup_of(), "perfect", 8)).noise == "none"
@@ -305,6 +307,7 @@ def test_an_observer_knows_only_what_the_header_says(setup_of: SetupOf) -> None:
         "perturbation",
         "number_format",
         "feature_format",
+        "encoding_error",  # 0
     ]
 
 

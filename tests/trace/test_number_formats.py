@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
 
 
-def exact(folder: Path, system: System, **formats: str) -> dict[str, float]:
+def exact(folder: Path, system: System, **formats: Any) -> dict[str, float]:
     """Exact rates of olsr and lad on a trace in some number formats."""
     header = foreign_trace.header(
         system, dtype=formats["dtype"], facts={"normaliser": "shown", "pairs": None, "learning_rate": None}

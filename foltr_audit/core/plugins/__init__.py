@@ -7,9 +7,11 @@ plug-ins: see `foltr_audit.core.plugins.registry`.
 
 from foltr_audit.core.plugins.attack import Attack, IntentAttack, LinkAttack
 from foltr_audit.core.plugins.base import Plugin, plain
+from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.plugins.defense import Calibration, Defense, Stage
 from foltr_audit.core.plugins.learner import CentralLearner, Learner, MetricLearner, ModelLearner
 from foltr_audit.core.plugins.scenario import ClickModel, Scenario
+from foltr_audit.core.rankers.first_layer import FirstLayer
 from foltr_audit.core.records.central import CentralResult, Users
 from foltr_audit.core.records.population import (
     Environment,
@@ -31,8 +33,10 @@ __all__ = [
     "CentralLearner",
     "CentralResult",
     "ClickModel",
+    "ClientStep",
     "Defense",
     "Environment",
+    "FirstLayer",
     "Inference",
     "IntentAttack",
     "IntentPeriod",

@@ -14,6 +14,8 @@ from foltr_audit.core.records.view import Inference, Knowledge, View
 from foltr_audit.errors import PluginError, suggest_name
 from foltr_audit.utils.arrays import Floats, Ints
 
+STEP_FACTS = frozenset({"learning_rate", "pairs", "normaliser"})
+"""Knowledge that a client step stands for."""
 UNKNOWN = "the observer does not know: "
 """How a reason why an attack cannot run begins, if it names what is not known."""
 
@@ -32,6 +34,8 @@ class Attack(Plugin):
         baseline: whether it runs with every other attack, for comparison.
         strongest: whether no attack that knows as much can get more lists exactly right, if the facts that
             it needs are true.
+        takes_step: whether it goes by the client step of a view that has one, in place of PDGD.
+        ranker_use: what it computes with the ranker: `nothing`, `scores`, or `derivatives` too.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"model", "update"})
@@ -41,6 +45,8 @@ class Attack(Plugin):
     probabilities: ClassVar[bool] = False
     baseline: ClassVar[bool] = False
     strongest: ClassVar[bool] = False
+    takes_step: ClassVar[bool] = False
+    ranker_use: ClassVar[str] = "derivatives"
 
     @classmethod
     def __pydantic_init_subclass__(cls, **more: object) -> None:
@@ -60,10 +66,24 @@ class Attack(Plugin):
             return f"it reads messages of kind {', '.join(sorted(self.reads))}, not {view.kind}"
         if view.observer not in self.observers and not self.baseline:  # a baseline reads no message
             return f"it reads {', '.join(sorted(self.observers))} views, not {view.observer} ones"
-        if not known_ranker(view.knowledge.ranker):
-            return f"ranker {view.knowledge.ranker!r} is unknown, so scores cannot be computed from a model"
-        missing = sorted(name for name in self.needs if not view.knowledge.has(name))
-        return f"{UNKNOWN}{', '.join(missing)}" if missing else None
+        known, needs = view.knowledge, self.needs
+        if known.client_step is not None:
+            if needs & STEP_FACTS and not self.takes_step:
+                return f"it replays PDGD, and the clients take the step {known.client_step.text}"
+            needs -= STEP_FACTS
+        missing = sorted(name for name in needs if not known.has(name))
+        reason = f"{UNKNOWN}{', '.join(missing)}" if missing else None
+        return self._why_no_ranker(known) or reason
+
+    def _why_no_ranker(self, known: Knowledge) -> str | None:
+        """Why the ranker cannot be used as this attack does, or None."""
+        step = known.client_step
+        if known_ranker(known.ranker) or self.ranker_use == "nothing" or (step and self.takes_step):
+            return None
+        if step is not None and self.ranker_use == "scores" and step.gives_scores:
+            return None
+        why = f"ranker {known.ranker!r} is unknown, so scores cannot be computed from a model"
+        return why if step is None else f"{why}, and client step {step.text} gives none"
 
     def exact_posterior(self, view: View) -> bool:
         """Whether its `patterns` are the exact posterior given everything in the view."""

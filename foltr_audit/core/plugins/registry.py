@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlparse
 from pydantic import AfterValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario
+from foltr_audit.core.plugins import Attack, ClickModel, ClientStep, Defense, Learner, Plugin, Scenario
 from foltr_audit.errors import PluginError, shorten_value, suggest_name
 from foltr_audit.utils.reading import json_table
 
@@ -27,6 +27,7 @@ GROUPS: dict[type[Plugin], str] = {
     Scenario: "foltr_audit.scenarios",
     ClickModel: "foltr_audit.click_models",
     Learner: "foltr_audit.learners",
+    ClientStep: "foltr_audit.client_steps",
 }
 SINGULAR = {
     Attack: "attack",
@@ -34,6 +35,7 @@ SINGULAR = {
     Scenario: "scenario",
     ClickModel: "click model",
     Learner: "learner",
+    ClientStep: "client step",
 }
 
 

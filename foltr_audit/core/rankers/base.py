@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from foltr_audit.core.rankers.first_layer import FirstLayer
 from foltr_audit.utils.arrays import Features, Floats, Ints
 
 
@@ -35,6 +36,11 @@ class Ranker(Protocol):
     @property
     def n_parameters(self) -> int:
         """Number of parameters P."""
+        ...
+
+    @property
+    def first_layer(self) -> FirstLayer:
+        """Where its first layer lies in a model."""
         ...
 
     def initial(self, rng: np.random.Generator) -> Floats:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foltr_audit.core.rankers.base import Documents, Ranker
+from foltr_audit.core.rankers.first_layer import FirstLayer
 from foltr_audit.utils.arrays import Features, Floats, Ints
 
 
@@ -29,6 +30,11 @@ class LinearRanker(Ranker):
     def n_parameters(self) -> int:
         """Number of parameters P."""
         return self.features
+
+    @property
+    def first_layer(self) -> FirstLayer:
+        """The whole ranker is one unit."""
+        return FirstLayer(0, 1, self.features)
 
     def initial(self, rng: np.random.Generator) -> Floats:
         """The untrained model: zeros, float64 (P,). It ranks documents in file order."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foltr_audit.core.rankers.base import Documents, Ranker
+from foltr_audit.core.rankers.first_layer import FirstLayer
 from foltr_audit.utils.arrays import Features, Floats, Ints
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ class NeuralRanker(Ranker):
     def n_parameters(self) -> int:
         """Number of parameters P."""
         return sum(self.hidden * (inputs + 1) for inputs in self._inputs) + self.hidden
+
+    @property
+    def first_layer(self) -> FirstLayer:
+        """The place of W1, b1 and, with one hidden layer, of w2."""
+        biases = self.hidden * self.features
+        output = biases + self.hidden if self.layers == 1 else None
+        return FirstLayer(0, self.hidden, self.features, output=output, bias=biases)
 
     @property
     def _network(self) -> NetworkShape:

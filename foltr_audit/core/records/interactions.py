@@ -236,6 +236,13 @@ class RoundRecord:
         if np.any(self.shown >= self.n_candidates[:, np.newaxis]):
             raise UsageError(f"{who}: a shown list has a document that is not among its candidates")
 
+    def candidates_of(self, lists: Bools) -> Features | None:
+        """Candidates of some lists, which are True in an array (I,); None where they are not embedded."""
+        if self.candidates is None or self.n_candidates is None:
+            return None
+        rows: Features = self.candidates[np.repeat(lists, self.n_candidates)]
+        return rows
+
     @property
     def after(self) -> GlobalModel:
         """The model and state for the next round."""

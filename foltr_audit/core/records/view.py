@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.rankers import Ranker, make_ranker
+from foltr_audit.core.rankers import Ranker, known_ranker, make_ranker
+from foltr_audit.core.rankers.first_layer import FirstLayer
 from foltr_audit.core.records.click_belief import ClickBelief
+from foltr_audit.core.records.step_effects import checked_scores, effects_of_clicks
 from foltr_audit.privacy.events import Ball
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze, read_only, read_only_features
+
+if TYPE_CHECKING:
+    from foltr_audit.core.plugins.client_step import ClientStep
 
 KNOWLEDGE = {
     "features": "feature rows of the shown documents",
@@ -36,6 +42,9 @@ KNOWLEDGE = {
 }
 """What an observer may know in addition to the messages; each item can be hidden."""
 
+RESOLUTION = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-50}
+"""Bound on the relative error of a number by its format; of float64 from the client's arithmetic."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
@@ -58,11 +67,13 @@ class Knowledge:
             seeds.
         noise: the noise law of a message, e.g. `gamma-share:n=1000,scale=2.5`; for a message of metrics, the
             law of each metric, e.g. `metric-rr:p=0.25`; or `none`.
-        number_format: `float32` or `float64`, the number format of messages.
+        number_format: `bfloat16`, `float16`, `float32` or `float64`, the number format of messages.
         feature_format: the same for the features with which clients learn.
         encoding_error: largest error of a number of a message from its encoding as an integer.
         click_model: name of the click model.
         belief: the probabilities of the click model, if it is a cascade.
+        client_step: what a client computes from a list and its clicks, where it is not PDGD.
+        update_clip: the L2 ball to which whole updates are clipped; None also without a clip.
     """
 
     features: bool = True
@@ -91,6 +102,8 @@ class Knowledge:
     encoding_error: float = 0.0
     click_model: str | None = None
     belief: ClickBelief | None = None
+    client_step: ClientStep | None = None
+    update_clip: Ball | None = None
 
     def has(self, name: str) -> bool:
         """Whether the observer knows this item."""
@@ -100,7 +113,7 @@ class Knowledge:
     @property
     def resolution(self) -> float:
         """Bound on the relative error of a number in a message, from rounding and the client's arithmetic."""
-        return 2.0**-24 if self.number_format == "float32" else 2.0**-50
+        return RESOLUTION[self.number_format]
 
     def having(self, **more: object) -> Knowledge:
         """The same observer with more knowledge."""
@@ -115,6 +128,8 @@ class Knowledge:
         }
         if "click_model" in hidden:
             lost["belief"] = None
+        if "clip" in hidden:
+            lost["update_clip"] = None
         if "query" in hidden:  # without the query an observer knows nothing about its documents
             lost |= dict.fromkeys(("shown", "order", "candidates", "relevance", "intents"), False)
         if "relevance" in hidden:
@@ -248,8 +263,52 @@ class View:
         return read_only(models, np.float64)
 
     @cached_property
+    def step_effects(self) -> tuple[Floats, Floats]:
+        """What the client step does without clicks, (n, P), and what each click adds, (n, B, k, P).
+
+        All lists are taken at the global model. The first is the sum over a message's lists.
+
+        Raises:
+            ValueError: the observer knows no client step.
+            PluginError: the client step fails.
+        """
+        step = self.knowledge.client_step
+        if step is None:
+            raise ValueError("effects of clicks need a client step")
+        still, added = (
+            np.zeros(self.parameters.shape),
+            np.zeros((*self.shown.shape, self.parameters.shape[1])),
+        )
+        for i, b in zip(*np.nonzero(self.is_document.any(axis=2)), strict=True):
+            there = self.is_document[i, b]
+            without, each = effects_of_clicks(step, self.parameters[i], self.features[i, b, there])
+            still[i] += without
+            added[i, b, there] = each
+        return read_only(still, np.float64), read_only(added, np.float64)
+
+    @cached_property
+    def click_updates(self) -> Floats:
+        """Each update less what the client step does without clicks, (n, P); `updates` without a step."""
+        if self.knowledge.client_step is None:
+            return self.updates
+        return read_only(self.updates - self.step_effects[0], np.float64)
+
+    @property
+    def first_layer(self) -> FirstLayer | None:
+        """Where the first layer lies in a model, by the client step or else the ranker; None without one."""
+        step = self.knowledge.client_step
+        if step is not None and step.first_layer is not None:
+            return step.first_layer
+        return self.ranker.first_layer if known_ranker(self.knowledge.ranker) else None
+
+    @cached_property
     def jacobian(self) -> Floats:
-        """`d f / d theta` of each shown document at the global model, (n, B, k, P), 0 at the padding."""
+        """`d f / d theta` of each shown document at the global model, (n, B, k, P), 0 at the padding.
+
+        With a client step: what a click on the document adds to the update.
+        """
+        if self.knowledge.client_step is not None:
+            return self.step_effects[1]
         rows = self.ranker.jacobian(self.parameters[:, np.newaxis], self.features)
         return read_only(np.where(self.is_document[..., np.newaxis], rows, 0.0), np.float64)
 
@@ -262,16 +321,26 @@ class View:
     @cached_property
     def score_changes(self) -> Floats:
         """`f'(d) - f(d)` for each shown document, float64 (n, B, k)."""
-        if self.knowledge.ranker == "linear":
+        if self.knowledge.ranker == "linear" and self.knowledge.client_step is None:
             return read_only(np.einsum("nbkp,np->nbk", self.jacobian, self.updates), np.float64)
-        after = self.ranker.score(self.models[:, np.newaxis], self.features)
+        after = self._scored(self.models)
         return read_only(np.where(self.is_document, after - self.scores_before, 0.0), np.float64)
 
     @cached_property
     def scores_before(self) -> Floats:
         """`f(d)` under the global model for each shown document, float64 (n, B, k)."""
-        scores = self.ranker.score(self.parameters[:, np.newaxis], self.features)
-        return read_only(np.where(self.is_document, scores, 0.0), np.float64)
+        return read_only(np.where(self.is_document, self._scored(self.parameters), 0.0), np.float64)
+
+    def _scored(self, models: Floats) -> Floats:
+        """Scores (n, B, k) of the shown documents under models (n, P): by the client step if it gives any."""
+        step = self.knowledge.client_step
+        if step is None or not step.gives_scores:
+            return self.ranker.score(models[:, np.newaxis], self.features)
+        scores = np.zeros(self.shown.shape)
+        for i, b in zip(*np.nonzero(self.is_document.any(axis=2)), strict=True):
+            there = self.is_document[i, b]
+            scores[i, b, there] = checked_scores(step, models[i], self.features[i, b, there])
+        return scores
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from foltr_audit.core.plugins.attack import STEP_FACTS
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.judge.fact_check.sample import MessageSample, sample_of
@@ -19,6 +20,7 @@ from foltr_audit.judge.fact_check.search import (
 )
 from foltr_audit.judge.fact_check.seeds import explained_by_seeds, why_no_seed_check
 from foltr_audit.judge.fact_check.settings import StepSetting, describe
+from foltr_audit.judge.fact_check.step_check import MOST_MESSAGES, explained_by_step
 from foltr_audit.judge.fact_check.steps import usual_size
 from foltr_audit.judge.fact_check.tolerance import bar_of
 from foltr_audit.judge.observer import Observer
@@ -108,7 +110,7 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     """
     if trace.header.kind == "es":
         return _compare_seeds(trace, observer)
-    reason = _why_not(trace)
+    reason = _why_not(trace, own_step=observer.client_step is not None)
     sample = MessageSample() if reason else sample_of(trace, replace(observer, hidden=frozenset()))
     reason = reason or _why_not_these(sample)
     found = FactCheck("not checked", reason) if reason else _compare(trace, sample)
@@ -143,6 +145,8 @@ def _compare(trace: Trace, sample: MessageSample) -> FactCheck:
     if bar is None:
         why = "noise of the declared law is larger than the updates"
         return FactCheck("cannot tell", why, sample.size)
+    if first.knowledge.client_step is not None:
+        return _compare_step(trace, sample, bar, first.knowledge.client_step.text)
     declared = StepSetting.declared(trace.header.content, first.knowledge)
     result = explain(declared, sample.pieces, bar)
     if result.messages < _FEWEST:
@@ -152,6 +156,31 @@ def _compare(trace: Trace, sample: MessageSample) -> FactCheck:
         odd = _too_many_clicks(declared, result)
         return FactCheck("explained", odd, result.messages, result.share)
     return _search_better(trace, sample, bar, declared, result)
+
+
+def _compare_step(trace: Trace, sample: MessageSample, bar: ExplanationThreshold, step: str) -> FactCheck:
+    """The verdict on a client step; the opposite sign is all else that is tried."""
+    pieces = sample.smaller(MOST_MESSAGES)
+    result = explained_by_step(pieces, bar)
+    if result.messages < _FEWEST:
+        why = f"only {result.messages} messages differ enough from the global model"
+        return FactCheck("cannot tell", why, result.messages)
+    if result.share >= _GOOD:
+        return FactCheck("explained", None, result.messages, result.share)
+    opposite = explained_by_step(pieces, bar, sign=-1)
+    better: dict[str, object] = {"sign": -1} if opposite > result else {}
+    act = _changing_act(trace) or _unknown_noise(trace)
+    reason = f"client step {step} may be wrong, or chance in it, such as dropout"
+    if act is not None:
+        reason = f"few messages are explained, and {act}"
+    return FactCheck(
+        state="wrong" if act is None else "cannot tell",
+        reason=None if better and act is None else reason,
+        messages=result.messages,
+        explained=result.share,
+        better=better,
+        better_explains=opposite.share if better else None,
+    )
 
 
 def _search_better(
@@ -227,7 +256,7 @@ def _unknown_noise(trace: Trace) -> str | None:
     return "the header does not say what noise there is" if noise is None else f"noise {noise} is not known"
 
 
-def _why_not(trace: Trace) -> str | None:
+def _why_not(trace: Trace, *, own_step: bool) -> str | None:
     """Why a trace cannot be checked, whatever its messages are."""
     header = trace.header
     if not header.holds_models:
@@ -235,7 +264,7 @@ def _why_not(trace: Trace) -> str | None:
     if header.kind == "masked":
         return "messages are masked"
     missing = [name for name in ("learning_rate", "pairs", "normaliser") if name not in header.knowledge]
-    if missing:
+    if missing and not own_step:
         return f"the header does not say {', '.join(missing)}"
     return None
 
@@ -251,12 +280,16 @@ def _why_not_these(sample: MessageSample) -> str | None:
             return f"{sample.silent} messages, none of which differs from the global model"
         return "no message with a list of two documents is recorded"
     view: View = sample.pieces[0].view
-    missing = sorted(name for name in NEEDS if not view.knowledge.has(name))
+    own_step = view.knowledge.client_step is not None
+    needs = NEEDS - STEP_FACTS if own_step else NEEDS
+    missing = sorted(name for name in needs if not view.knowledge.has(name))
     if missing:
         return f"the observer does not know: {', '.join(missing)}"
     longest = max(piece.view.width for piece in sample.pieces)
     if longest > _LONGEST:
         return f"a list has {longest} documents; every click pattern of up to {_LONGEST} can be tried"
+    if own_step:
+        return None
     if view.knowledge.normaliser == "candidates" and view.candidates is None:
         return "PDGD normalises over all candidates, which the trace does not hold; give the data with --data"
     return why_no_replay(view)

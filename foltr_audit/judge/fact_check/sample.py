@@ -12,6 +12,7 @@ from foltr_audit.core.records.view import View
 from foltr_audit.errors import TraceError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_rows
+from foltr_audit.judge.round_selection import with_messages
 from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -83,7 +84,7 @@ def sample_of(trace: Trace, observer: Observer) -> MessageSample:
             most = min(quota, MOST_MESSAGES - found.size)
             spread = np.unique(np.linspace(0, slots.size - 1, min(most, slots.size)).astype(np.int64))
             earlier = before.parameters if follows and before is not None else None
-            for view in _views(observer, select_messages(record, slots[spread])):
+            for view in _views(observer, with_messages(record, slots[spread])[0]):
                 after = None if np.isnan(record.aggregate).all() else record.aggregate
                 found.pieces.append(RoundSample(view, earlier, after))
         before = record
@@ -122,24 +123,6 @@ def _slots(found: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     moves = np.any(record.messages.astype(np.float64) != start, axis=1)
     found.silent += int((single & ~moves).sum())
     return np.flatnonzero(single & moves)
-
-
-def select_messages(record: RoundRecord, slots: Ints) -> RoundRecord:
-    """The round with some of its messages and their lists only, without what travelled beside them."""
-    kept = np.isin(record.slot, slots)
-    rows, candidates = np.flatnonzero(kept), record.candidates
-    if candidates is not None and record.n_candidates is not None:
-        candidates = candidates[np.repeat(kept, record.n_candidates)]
-    return with_rows(
-        record,
-        (("survivors", "counts", "messages", "seeds", "senders", "sizes", "sent_at"), slots),
-        (("step", "part", "query", "shown", "features", "n_candidates"), rows),
-        slot=np.searchsorted(slots, record.slot[rows]),
-        candidates=candidates,
-        clear={},
-        buffers=(),
-        cohort=None,
-    )
 
 
 def _views(observer: Observer, record: RoundRecord) -> Iterator[View]:

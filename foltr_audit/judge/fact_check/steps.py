@@ -78,7 +78,7 @@ class SingleListReplay:
         """Updates of these patterns under the declared learning rate and clip, (H, P)."""
         start, known = self.view.parameters[i], self.view.knowledge
         if known.clip is None:
-            return self.replay.learning_rate * steps.gradients
+            return self.replay.sent(self.replay.learning_rate * steps.gradients)
         models = start + self.replay.learning_rate * steps.gradients
         acts = steps.pairs | known.clip_without_pairs
         return np.asarray(np.where(acts[:, np.newaxis], self.replay.clipped(models), models) - start)

@@ -10,13 +10,14 @@ import numpy as np
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import UsageError
-from foltr_audit.judge.fact_check.sample import MessageSample, sample_of, select_messages, thinned
+from foltr_audit.judge.fact_check.sample import MessageSample, sample_of, thinned
 from foltr_audit.judge.fact_inference.estimate import FactEstimate, cannot_tell
 from foltr_audit.judge.fact_inference.noise import noise_estimate
 from foltr_audit.judge.fact_inference.payload import count_estimates, format_estimate
 from foltr_audit.judge.fact_inference.saturated_norms import clip_estimates
 from foltr_audit.judge.fact_inference.steps import NAMES, step_estimates
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.round_selection import with_messages
 from foltr_audit.trace import Fact, Trace
 from foltr_audit.trace.facts import FACTS
 
@@ -41,7 +42,11 @@ def infer_facts(trace: Trace, observer: Observer) -> tuple[FactEstimate, ...]:
         )
         names = ("clip_norm", "noise", *NAMES)
         return (*found, *(cannot_tell(name, why) for name in names))
-    views = _views(records, replace(observer, hidden=frozenset()))
+    try:
+        views = _views(records, replace(observer, hidden=frozenset()))
+    except UsageError as error:  # features are not there, or of a ranker that is not known
+        why = str(error).removeprefix("trace: ")
+        return (*found, *(cannot_tell(name, why) for name in ("clip_norm", "noise", *NAMES)))
     if not views:
         return (
             *found,
@@ -80,5 +85,5 @@ def _of_round(record: RoundRecord, observer: Observer, rounds: int) -> Iterator[
     numbers = max(1, lists * record.shown.shape[1] * record.parameters.size)
     most = max(1, min(_MOST, _MOST_NUMBERS // numbers) // rounds)
     chosen = np.unique(np.linspace(0, arrived.size - 1, min(most, arrived.size)).astype(np.int64))
-    for seen in observer.views(select_messages(record, arrived[chosen])):
+    for seen in observer.views(with_messages(record, arrived[chosen])[0]):
         yield seen.full

@@ -70,6 +70,7 @@ class AttackMetrics(ResultRow):
         unclicked_documents: a false positive rate among them moves in steps of `finest_fpr`.
         clipped: share of the local steps that were clipped; NaN where that is not known.
         precision_undefined: lists without a guess; they do not count in the mean precision.
+        unknown: further lists, whose clicks are not known and which are not judged.
     """
 
     INTERVALS_LAST: ClassVar[bool] = True
@@ -93,6 +94,7 @@ class AttackMetrics(ResultRow):
     accuracy_identifiable: Estimate
     exact_message: Estimate
     precision_undefined: int
+    unknown: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +277,7 @@ def _metrics(evidence: ClickEvidence, scorer: AttackScorer, scores: AttackScores
         clipped=evidence.clipped / evidence.steps if evidence.steps else float("nan"),
         **{name: metrics.get(name, UNKNOWN) for name in METRICS},
         precision_undefined=scores.precision_undefined,
+        unknown=evidence.unknown,
     )
 
 

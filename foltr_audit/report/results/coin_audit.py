@@ -118,7 +118,7 @@ class CoinAuditReport(PlainReport):
                 estimator=ONE_RUN if protocol.estimator == "auto" else protocol.estimator,
                 streams=recorded.streams,
             )
-            observer = Observer(trace.header, recorded.collection)
+            observer = Observer(trace.header, recorded.collection, client_step=recorded.client_step)
             usual = ("aggregate" if trace.header.kind == "masked" else "individual",)
             for view in protocol.views if "views" in protocol.model_fields_set else usual:
                 with recorded.advising():

@@ -15,7 +15,14 @@ from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import DataFacts, proven_of
 from foltr_audit.privacy.observer_views import attacked_view, sees
 from foltr_audit.report.results.attack import AttackReport, AttackRows, joined, rows_of
-from foltr_audit.report.results.base import DatasetFacts, FoldFacts, Setting, UtilityGroupRow, UtilityRow
+from foltr_audit.report.results.base import (
+    DatasetFacts,
+    FoldFacts,
+    Setting,
+    UtilityGroupRow,
+    UtilityRow,
+    WarningRow,
+)
 from foltr_audit.report.results.doubts import doubt_rows
 from foltr_audit.report.results.fact_warnings import CheckedFacts, FactRow, fact_warnings
 from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings
@@ -50,6 +57,8 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         "seed": recorded.used_seed,
         "methods": list(recorded.methods),
     }
+    if recorded.client_step is not None:
+        config["client_step"] = recorded.client_step.text
     if recorded.known:
         config["known"] = plain_facts(recorded.known)
     if recorded.spec is not None:
@@ -66,7 +75,11 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         dataset=_dataset(recorded),
         utility=utility,
         utility_groups=utility_groups,
-        warnings=(*fact_warnings(checked), *doubt_rows(rows.results)),
+        warnings=(
+            *(WarningRow(warning=text) for text in dict.fromkeys(recorded.notes())),
+            *fact_warnings(checked),
+            *doubt_rows(rows.results),
+        ),
         **{**vars(rows), "facts": checked, "refused": refused},
     )
 

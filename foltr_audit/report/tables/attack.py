@@ -176,6 +176,7 @@ def _lists(rows: Sequence[AttackRow]) -> str:
         f"eps {epsilon(row.eps_claimed)}: {row.found.lists} lists of {row.found.queries} queries; "
         f"{row.found.skipped} without a click left out, {row.found.all_clicked} with every document clicked "
         "kept"
+        + (f"; {row.found.unknown} whose clicks are not known left out" if row.found.unknown else "")
         + ("" if math.isnan(row.found.clipped) else f"; {percent(row.found.clipped)} of the steps clipped")
         for row in {row.setting.defense: row for row in rows}.values()
     ]
