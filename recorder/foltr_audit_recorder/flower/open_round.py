@@ -154,7 +154,7 @@ class OpenRound:
     def leaves_out(self, reply: Message, stage: str, error: Exception) -> None:
         """Note that a reply cannot be recorded, as one that failed."""
         node = reply.metadata.src_node_id
-        reason = f"left out: {error}"[:MOST_REASON]
+        reason = f"left out: {error or type(error).__name__}"[:MOST_REASON]
         LOG.warning("round %s: the reply of node %d is %s", self.key or "?", node, reason)
         self.outcomes[stage, node] = NodeOutcome(node=node, outcome="failed", reason=reason, stage=stage)
 
