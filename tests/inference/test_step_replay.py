@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,17 +18,10 @@ from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.attacks.raifle import Raifle
 from foltr_audit.core.plugins import Attack, Ball, ClientStep, Inference, Knowledge, View
-from foltr_audit.core.plugins.registry import plugin_class
-from foltr_audit.core.rankers import make_ranker
-from foltr_audit.core.spec.defaults import PDGD_STEP
 from foltr_audit.errors import PluginError
-from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.inference.step_replay import StepReplay
 from foltr_audit.judge.attack_session import checked_answer
-from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.utils.arrays import Bools, Floats
-from tests.fixtures import foreign_trace
-from tests.fixtures.foreign_trace import System
 from tests.fixtures.reference import exact_pair_weights, pairwise_gradient
 from tests.inference.test_pattern_decoder import LAWS, RATE, known, lists
 
@@ -114,55 +106,6 @@ def test_map_with_pdgd_as_a_step_is_map(law: str, pairs: str, ball: Ball | None,
     np.testing.assert_allclose(own.patterns, usual.patterns, atol=1e-9)
     np.testing.assert_allclose(own.scores, usual.scores, atol=1e-9)
     assert np.array_equal(own.guess, usual.guess)
-
-
-@pytest.mark.parametrize("ranker", ["linear", "neural:hidden=3"])
-@pytest.mark.parametrize("pairs", ["all", "last-click+1"])
-def test_the_registered_step_of_pdgd_is_that_of_its_definition(pairs: str, ranker: str) -> None:
-    """Its updates from pairs, with the Jacobian of the ranker by differences."""
-    rng, made = np.random.default_rng(6), make_ranker(ranker, 4)
-    model, features = made.initial(rng) + rng.normal(size=made.n_parameters), rng.normal(size=(5, 4))
-    moves = 1e-6 * np.eye(made.n_parameters)
-    ahead, behind = (made.score(model + sign * moves, features[np.newaxis]) for sign in (1, -1))
-    rows = ((ahead - behind) / 2e-6).T
-    weights = exact_pair_weights(made.score(model, features), list(range(5)), False)
-    step = plugin_class(ClientStep, PDGD_STEP).model_validate(
-        {"learning_rate": RATE, "pairs": pairs, "ranker": ranker}
-    )
-    patterns = np.array(list(product([0.0, 1.0], repeat=5)))
-    expected = [
-        RATE * pairwise_gradient(weights, rows, [bool(one) for one in pattern], pairs == "last-click+1")
-        for pattern in patterns
-    ]
-    np.testing.assert_allclose(step.updates(model, features, patterns), expected, atol=1e-7)
-    assert step.why_not(made.n_parameters + 1, 4) is not None
-
-
-def test_a_trace_of_pdgd_whose_updates_are_clipped_is_read(tmp_path: Path) -> None:
-    """As under Flower's `fixedclipping_mod`: the fact alone is enough, and without it nothing fits."""
-    system = System(clients=15, rounds=1, shares=None, seed=4)
-    ((record, truth),) = foreign_trace.records(system)
-    norms = np.linalg.norm(record.messages, axis=1, keepdims=True)
-    norm = 0.5 * float(np.median(norms))
-    messages = record.messages * np.minimum(1.0, norm / np.maximum(norms, 1e-300))
-    clipped = replace(record, messages=messages, aggregate=record.parameters + messages.mean(axis=0))
-    folders = {}
-    for name, facts in {"told": {"update_clip_norm": norm}, "not told": {}}.items():
-        head = foreign_trace.header(system, facts=facts)
-        folders[name] = foreign_trace.write(tmp_path / name.replace(" ", "-"), head, [(clipped, truth)])
-    exact = {name: exactly_read(fa.attack_trace(folder, "map")) for name, folder in folders.items()}
-    assert exact["told"] == 1.0
-    assert exact["not told"] < 0.8
-    assert TraceAttack.open(folders["told"]).facts["recorded"].explained == 1.0
-    hidden = TraceAttack.open(folders["told"], changes={"methods": ("map",), "hide": ("learning_rate",)})
-    with pytest.raises(fa.FoltrAuditError, match="does not know: learning_rate"):
-        list(hidden.judged())
-
-
-def exactly_read(report: AttackReport) -> float:
-    """The share of lists that `map` read without an error."""
-    (found,) = [row.found.exact.value for row in report.results if row.method == "map"]
-    return float(found)
 
 
 def test_a_clip_of_the_update_is_part_of_the_step() -> None:
