@@ -230,13 +230,13 @@ def join_tables(rounds: Sequence[Tables]) -> Tables:
     return joined
 
 
-def check_same_columns(one: Tables, other: Tables) -> None:
-    """Refuse two rounds that no part can hold together; without a copy of their arrays.
+def check_same_columns(rounds: Sequence[Tables]) -> None:
+    """Refuse rounds that no part can hold together; without a copy of their arrays.
 
     Raises:
         ValueError: as `join_tables`.
     """
-    join_tables([{name: _head(columns) for name, columns in tables.items()} for tables in (one, other)])
+    join_tables([{name: _head(columns) for name, columns in tables.items()} for tables in rounds])
 
 
 def _head(columns: Table) -> Table:
@@ -366,7 +366,9 @@ def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generi
 
 
 def _fill(table: str, name: str, piece: Table, example: NDArray[np.generic]) -> NDArray[np.generic]:
-    if name not in FILLED:
-        raise ValueError(f"{table}: column {name} is missing in some rounds of a part")
     rows = len(next(iter(piece.values())))
+    if rows and name not in FILLED:
+        raise ValueError(f"{table}: column {name} is missing in some rounds of a part")
+    if not rows:
+        return np.empty((0, *example.shape[1:]), dtype=example.dtype)
     return np.full((rows, *example.shape[1:]), FILLED[name], dtype=example.dtype)
