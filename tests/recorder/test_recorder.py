@@ -133,7 +133,7 @@ def test_who_was_asked_failed_and_never_answered(tmp_path: Path) -> None:
 def test_truth_has_a_folder_of_its_own(tmp_path: Path) -> None:
     coin = coin_flip([[1, 0, 0], [0, 1, 0]], b"0123456789abcdef", "round 0")
     lists = [shown_list(canary=coin, query=4), shown_list(2, clicks=[True, False]), shown_list(1)]
-    sent = [message(9, lists=lists, update=np.arange(7.0)), message(3)]
+    sent = [message(9, count=3, lists=lists, update=np.arange(7.0)), message(3)]
     with Recorder(tmp_path) as recorder:
         recorder.round(MODEL, sent)
     lists_seen = table(tmp_path, "observed/interactions")
