@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("foltr_audit_recorder")
 
 MOST_REASON = 200
-"""Characters of a failure's reason that are kept: clients send whole tracebacks, whose end says what failed."""
+"""Characters of a failure's reason that are kept: clients send tracebacks, whose end says what failed."""
 
 TRAIN, EVALUATE = "", "evaluate"
 
