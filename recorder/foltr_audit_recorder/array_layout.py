@@ -38,7 +38,7 @@ class LayoutArray:
         return f"{self.name} {self.dtype}{list(self.shape)}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class NamedArray:
     """An array with its place in the layout.
 

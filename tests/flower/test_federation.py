@@ -129,6 +129,7 @@ def test_the_facts_of_local_dp(runs: Path) -> None:
 def test_clients_that_tell_nothing_leave_neither_lists_nor_truth(runs: Path) -> None:
     trace = runs / "no_consent" / "trace"
     assert header(trace)["has_truth"] is False
+    assert header(trace)["knowledge"] == {}
     assert not (trace / "truth").exists()
     assert len(table(trace, "observed/interactions")["slot"]) == 0
 
@@ -141,6 +142,7 @@ def test_secure_aggregation_is_recorded_as_words_and_their_sum(runs: Path) -> No
     trace = runs / "secagg" / "trace"
     facts = header(trace)["knowledge"]
     assert facts == {
+        "lists_known": "auditor",
         "of": "model",
         "masking": "flower-secagg",
         "clipping_range": 8.0,

@@ -61,8 +61,9 @@ def recording_mod(
 
         ClientApp(mods=[secaggplus_mod, LocalDpMod(...), recording_mod])
 
-    What comes out of the defenses is what the server receives. The mod never fails: if it cannot tell the
-    update, it says so in the log.
+    It is for clients that send models; those that send updates give theirs to `record_truth`. What comes out
+    of the defenses is what the server receives. The mod never fails: if it cannot tell the update, it says so
+    in the log.
     """
     if message.metadata.message_type.partition(".")[0] != "train":
         return call_next(message, context)
@@ -108,11 +109,14 @@ def _tell(content: RecordDict | MutableMapping[str, object], told: Mapping[str, 
 
 def take_truth(content: RecordDict) -> dict[str, bytes]:
     """Take out of a reply what its client told, packed: `lists`, `update`; empty where nothing is there."""
-    told = {name: data for name, data in content.pop(KEY, {}).items() if isinstance(data, bytes)}
-    legacy = content.get(LEGACY_METRICS, {})
-    for name in [name for name in legacy if name.startswith(f"{KEY}.")]:
-        told[name.removeprefix(f"{KEY}.")] = legacy[name]
-        del legacy[name]
+    told: dict[str, bytes] = {}
+    if KEY in content:
+        told |= {name: data for name, data in content.pop(KEY).items() if isinstance(data, bytes)}
+    if LEGACY_METRICS in content:
+        legacy = content[LEGACY_METRICS]
+        for name in [name for name in legacy if name.startswith(f"{KEY}.")]:
+            told[name.removeprefix(f"{KEY}.")] = legacy[name]
+            del legacy[name]
     return told
 
 

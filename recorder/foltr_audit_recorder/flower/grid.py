@@ -34,7 +34,8 @@ class RecordingGrid:
 
     Messages of training are recorded, of evaluation only who answered. A round is written when the model of
     the next one goes out, which is its aggregate; the last one when `close` is called or Python ends. Records
-    of consenting clients (`record_truth`, `recording_mod`) are taken out before the strategy sees a reply.
+    of consenting clients (`record_truth`, `recording_mod`) are taken out before the strategy sees a reply;
+    lists that they tell get the fact `lists_known = "auditor"`.
 
     - Node ids are whole numbers from 0 to 2^64-1: half of them do not fit int64.
     - Apps made with `ServerApp(server_fn=...)` hand out no grid: use `record_app`.
@@ -269,6 +270,8 @@ class RecordingGrid:
             return
         secagg, aborted = round_.secagg, ""
         facts = dict(round_.facts)
+        if any(message.lists for message in round_.messages):
+            facts["lists_known"] = "auditor"
         if secagg is not None:
             facts |= secagg.facts
             aborted = secagg.missing_sum(len(round_.messages))
