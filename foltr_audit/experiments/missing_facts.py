@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from foltr_audit.core.plugins.attack import UNKNOWN
+from foltr_audit.core.plugins.attack import STEP_FACTS, UNKNOWN
 
 _FACTS = {
     "interactions": "interactions=1",
@@ -29,8 +29,8 @@ ESTIMATED = ("learning_rate", "pairs", "normaliser", "clip", "noise", "interacti
 def advise(reason: str, hidden: Collection[str]) -> str:
     """A reason why an attack cannot run, and how to give what it misses, unless that was hidden on purpose.
 
-    >>> advise("the observer does not know: learning_rate", ())
-    'the observer does not know: learning_rate (give --know learning_rate=0.1; trace infer estimates it)'
+    >>> advise("the observer does not know: sigma", ())
+    'the observer does not know: sigma (give --know sigma=0.05)'
     >>> advise("messages are masked", ())
     'messages are masked'
     """
@@ -48,6 +48,8 @@ def advise(reason: str, hidden: Collection[str]) -> str:
         ways.append("give its data set with --data")
     if any(name in ("features", "shown", "order", "query") for name in missing):
         ways.append("record the shown lists with the messages")
+    if any(name in STEP_FACTS for name in facts):
+        ways.append("for a learner other than PDGD give --client-step")
     inferred = [name for name in facts if name in ESTIMATED]
     if inferred:
         ways.append(f"trace infer estimates {'it' if facts == inferred == missing else ', '.join(inferred)}")

@@ -180,6 +180,10 @@ class TraceAttack:
         if header.embeds_features and self.data is None:
             return None
         recorded = header.dataset
+        if not recorded.source and self.data is None:
+            raise UsageError(
+                f"trace: {self.path}: features are not embedded, and it names no data; give --data"
+            )
         wanted = {
             "source": self.data or recorded.source,
             "fold": recorded.fold,
@@ -207,6 +211,20 @@ class TraceAttack:
                 "expected a seed and a repetition"
             )
         return balance_collection(collection, Streams(seed, repetition))
+
+    @property
+    def collection_if_there(self) -> Collection | None:
+        """The data set, or None where it is not at its recorded path and no other path is given.
+
+        Raises:
+            UsageError, TraceError: as `collection`, where a path is given.
+        """
+        try:
+            return self.collection
+        except UsageError:
+            if self.data is not None:
+                raise
+            return None
 
     @cached_property
     def population(self) -> Population:

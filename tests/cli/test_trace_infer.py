@@ -48,3 +48,23 @@ def test_json_has_a_row_for_each_fact(tmp_path: Path) -> None:
         "source": rows["clip_norm"]["source"],
     }
     assert table["know"] == {str(folder): "--know learning_rate=0.1"}
+
+
+def test_what_cannot_be_computed_stops_nothing(tmp_path: Path) -> None:
+    few = replace(SYSTEM, clients=6)
+    rounds = foreign_trace.records(few)
+    bare = [(replace(record, features=None), truth) for record, truth in rounds]
+    for name, header, made, why in (
+        ("a", {"ranker": "mlp:hidden=16"}, rounds, "ranker 'mlp:hidden=16' is not known"),
+        ("b", {"embeds_features": False}, bare, "features are not embedded"),
+    ):
+        head = foreign_trace.header(few, facts=FACTS, **header)
+        folder = foreign_trace.write(tmp_path / name, head, made)
+        done = run("trace", "infer", folder, "--json")
+        assert done.code == 0
+        rows = {row["fact"]: row for row in done.json()["results"]}
+        assert rows["interactions"]["estimate"] == 1
+        assert why in rows["noise"]["source"]
+        assert (rows["learning_rate"]["sure"], rows["learning_rate"]["estimate"]) == ("cannot tell", None)
+    error = run("attack", "--trace", tmp_path / "b", "--method", "olsr").one_error()
+    assert "features are not embedded, and it names no data; give --data" in error
