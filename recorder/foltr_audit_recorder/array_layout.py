@@ -34,6 +34,11 @@ class LayoutArray:
     shape: tuple[int, ...]
     dtype: str
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of one of its numbers."""
+        return 2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize
+
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}{list(self.shape)}"
 

@@ -285,18 +285,24 @@ def cohort_columns(outcomes: Sequence[NodeOutcome]) -> CohortColumns | None:
 
 
 def is_mean(
+    kind: str,
     sent: NDArray[np.float64],
     columns: MessageColumns,
     layout: Sequence[LayoutArray],
     aggregate: NDArray[np.float64],
 ) -> bool:
-    """Whether an aggregate is the mean of the messages weighted by their counts, added to `sent`, (P,)."""
+    """Whether an aggregate (P,) is the mean of messages by their counts; of updates, that mean added to `sent`.
+
+    True of kinds whose messages are no models or updates in clear.
+    """
+    if kind not in ("model", "update"):
+        return True
     weights = np.asarray(columns.counts, dtype=np.float64)
     if not weights.sum():
         return bool(np.allclose(aggregate, sent, rtol=_ROUNDING, atol=0.0))
-    mean, largest, begin = sent.copy(), np.abs(sent), 0
+    mean, largest, begin = (np.zeros_like(sent) if kind == "model" else sent.copy()), np.abs(sent), 0
     for values, entry in zip(columns.arrays, layout, strict=True):
-        if not n_parameters([entry]):
+        if entry.dtype not in FLOATING:
             continue
         numbers = as_float64(values, entry.dtype).reshape(len(weights), -1)
         end = begin + numbers.shape[1]
@@ -304,3 +310,43 @@ def is_mean(
         largest[begin:end] += np.abs(numbers).max(axis=0)
         begin = end
     return bool(np.all(np.abs(aggregate - mean) <= _ROUNDING * largest))
+
+
+def finite_messages(
+    messages: Sequence[ReceivedMessage], layout: Sequence[LayoutArray], *, masked: int = 0
+) -> tuple[Sequence[ReceivedMessage], MessageColumns]:
+    """The messages whose parameters are finite, and their columns.
+
+    A client that diverges sends NaN, which no attack reads and no trace holds.
+
+    Raises:
+        ValueError: as `message_columns`.
+    """
+    columns = message_columns(messages, layout, masked=masked)
+    finite = np.ones(len(messages), dtype=np.bool_)
+    for values, entry in zip(columns.arrays, () if masked else layout, strict=not masked):
+        if entry.dtype in FLOATING:
+            finite &= _is_finite(values, entry.dtype).all(axis=tuple(range(1, values.ndim)))
+    if finite.all():
+        return messages, columns
+    kept = [message for message, good in zip(messages, finite, strict=True) if good]
+    return kept, message_columns(kept, layout, masked=masked)
+
+
+def _is_finite(values: NDArray[np.generic], dtype: str) -> NDArray[np.bool_]:
+    if dtype == "bfloat16":
+        return np.asarray((values.astype(np.uint16) & np.uint16(0x7F80)) != 0x7F80)
+    return np.asarray(np.isfinite(values.astype(dtype, copy=False)))
+
+
+def with_broken(
+    outcomes: Sequence[NodeOutcome], messages: Sequence[ReceivedMessage], kept: Sequence[ReceivedMessage]
+) -> list[NodeOutcome]:
+    """Outcomes in which the senders of messages that were left out have failed."""
+    if len(kept) == len(messages):
+        return list(outcomes)
+    whole = {id(message) for message in kept}
+    broken = {m.sender for m in messages if id(m) not in whole and m.sender is not None}
+    others = [each for each in outcomes if each.stage or each.node not in broken]
+    reason = "sent numbers that are not finite"
+    return [*others, *(NodeOutcome(node=node, outcome="failed", reason=reason) for node in sorted(broken))]

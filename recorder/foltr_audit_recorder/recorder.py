@@ -22,11 +22,12 @@ from .part_files import HEADER, PartRange, clean, commit_part, marker_indices, m
 from .received_rounds import (
     ListForm,
     cohort_columns,
+    finite_messages,
     is_mean,
     list_columns,
-    message_columns,
     parameters_of,
     truth_columns,
+    with_broken,
 )
 from .round_tables import RoundColumns, Tables, join_tables, round_tables
 from .trace_start import METRICS, TraceStart, model_layout, n_words
@@ -186,25 +187,29 @@ class Recorder:
         if self.stopped:
             return False
         try:
-            entries = [*_train_outcomes(messages, asked, failures or {}, late), *outcomes]
             start = self._start or self._first(model, messages)
-            seen = message_columns(messages, start.layout, masked=start.words)
+            if not self._has_room(messages, start):
+                return False
+            kept, seen = finite_messages(messages, start.layout, masked=start.words)
+            entries = [*_train_outcomes(kept, asked, failures or {}, late), *outcomes]
             sent = parameters_of(model, start.model, "model")
+            if not np.all(np.isfinite(sent)):
+                raise ValueError("the model holds a number that is not finite; a trace cannot hold it")
             after = None if aggregate is None else parameters_of(aggregate, start.model, "aggregate")
+            after = after if after is None or np.all(np.isfinite(after)) else None
             stated = dict(facts or {})
-            if after is not None and start.kind in ("model", "update"):
-                zero = np.zeros_like(sent)
-                origin = zero if start.kind == "model" and messages else sent
-                if "aggregate" not in {*stated, *start.facts} and not is_mean(
-                    origin, seen, start.layout, after
-                ):
-                    stated["aggregate"] = "other"
+            if (
+                after is not None
+                and "aggregate" not in {*stated, *start.facts}
+                and not is_mean(start.kind, sent, seen, start.layout, after)
+            ):
+                stated["aggregate"] = "other"
             columns = RoundColumns(
                 number=self.round_count,
                 model=sent,
                 aggregate=after,
                 messages=seen,
-                lists=list_columns(messages, start.form),
+                lists=list_columns(kept, start.form),
                 shares=shares,
                 state=np.empty(0) if state is None and start.kind == METRICS else state,
                 masked=start.kind == "masked",
@@ -213,11 +218,11 @@ class Recorder:
                 facts=stated,
                 started=started,
                 ended=ended,
-                cohort=cohort_columns(entries),
+                cohort=cohort_columns(with_broken(entries, messages, kept)),
             )
             truth = None
             if start.truth:
-                truth = truth_columns(messages, start.form, start.layout, start.number_format, metrics or {})
+                truth = truth_columns(kept, start.form, start.layout, start.number_format, metrics or {})
             tables = round_tables(columns, truth)
             if self._open:
                 join_tables([self._open[0], tables])  # refuses columns that no part can hold together
@@ -253,13 +258,28 @@ class Recorder:
     def _refuse(self, error: ValueError) -> bool:
         if self._strict:
             raise ValueError(f"round {self.round_count}: {error}") from error
+        if self._open:
+            self._commit()
         self.stop(str(error))
+        return False
+
+    def _has_room(self, messages: Sequence[ReceivedMessage], start: TraceStart) -> bool:
+        """Whether the bound on the disk has room for messages, asked before memory holds them twice."""
+        numbers = sum(math.prod(place.shape) * place.n_bytes for place in start.layout)
+        needed = len(messages) * (8 * start.words or numbers)
+        if self._bytes + needed <= self._max_bytes:
+            return True
+        if self._open:
+            self._commit()
+        self.stop(f"the messages have {needed} bytes, and max_bytes is {self._max_bytes}")
         return False
 
     def _first(self, model: object, messages: Sequence[ReceivedMessage]) -> TraceStart:
         """What the first round says of the trace."""
         plain = self._kind != "masked" and bool(messages)
         layout = tuple(array.place for array in named_arrays(messages[0].arrays if plain else model))
+        if not n_parameters(layout):
+            raise ValueError("the messages hold no floating numbers; expected a model or its change")
         if self._kind == "masked":  # what is masked is a mean's numbers, of buffers as well
             layout = tuple(
                 replace(place, dtype="float64") if place.dtype in BUFFERS else place for place in layout

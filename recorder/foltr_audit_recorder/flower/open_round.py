@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..array_layout import NamedArray, numbers
-from ..messages import NodeOutcome, ReceivedMessage
+from ..messages import NodeOutcome, ReceivedMessage, ShownList
 from .client_records import take_truth, told_lists, told_update
 from .payload import array_records, model_in, reply_content
 from .secagg import MASKED, SecAggRound, config_in, masked_words
@@ -19,6 +21,7 @@ from .secagg import MASKED, SecAggRound, config_in, masked_words
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, Message
 
+LOG = logging.getLogger("foltr_audit_recorder")
 MOST_REASON = 200
 """Characters of a failure's reason that are kept: clients send whole tracebacks."""
 
@@ -127,6 +130,7 @@ class OpenRound:
         arrays: object = held.arrays or None if config is None else masked_words(config)
         if arrays is None:
             return
+        lists, update = _told(node, told)
         self.messages.append(
             ReceivedMessage(
                 arrays=arrays,
@@ -135,8 +139,8 @@ class OpenRound:
                 metrics=held.metrics,
                 size=held.size,
                 at=reply.metadata.created_at,
-                lists=told_lists(told),
-                update=told_update(told),
+                lists=lists,
+                update=update,
             )
         )
 
@@ -156,6 +160,15 @@ class OpenRound:
         if mean is None and self.aggregate is not None:
             mean = np.concatenate([numbers(array).reshape(-1) for array in self.aggregate])
         return None if mean is None else self.secagg.total(mean, [message.count for message in self.messages])
+
+
+def _told(node: int, told: Mapping[str, bytes]) -> tuple[list[ShownList], object]:
+    """What a client told of its lists and update; nothing where that cannot be read, which the log says."""
+    try:
+        return told_lists(told), told_update(told)
+    except ValueError as error:
+        LOG.warning("node %d: what it tells of its lists or update cannot be read: %s", node, error)
+        return [], None
 
 
 def same_arrays(one: ArrayRecord, other: ArrayRecord) -> bool:
