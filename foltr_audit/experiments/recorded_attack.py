@@ -140,9 +140,10 @@ class TraceAttack:
         if given.get("view") == "aggregate" and not fresh:
             given |= {"target": "training", "lists": None}
         known = checked_facts(know or {})
+        traces = {name: with_facts(trace, known) for name, trace in traces.items()}
         return cls(
             path=path,
-            traces={name: with_facts(trace, known) for name, trace in traces.items()},
+            traces=traces,
             spec=spec,
             protocol=changed_protocol(recorded, given),
             data=data,

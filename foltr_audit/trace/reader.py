@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
@@ -27,6 +27,7 @@ class Trace:
         trace_id: SHA-256 (hex) of `trace.toml`.
         parts: the committed parts, in order.
         has_truth: whether the truth was recorded and its folder is still there.
+        given: names of the header's facts that were given by hand, over those of rounds too.
     """
 
     folder: Path
@@ -34,6 +35,7 @@ class Trace:
     trace_id: str
     parts: tuple[TracePart, ...]
     has_truth: bool
+    given: frozenset[str] = frozenset()
 
     @classmethod
     def open(cls, folder: Path) -> Trace:
@@ -86,7 +88,13 @@ class Trace:
         """
         for part in self.parts:
             tables = {table: self.columns(part, table) for table in part.observed}
-            yield from decode.rounds(self.header, part, tables, self.folder)
+            yield from map(self._without_given, decode.rounds(self.header, part, tables, self.folder))
+
+    def _without_given(self, record: RoundRecord) -> RoundRecord:
+        """A round without its own values of the facts that were given by hand."""
+        if self.given.isdisjoint(record.facts):
+            return record
+        return replace(record, facts={name: record.facts[name] for name in record.facts.keys() - self.given})
 
     def truths(self) -> Iterator[RoundTruth]:
         """The truths of the rounds in order; `updates` are as exact as the payload's number format.

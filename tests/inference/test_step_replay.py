@@ -315,3 +315,30 @@ def test_a_step_that_fails_is_named(step: Step, message: str) -> None:
     seen, _ = sent(listwise)
     with pytest.raises(PluginError, match=f"client step .*<lambda> .*{message}"):
         StepReplay(with_step(seen, step)).models(0, 0, seen.parameters[0], np.zeros((1, 2)))
+
+
+def test_a_step_that_needs_whole_clicks_is_refused_by_relaxations() -> None:
+    def whole(model: Floats, features: Floats, clicks: Floats) -> Floats:
+        if not set(clicks) <= {0.0, 1.0}:
+            raise ValueError("clicks are no numbers between")
+        return listwise(model, features, clicks)
+
+    seen, _ = sent(listwise)
+    with pytest.raises(PluginError, match="raised ValueError: clicks are no numbers between"):
+        answer(Raifle(), with_step(seen, whole))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_what_a_step_changes_in_place_reaches_nothing_else(batched: bool) -> None:
+    def rude(model: Floats, features: Floats, clicks: Floats) -> Floats:
+        rows = clicks if batched else clicks[np.newaxis]
+        updates = np.stack([listwise(model, features, one) for one in rows])
+        model += 1.0
+        features *= 0.0
+        clicks[:] = 1.0
+        return updates if batched else updates[0]
+
+    seen, clicks = sent(listwise)
+    view = with_step(seen, fa.numpy_step(rude, batched=batched))
+    for attack in (MaximumPosterior(), LeastAbsolute()):
+        assert np.array_equal(answer(attack, view).guess, clicks)
