@@ -291,7 +291,7 @@ def is_mean(
     layout: Sequence[LayoutArray],
     aggregate: NDArray[np.float64],
 ) -> bool:
-    """Whether an aggregate (P,) is the mean of messages by their counts; of updates, that mean added to `sent`.
+    """Whether an aggregate (P,) is the mean of messages by counts; of updates, that mean added to `sent`.
 
     True of kinds whose messages are no models or updates in clear.
     """
