@@ -36,8 +36,8 @@ class LayoutArray:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of one of its numbers."""
-        return 2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize
+        """Bytes of all its numbers."""
+        return math.prod(self.shape) * np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype).itemsize
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}{list(self.shape)}"

@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
-from foltr_audit.trace import validate
 
 RNG = np.random.default_rng(5)
 MODEL = {"weight": np.zeros((2, 3), dtype=np.float32), "bias": np.zeros(1), "seen": np.array(0)}
@@ -127,7 +126,7 @@ def test_who_was_asked_failed_and_never_answered(tmp_path: Path) -> None:
 def test_truth_has_a_folder_of_its_own(tmp_path: Path) -> None:
     coin = coin_flip([[1, 0, 0], [0, 1, 0]], b"0123456789abcdef", "round 0")
     lists = [shown_list(canary=coin, query=4), shown_list(2, clicks=[True, False]), shown_list(1)]
-    sent = [message(9, lists=lists, update=np.arange(7.0)), message(3)]
+    sent = [message(9, count=3, lists=lists, update=np.arange(7.0)), message(3)]
     with Recorder(tmp_path) as recorder:
         recorder.round(MODEL, sent)
     lists_seen = table(tmp_path, "observed/interactions")
@@ -207,24 +206,6 @@ def test_the_same_rounds_give_the_same_bytes(tmp_path: Path) -> None:
     }
     assert len(files) == 5
     assert all((tmp_path / "other" / name).read_bytes() == data for name, data in files.items())
-
-
-def test_a_message_with_nan_is_left_out_and_its_sender_has_failed(tmp_path: Path) -> None:
-    broken = message(4, arrays={**MODEL, "bias": np.array([np.nan])}, lists=[shown_list(clicks=[1, 0, 0])])
-    with Recorder(tmp_path) as recorder:
-        recorder.round(MODEL, [message(1), broken, message(7)], aggregate=np.full(7, np.nan), asked=[1, 4, 7])
-        with pytest.raises(ValueError, match="the model holds a number that is not finite"):
-            recorder.round(np.full(7, np.inf), [message(1)])
-    assert table(tmp_path, "observed/messages")["sender"].tolist() == [1, 7]
-    assert len(table(tmp_path, "observed/interactions")["slot"]) == 0
-    cohort = table(tmp_path, "observed/cohort")
-    assert dict(zip(cohort["node"].tolist(), cohort["outcome"].tolist(), strict=True)) == {
-        1: "arrived",
-        7: "arrived",
-        4: "failed",
-    }
-    assert np.all(np.isnan(table(tmp_path, "observed/rounds")["aggregate"].astype(np.float64)))
-    assert validate(tmp_path) == []
 
 
 # --- what is refused --------------------------------------------------------------------------------

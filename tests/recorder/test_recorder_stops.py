@@ -24,7 +24,7 @@ def test_a_lenient_recorder_keeps_the_rounds_before_the_one_that_does_not_fit(
 ) -> None:
     recorder = Recorder(tmp_path, strict=False, rounds_per_part=10)
     kept = [recorder.round(MODEL, [message(1)]) for _ in range(3)]
-    assert not recorder.round(MODEL, [message(1, arrays=np.zeros(4))])
+    assert not recorder.round(np.zeros(4), [message(1)])
     assert not recorder.round(MODEL, [message(1)])
     assert kept == [True] * 3
     assert table(tmp_path, "observed/rounds")["round"].tolist() == [0, 1, 2]

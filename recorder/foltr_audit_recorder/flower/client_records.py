@@ -61,9 +61,8 @@ def recording_mod(
 
         ClientApp(mods=[secaggplus_mod, LocalDpMod(...), recording_mod])
 
-    It is for clients that send models; those that send updates give theirs to `record_truth`. What comes out
-    of the defenses is what the server receives. The mod never fails: if it cannot tell the update, it says so
-    in the log.
+    What comes out of the defenses is what the server receives. The mod never fails: if it cannot tell the
+    update, it says so in the log.
     """
     if message.metadata.message_type.partition(".")[0] != "train":
         return call_next(message, context)

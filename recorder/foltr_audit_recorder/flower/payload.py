@@ -87,7 +87,7 @@ class _Header(NamedTuple):
 
 
 _HEADERS: dict[tuple[str, bytes], _Header] = {}
-_MOST_HEADERS = 10_000
+_MOST_HEADERS, _MOST_KEPT = 10_000, 1000
 
 
 def npy_array(name: str, data: bytes) -> NamedArray:
@@ -102,7 +102,9 @@ def npy_array(name: str, data: bytes) -> NamedArray:
     if header is None:
         if len(_HEADERS) >= _MOST_HEADERS:
             _HEADERS.clear()
-        header = _HEADERS[key] = _parsed(*key)
+        header = _parsed(*key)
+        if len(name) + len(key[1]) <= _MOST_KEPT:  # a client may choose names of any length
+            _HEADERS[key] = header
     values = np.frombuffer(data, header.dtype, math.prod(header.place.shape), header.end)
     order: Literal["F", "C"] = "F" if header.by_columns else "C"
     return NamedArray(header.place, values.reshape(header.place.shape, order=order))
