@@ -29,13 +29,15 @@ UNPACKS_TO = (256 << 20, 100)
 MOST_UNPACKED = 8 << 30
 """Bytes that no archive may unpack to, however large it is."""
 
+LONGEST = 1 << 20
+"""Length that an axis of an array without values may have, unless said otherwise: no byte vouches for it."""
+
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     r"\{'descr': '([<>|=]?)([a-zA-Z])(\d{1,6})', 'fortran_order': (True|False), "
     r"'shape': \(((?:\d{1,18}, ?)*(?:\d{1,18})?),?\),? ?\}\s*"
 )
 _MOST_AXES = 8
-_MOST_LENGTH = 1 << 20  # of an axis of an array without values, which no byte vouches for
 _MOST_MEMBERS = 100_000
 _NAME = re.compile(r"([^/\\\0][^\\\0]*)\.npy")
 _COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -108,7 +110,12 @@ def map_array(path: Path) -> NDArray[np.generic]:
 
 
 def read_archive(
-    content: bytes | Path, where: str, error: type[FoltrAuditError], *, stored: bool = False
+    content: bytes | Path,
+    where: str,
+    error: type[FoltrAuditError],
+    *,
+    stored: bool = False,
+    longest: int = LONGEST,
 ) -> dict[str, NDArray[np.generic]]:
     """The arrays of an `.npz` archive by name, of its content or its file; all are read-only.
 
@@ -117,6 +124,7 @@ def read_archive(
         where: names it in messages.
         error: what to raise.
         stored: whether compressed arrays are refused.
+        longest: length that an axis of an array without values may have.
 
     Raises:
         FoltrAuditError: of the given kind: it is damaged, holds something else than plain arrays, or would
@@ -125,12 +133,14 @@ def read_archive(
     try:
         size = len(content) if isinstance(content, bytes) else content.stat().st_size
         with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:
-            return _members(archive, size, _COMPRESSED[:1] if stored else _COMPRESSED)
+            return _members(archive, size, _COMPRESSED[:1] if stored else _COMPRESSED, longest)
     except _BROKEN as problem:
         raise error(f"{where}: damaged: {_reason(problem)}") from problem
 
 
-def _members(archive: zipfile.ZipFile, size: int, ways: tuple[int, ...]) -> dict[str, NDArray[np.generic]]:
+def _members(
+    archive: zipfile.ZipFile, size: int, ways: tuple[int, ...], longest: int
+) -> dict[str, NDArray[np.generic]]:
     infos = archive.infolist()
     # The sizes are claims of the archive, but a safe bound: the zip reader returns no more bytes of a member
     # than it claims.
@@ -152,17 +162,17 @@ def _members(archive: zipfile.ZipFile, size: int, ways: tuple[int, ...]) -> dict
                 )
             )
         with archive.open(info) as stream:
-            found[match[1]] = array_in(stream, info.file_size)
+            found[match[1]] = array_in(stream, info.file_size, longest)
     return found
 
 
-def array_in(stream: IO[bytes], size: int) -> NDArray[np.generic]:
+def array_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> NDArray[np.generic]:
     """One array, which is all of a stream of `size` bytes.
 
     Raises:
         ValueError: it is something else than one plain array, or of another size.
     """
-    header = header_in(stream, size)
+    header = header_in(stream, size, longest)
     content = stream.read(size - header.start)
     if len(content) != size - header.start or stream.read(1):
         raise ValueError(f"{header.start + len(content)} bytes, or more; expected {size}")
@@ -174,7 +184,7 @@ def array_in(stream: IO[bytes], size: int) -> NDArray[np.generic]:
     return flat.reshape(header.shape, order="F" if header.fortran else "C")
 
 
-def header_in(stream: IO[bytes], size: int) -> ArrayHeader:
+def header_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> ArrayHeader:
     """The header of an array, if it claims as many bytes as the stream has.
 
     Raises:
@@ -197,7 +207,7 @@ def header_in(stream: IO[bytes], size: int) -> ArrayHeader:
     header = ArrayHeader(dtype, shape, fortran == "True", len(_MAGIC) + 2 + length)
     if header.size != size:
         raise ValueError(f"{size} bytes; its header claims {header.size}, for shape {shape}")
-    if not prod(shape) and max(shape) > _MOST_LENGTH:
+    if not prod(shape) and max(shape) > longest:
         raise ValueError(f"an array without values of shape {shape}")
     return header
 
