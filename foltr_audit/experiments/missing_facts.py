@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from foltr_audit.core.plugins.attack import STEP_FACTS, UNKNOWN
+from foltr_audit.core.plugins.attack import UNKNOWN
+from foltr_audit.core.records.view import STEP_FACTS
 
 _FACTS = {
     "interactions": "interactions=1",

@@ -23,6 +23,8 @@ def why_no_replay(view: View) -> str | None:
     known = view.knowledge
     if known.client_step is not None:
         return f"it replays PDGD, and the clients take the step {known.client_step.text}"
+    if known.update_clip is not None:
+        return "updates are clipped, which is replayed for PDGD over shown documents alone"
     if known.normaliser == "candidates" and not known.has("candidates"):
         return "the observer does not know: candidates (PDGD normalises over them)"
     if known.pairs not in ("all", "last-click+1"):

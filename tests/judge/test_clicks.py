@@ -85,6 +85,7 @@ def test_a_view_has_no_field_for_the_truth() -> None:
         "labels",
         "intent_labels",
         "clients",
+        "senders",
         "knowledge",
     }
     truth = {field.name for field in fields(RoundTruth)}
