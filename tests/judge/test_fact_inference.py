@@ -191,7 +191,7 @@ def test_equal_norms_of_another_cause_are_no_clip_for_certain() -> None:
     middle = float(np.median(sizes))
 
     def normed(updates: Floats) -> Floats:
-        return updates / np.maximum(np.linalg.norm(updates, axis=1, keepdims=True), 1e-9)
+        return np.asarray(updates / np.maximum(np.linalg.norm(updates, axis=1, keepdims=True), 1e-9))
 
     (alike,) = clip_estimates(views(with_updates(normed)))
     assert (alike.fact, alike.value, alike.sure) == ("update_clip_norm", 1.0, "likely")
