@@ -11,7 +11,16 @@ from typing import ClassVar
 import pytest
 from pydantic import Field, ValidationError
 
-from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin, Scenario, plain
+from foltr_audit.core.plugins import (
+    Attack,
+    ClickModel,
+    ClientStep,
+    Defense,
+    Learner,
+    Plugin,
+    Scenario,
+    plain,
+)
 from foltr_audit.core.plugins.registry import (
     GROUPS,
     SINGULAR,
@@ -63,7 +72,7 @@ def test_every_plugin_of_the_three_folders_is_registered() -> None:
 
 
 def test_every_kind_has_words_of_its_own() -> None:
-    assert set(SINGULAR) == set(GROUPS) == {Attack, Defense, Scenario, ClickModel, Learner}
+    assert set(SINGULAR) == set(GROUPS) == {Attack, Defense, Scenario, ClickModel, Learner, ClientStep}
     assert len(set(GROUPS.values())) == len(GROUPS)
 
 
