@@ -216,7 +216,7 @@ def round_tables(seen: RoundColumns, truth: TruthColumns | None = None) -> Table
 
 
 def join_tables(rounds: Sequence[Tables]) -> Tables:
-    """The tables of a part from those of its rounds, in their order.
+    """The tables of a part from those of its rounds, in their order; of one round without a copy.
 
     Raises:
         ValueError: a column that only some rounds have and that cannot be filled, rows of other shapes, or a
@@ -356,7 +356,7 @@ def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generi
         types = ", ".join(sorted({str(column.dtype) for column in columns}))
         raise ValueError(f"{table}: column {name} has several types: {types}")
     if name not in WHOLE:
-        return np.concatenate(columns)
+        return columns[0] if len(columns) == 1 else np.concatenate(columns)
     # Types of whole numbers are matched by their values: NumPy would join uint64 and int64 to float64.
     shrunk = [smallest(column) for column in columns if column.size]
     if not shrunk:
