@@ -235,6 +235,8 @@ class Recorder:
             self.round_count += 1
             return True
         start = self._start or self._first(given)
+        if not self._has_room(len(given.messages), start):
+            return False
         tables = self._tables(given, start, self.round_count)
         first = self.round_count - len(self._waiting)
         early = [self._tables(each, start, first + place) for place, each in enumerate(self._waiting)]
@@ -244,6 +246,15 @@ class Recorder:
         for each in [*early, tables]:
             self._append(each)
         return not self.stopped
+
+    def _has_room(self, messages: int, start: TraceStart) -> bool:
+        """Whether the bound on the disk has room for messages, asked before memory holds them twice."""
+        needed = messages * (8 * start.words or sum(place.n_bytes for place in start.layout))
+        if self._bytes + needed <= self._max_bytes:
+            return True
+        if not self._open or self._commit():
+            self.stop(f"the messages of a round have {needed} bytes, and max_bytes is {self._max_bytes}")
+        return False
 
     def _tables(self, given: RoundInput, start: TraceStart, number: int) -> Tables:
         try:
@@ -301,6 +312,8 @@ class Recorder:
             layout = common_layout(messages[:1]) if self._strict else common_layout(messages, model)
         if layout is None:
             layout = tuple(array.place for array in named_arrays(model))
+        if not n_parameters(layout):
+            raise ValueError("the messages hold no floating numbers; expected a model or its change")
         if self._kind == "masked":  # what is masked is a mean's numbers, of buffers as well
             layout = tuple(
                 replace(place, dtype="float64") if place.dtype in BUFFERS else place for place in layout

@@ -130,6 +130,7 @@ def test_the_facts_of_local_dp(runs: Path) -> None:
 def test_clients_that_tell_nothing_leave_neither_lists_nor_truth(runs: Path) -> None:
     trace = runs / "no_consent" / "trace"
     assert header(trace)["has_truth"] is False
+    assert header(trace)["knowledge"] == {}
     assert not (trace / "truth").exists()
     assert len(table(trace, "observed/interactions")["slot"]) == 0
 

@@ -142,7 +142,7 @@ class OpenRound:
             ReceivedMessage(
                 arrays=arrays,
                 sender=node,
-                count=held.count,
+                count=held.weight,
                 metrics=held.metrics,
                 size=held.size,
                 at=reply.metadata.created_at,
