@@ -199,6 +199,11 @@ class TraceAttack:
         except DataError as error:
             if self.data is not None:
                 raise
+            if not recorded.fingerprint:
+                raise UsageError(
+                    f"trace: {self.path}: no documents are recorded, and {recorded.source!r:.60} is no data "
+                    "set here; record the lists of clients that agree, or give --data"
+                ) from error
             raise UsageError(f"{error}; give the data set of the trace with --data") from error
         for trace in self.traces.values():
             check_collection(trace.header, collection)

@@ -13,7 +13,7 @@ from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, Roun
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.array_layout import FLOATING
 from foltr_audit.recorder.table_files import Columns
-from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.header import MOST_WHOLE, TraceHeader
 from foltr_audit.trace.layout import joined
 from foltr_audit.trace.marker import TracePart
 from foltr_audit.trace.part_table import PartTable
@@ -33,7 +33,9 @@ def load(data: bytes, header: TraceHeader, table: str, path: Path, rows: int) ->
         TraceError: no archive of plain arrays, or other columns, types, shapes or rows than the schema has.
     """
     where = f"trace: {path}"
-    found, expected = read_archive(data, where, TraceError, stored=True), columns(header, table)
+    # A round without messages of a large model: its axes are compared with those of the header.
+    found = read_archive(data, where, TraceError, stored=True, longest=MOST_WHOLE)
+    expected = columns(header, table)
     for name in found:
         if name not in expected:
             raise TraceError(f"{where}: unknown column {name[:60]}; expected {', '.join(expected)}")
@@ -220,6 +222,20 @@ def truths(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -
             )
         except UsageError as error:
             raise TraceError(f"trace: {folder}: part {part.index}: {error}") from None
+
+
+def row_problems(part: TracePart, tables: Tables, folder: Path) -> list[str]:
+    """Tables of truth whose rows are not about those of the observed ones, as far as both are there."""
+    return [
+        f"trace: {folder / part.file_name(truth)}: rows differ from those of {observed}"
+        for truth, observed, keys in (
+            ("truth/messages", "observed/messages", ("round", "slot")),
+            ("truth/clicks", "observed/interactions", ("round", "slot", "step")),
+        )
+        if observed in tables
+        and truth in tables
+        and not all(np.array_equal(tables[truth][key], tables[observed][key]) for key in keys)
+    ]
 
 
 def _clients(messages: PartTable, rows: slice) -> Ints:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_ISREG
 
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
@@ -101,7 +102,7 @@ class Trace:
 
         Raises:
             UsageError: a trace without truth.
-            TraceError: a part that is damaged.
+            TraceError: a part that is damaged, or clicks that are not those of its lists.
         """
         self._need_truth()
         return self._truths()
@@ -109,6 +110,10 @@ class Trace:
     def _truths(self) -> Iterator[RoundTruth]:
         for part in self.parts:
             tables = {table: self.columns(part, table) for table in part.truth}
+            # Clicks of another list would be scored as an attack that failed.
+            lists = self.columns(part, "observed/interactions")
+            for problem in decode.row_problems(part, {**tables, "observed/interactions": lists}, self.folder):
+                raise TraceError(problem)
             yield from decode.truths(self.header, part, tables, self.folder)
 
     def metrics(self) -> list[dict[str, float]]:
@@ -146,9 +151,12 @@ class Trace:
         """
         path, expected = self.folder / part.file_name(table), part.files[table]
         try:
-            size = path.stat().st_size
+            found = path.stat()
         except OSError:
             raise TraceError(f"trace: {path}: missing, though {marker_name(part.index)} exists") from None
+        if not S_ISREG(found.st_mode):  # a pipe would be waited for
+            raise TraceError(f"trace: {path}: no regular file; expected one")
+        size = found.st_size
         if size != expected.size:
             content = file_bytes(path, TraceError, size, "trace: ")
             origin = self._origin_of(part, table, hashlib.sha256(content).hexdigest())

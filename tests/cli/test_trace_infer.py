@@ -6,6 +6,9 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from foltr_audit.recorder import ReceivedMessage, Recorder
 from tests.fixtures import foreign_trace
 from tests.fixtures.command import run
 from tests.fixtures.foreign_trace import System
@@ -68,3 +71,10 @@ def test_what_cannot_be_computed_stops_nothing(tmp_path: Path) -> None:
         assert (rows["learning_rate"]["sure"], rows["learning_rate"]["estimate"]) == ("cannot tell", None)
     error = run("attack", "--trace", tmp_path / "b", "--method", "olsr").one_error()
     assert "features are not embedded, and it names no data; give --data" in error
+
+
+def test_a_trace_without_lists_says_whom_to_ask_for_them(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "live", source="Flower", truth=True) as recorder:
+        recorder.round(np.zeros(4), [ReceivedMessage(arrays=np.ones(4)) for _ in range(3)])
+    error = run("attack", "--trace", tmp_path / "live", "--method", "olsr").one_error()
+    assert "'Flower' is no data set here; record the lists of clients that agree, or give --data" in error

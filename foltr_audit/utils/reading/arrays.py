@@ -29,13 +29,15 @@ UNPACKS_TO = (256 << 20, 100)
 MOST_UNPACKED = 8 << 30
 """Bytes that no archive may unpack to, however large it is."""
 
+LONGEST = 1 << 20
+"""Length that an axis of an array without values may have, unless said otherwise: no byte vouches for it."""
+
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     r"\{'descr': '([<>|=]?)([a-zA-Z])(\d{1,6})', 'fortran_order': (True|False), "
     r"'shape': \(((?:\d{1,18}, ?)*(?:\d{1,18})?),?\),? ?\}\s*"
 )
 _MOST_AXES = 8
-_MOST_LENGTH = 1 << 20  # of an axis of an array without values, which no byte vouches for
 _MOST_MEMBERS = 100_000
 _NAME = re.compile(r"([^/\\\0][^\\\0]*)\.npy")
 _LOCAL_HEADER = 30  # bytes before the name of a member (APPNOTE 6.3, section 4.3.7)
@@ -111,7 +113,12 @@ def map_array(path: Path) -> NDArray[np.generic]:
 
 
 def read_archive(
-    content: bytes | Path, where: str, error: type[FoltrAuditError], *, stored: bool = False
+    content: bytes | Path,
+    where: str,
+    error: type[FoltrAuditError],
+    *,
+    stored: bool = False,
+    longest: int = LONGEST,
 ) -> dict[str, NDArray[np.generic]]:
     """The arrays of an `.npz` archive by name, of its content or its file; all are read-only.
 
@@ -121,6 +128,7 @@ def read_archive(
         error: what to raise.
         stored: whether compressed arrays are refused, and the archive's checksums not compared: of contents
             whose hash was.
+        longest: length that an axis of an array without values may have.
 
     Raises:
         FoltrAuditError: of the given kind: it is damaged, holds something else than plain arrays, or would
@@ -131,11 +139,11 @@ def read_archive(
         with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:
             infos = _members(archive, size, _COMPRESSED[:1] if stored else _COMPRESSED)
             if stored and isinstance(content, bytes):
-                return {name: _array_at(content, info) for name, info in infos.items()}
+                return {name: _array_at(content, info, longest) for name, info in infos.items()}
             found = {}
             for name, info in infos.items():
                 with archive.open(info) as stream:
-                    found[name] = array_in(stream, info.file_size)
+                    found[name] = array_in(stream, info.file_size, longest)
             return found
     except _BROKEN as problem:
         raise error(f"{where}: damaged: {_reason(problem)}") from problem
@@ -165,7 +173,7 @@ def _members(archive: zipfile.ZipFile, size: int, ways: tuple[int, ...]) -> dict
     return found
 
 
-def _array_at(content: bytes, info: zipfile.ZipInfo) -> NDArray[np.generic]:
+def _array_at(content: bytes, info: zipfile.ZipInfo, longest: int) -> NDArray[np.generic]:
     """A member of an archive that is stored as it is, without a copy where its values are aligned.
 
     Raises:
@@ -176,7 +184,7 @@ def _array_at(content: bytes, info: zipfile.ZipInfo) -> NDArray[np.generic]:
     start = begin + _LOCAL_HEADER + name + extra
     if content[begin : begin + 4] != b"PK\3\4" or start + info.file_size > len(content):
         raise ValueError(f"{info.filename[:80]!a}: not where the archive says")
-    header = header_in(io.BytesIO(content[start : start + _MOST_HEADER]), info.file_size)
+    header = header_in(io.BytesIO(content[start : start + _MOST_HEADER]), info.file_size, longest)
     if not prod(header.shape):
         return np.empty(header.shape, header.dtype)
     flat = np.frombuffer(content, header.dtype, prod(header.shape), start + header.start)
@@ -187,13 +195,13 @@ def _array_at(content: bytes, info: zipfile.ZipInfo) -> NDArray[np.generic]:
     return flat.reshape(header.shape, order="F" if header.fortran else "C")
 
 
-def array_in(stream: IO[bytes], size: int) -> NDArray[np.generic]:
+def array_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> NDArray[np.generic]:
     """One array, which is all of a stream of `size` bytes.
 
     Raises:
         ValueError: it is something else than one plain array, or of another size.
     """
-    header = header_in(stream, size)
+    header = header_in(stream, size, longest)
     content = stream.read(size - header.start)
     if len(content) != size - header.start or stream.read(1):
         raise ValueError(f"{header.start + len(content)} bytes, or more; expected {size}")
@@ -205,7 +213,7 @@ def array_in(stream: IO[bytes], size: int) -> NDArray[np.generic]:
     return flat.reshape(header.shape, order="F" if header.fortran else "C")
 
 
-def header_in(stream: IO[bytes], size: int) -> ArrayHeader:
+def header_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> ArrayHeader:
     """The header of an array, if it claims as many bytes as the stream has.
 
     Raises:
@@ -228,7 +236,7 @@ def header_in(stream: IO[bytes], size: int) -> ArrayHeader:
     header = ArrayHeader(dtype, shape, fortran == "True", len(_MAGIC) + 2 + length)
     if header.size != size:
         raise ValueError(f"{size} bytes; its header claims {header.size}, for shape {shape}")
-    if not prod(shape) and max(shape) > _MOST_LENGTH:
+    if not prod(shape) and max(shape) > longest:
         raise ValueError(f"an array without values of shape {shape}")
     return header
 

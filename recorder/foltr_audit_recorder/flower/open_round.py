@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("foltr_audit_recorder")
 
 MOST_REASON = 200
-"""Characters of a failure's reason that are kept: clients send whole tracebacks."""
+"""Characters of a failure's reason that are kept: clients send tracebacks, whose end says what failed."""
 
 TRAIN, EVALUATE = "", "evaluate"
 
@@ -116,7 +116,7 @@ class OpenRound:
         """
         node, self.ended = reply.metadata.src_node_id, time.time()
         if reply.has_error():
-            reason = f"code {reply.error.code}: {reply.error.reason or ''}"[:MOST_REASON]
+            reason = kept_of(f"code {reply.error.code}: {reply.error.reason or ''}")
             self.outcomes[stage, node] = NodeOutcome(node=node, outcome="failed", reason=reason, stage=stage)
             return
         told = take_truth(reply.content)
@@ -126,7 +126,7 @@ class OpenRound:
         self.outcomes[stage, node] = NodeOutcome(
             node=node,
             outcome="failed" if held.problem else "arrived",
-            reason=held.problem[:MOST_REASON],
+            reason=kept_of(held.problem),
             stage=stage,
         )
         config = config_in(reply.content) if self.secagg is not None else None
@@ -179,6 +179,18 @@ class OpenRound:
         if mean is None and self.aggregate is not None:
             mean = np.concatenate([numbers(array).reshape(-1) for array in self.aggregate])
         return None if mean is None else self.secagg.total(mean, [message.count for message in self.messages])
+
+
+def kept_of(reason: str) -> str:
+    """What is kept of the reason of a failure: all of a short one, else its begin and its end.
+
+    >>> kept_of("code 2: " + 300 * "x" + " ZeroDivisionError: division by zero")[-40:]
+    'xxxx ZeroDivisionError: division by zero'
+    """
+    begin = MOST_REASON // 4
+    if len(reason) <= MOST_REASON:
+        return reason
+    return f"{reason[:begin]} ... {reason[begin + 5 - MOST_REASON :]}"
 
 
 def _unpacked(told: Mapping[str, bytes], node: int) -> tuple[Sequence[ShownList], object]:
