@@ -11,6 +11,7 @@ from foltr_audit.inference.joint_search import JointSearch
 from foltr_audit.inference.list_evidence import why_no_evidence
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
+from foltr_audit.inference.step_replay import why_no_step_replay
 from foltr_audit.inference.step_search import StepSearch
 from foltr_audit.plugins import Attack, Inference, View
 
@@ -69,7 +70,7 @@ class JointMaximumPosterior(Attack):
 
     def why_not(self, view: View) -> str | None:
         """Also refuses lists with too many patterns, and sums of too many lists or of unequal weights."""
-        replay = None if view.knowledge.client_step else why_no_replay(view)
+        replay = why_no_step_replay(view) if view.knowledge.client_step else why_no_replay(view)
         return super().why_not(view) or replay or why_too_long(view) or _why_no_sum(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:

@@ -22,6 +22,9 @@ _FACTS = {
 }
 """How the facts behind knowledge are given, by the name of the knowledge."""
 
+_WITH_QUERY = ("shown", "order", "candidates", "relevance", "intents")
+"""What is hidden with the query."""
+
 _OF_DATA = ("candidates", "relevance", "intents")
 ESTIMATED = ("learning_rate", "pairs", "normaliser", "clip", "noise", "interactions")
 """Knowledge that `trace infer` can estimate."""
@@ -38,7 +41,8 @@ def advise(reason: str, hidden: Collection[str]) -> str:
     if not reason.startswith(UNKNOWN):
         return reason
     known = reason.removeprefix(UNKNOWN).partition(" (")[0]
-    missing = [name for name in known.split(", ") if name not in hidden]
+    withheld = {*hidden, *(_WITH_QUERY if "query" in hidden else ())}
+    missing = [name for name in known.split(", ") if name not in withheld]
     if "belief" in missing:  # a baseline: nothing that a user states would make it run
         return reason
     ways = []

@@ -9,15 +9,11 @@ from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from foltr_audit.core.plugins import ClientStep
-from foltr_audit.core.plugins.registry import plugin_class
-from foltr_audit.core.rankers import known_ranker
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import Candidates, Knowledge, View
-from foltr_audit.core.spec.defaults import PDGD_STEP
 from foltr_audit.errors import PluginError, TraceError
 from foltr_audit.judge.server_belief import click_belief
 from foltr_audit.judge.view_builder import (
@@ -156,8 +152,6 @@ class Observer:
             ranker_fits = fits_ranker(self.header, self._features(record))
             ranker = given.ranker if ranker_fits else UNKNOWN_RANKER
             given = given.having(client_step=self.client_step, ranker=ranker)
-        elif given.update_clip is not None:
-            given = given.having(client_step=_pdgd_step(given))
         if self.collection is not None:
             belief = None
             if ranker_fits:
@@ -227,17 +221,6 @@ class Observer:
         first = np.zeros(len(self.header.dataset.parts), dtype=np.int64)
         first[used] = np.cumsum([0, *(collection.part(name).n_queries for name in names[:-1])])
         return collection.joined_parts(names), np.asarray(first[record.part] + record.query)
-
-
-def _pdgd_step(known: Knowledge) -> ClientStep | None:
-    """PDGD as a client step, for clipped updates; None if its settings are not known."""
-    settings = {"learning_rate": known.learning_rate, "pairs": known.pairs, "ranker": known.ranker}
-    if known.normaliser != "shown" or None in settings.values() or not known_ranker(known.ranker):
-        return None
-    try:
-        return plugin_class(ClientStep, PDGD_STEP).model_validate(settings)
-    except ValidationError:  # pairs or a step size of another system
-        return None
 
 
 def _labels(data: Dataset, query: Ints, shown: Ints) -> Ints:

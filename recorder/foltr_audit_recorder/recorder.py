@@ -169,7 +169,7 @@ class Recorder:
 
         Args:
             model: the model that was sent: one array, a mapping from names to arrays, a sequence of arrays,
-                or one vector of the P parameters.
+                or one vector of the P parameters, as it must be for kind `es`.
             messages: the messages that arrived.
             aggregate: the model afterwards, in any of these forms; None where unknown. If it is not the mean
                 of the messages weighted by their counts, the round gets the fact `aggregate = "other"`.

@@ -291,6 +291,20 @@ def test_attacks_that_replay_pdgd_refuse() -> None:
         assert "listwise" in reason
 
 
+def test_an_observer_without_the_settings_of_learning_has_no_step() -> None:
+    seen, _ = sent(listwise)
+    assert seen.knowledge.without(frozenset({"order"})).client_step is not None
+    assert seen.knowledge.without(frozenset({"learning_rate"})).client_step is None
+
+
+def test_a_clip_of_a_whole_update_is_of_one_list() -> None:
+    seen, _ = sent(listwise, B=2)
+    told = with_step(seen, listwise, update_clip=Ball(norm=0.1))
+    for attack in (JointMaximumPosterior(), Raifle()):
+        assert "update_clip_norm" in str(attack.why_not(told))
+        assert attack.why_not(seen) is None
+
+
 def test_attacks_on_scores_need_a_ranker_or_a_step_with_scores() -> None:
     seen, _ = sent(listwise)
     reason = HigherScore().why_not(seen)

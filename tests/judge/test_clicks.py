@@ -260,7 +260,7 @@ def test_without_truth_nothing_is_scored(setup_of: SetupOf, collection: Collecti
 
 
 def test_an_empty_recording_is_refused(setup_of: SetupOf, collection: Collection) -> None:
-    with pytest.raises(UsageError, match="holds no round yet"):
+    with pytest.raises(UsageError, match="holds no round in which a message arrived"):
         judge(recording_of(setup_of(), rounds=0), collection, ATTACKS, Streams(1))
 
 

@@ -56,9 +56,6 @@ LEARNER: Final = "fpdgd"
 CLICK_MODELS: Final = ("perfect", "navigational", "informational")
 """The click models of attacked users; training uses the first."""
 
-PDGD_STEP: Final = "pdgd"
-"""The client step that stands for PDGD where an attack needs one, as under clips of whole updates."""
-
 SCENARIO: Final = "uniform"
 """The scenario in which clients are alike."""
 
