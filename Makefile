@@ -1,6 +1,7 @@
 # make attack   set up and run the main job
 # make test     set up and run the whole gate: format, lint, types, tests
 # make flower   the environment with Flower, in which tests of recording run; without an index they are skipped
+# make test-steps   tests of client steps with PyTorch and JAX, in an environment of their own
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
 # make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
 # make docs     build the documentation site into build/docs
@@ -11,6 +12,7 @@ STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 DOCS := $(VENV)/.docs
 FLOWER := .venv-flower
+TORCH := .venv-torch
 WITH_FLOWER := $(FLOWER)/.installed
 EPS ?= 1.2
 
@@ -20,7 +22,7 @@ tests test-slow: export OMP_NUM_THREADS := 1
 # Threads of a kernel that spin while they wait would take the core from the tests beside them.
 tests test-slow: export OMP_WAIT_POLICY := passive
 
-.PHONY: attack test tests test-slow flower bench bench-papers bench-table bench-audit docs lint format clean
+.PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit docs lint format clean
 
 attack: $(STAMP) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
@@ -46,6 +48,12 @@ $(WITH_FLOWER):
 	test -x $(FLOWER)/bin/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(FLOWER)
 	$(FLOWER)/bin/python -m pip install --quiet "flwr>=1.41,<1.42"
 	touch $@
+
+# PyTorch and JAX are large and only client steps use them, so that their tests have an environment of their own.
+test-steps:
+	test -x $(TORCH)/bin/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet -e '.[test,torch,jax]'
+	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py tests/core/test_jax_steps.py
 
 bench: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks --json build/bench.json
@@ -91,4 +99,4 @@ $(KERNELS): $(STAMP) $(wildcard foltr_audit/kernels/*.py)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(FLOWER) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER) $(TORCH) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

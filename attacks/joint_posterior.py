@@ -11,6 +11,8 @@ from foltr_audit.inference.joint_search import JointSearch
 from foltr_audit.inference.list_evidence import why_no_evidence
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
+from foltr_audit.inference.step_replay import why_no_step_replay
+from foltr_audit.inference.step_search import StepSearch
 from foltr_audit.plugins import Attack, Inference, View
 
 _MOST_SUMMED = 16  # lists of a sum that are searched together
@@ -20,6 +22,8 @@ def _why_no_sum(view: View) -> str | None:
     """Why a sum over several clients is not searched, or None."""
     if view.observer != "aggregate":
         return None
+    if view.knowledge.client_step is not None:
+        return f"it searches sums of PDGD clients, not of the step {view.knowledge.client_step.text}"
     if view.shown.shape[1] > _MOST_SUMMED:
         return f"a sum of {view.shown.shape[1]} lists; it searches up to {_MOST_SUMMED} together"
     return None if view.senders is not None else "clients weigh differently in the sum"
@@ -34,11 +38,12 @@ class JointMaximumPosterior(Attack):
     leaves a larger residual than the noise law makes likely, pairs of lists change together. With many lists
     the search may miss the maximum. In a sum over several clients, each client starts from the global model.
     Where local models rank, a list is also evidence about the clicks on the lists before it, as in
-    `shown-lists`; `lists=false` uses the message alone.
+    `shown-lists`; `lists=false` uses the message alone. With a client step a shorter search replays that, and
+    uses the message alone.
 
-    Sees: the message, the global model, features and order of the shown lists, PDGD's settings, the clip,
-    the noise law, the click model with the usual grades by position; for the evidence of lists, all
-    candidates' features and how lists are made.
+    Sees: the message, the global model, features and order of the shown lists, PDGD's settings or the client
+    step, the clip, the noise law, the click model with the usual grades by position; for the evidence of
+    lists, all candidates' features and how lists are made.
 
     Source: iterated conditional modes, Besag 1986, "On the statistical analysis of dirty pictures",
     section 2.5, on the posterior of `map`.
@@ -47,6 +52,7 @@ class JointMaximumPosterior(Attack):
     name: ClassVar[str] = "joint-map"
     observers: ClassVar[frozenset[str]] = frozenset({"individual", "aggregate"})
     strongest: ClassVar[bool] = True
+    takes_step: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = NEEDS
     probabilities: ClassVar[bool] = True
 
@@ -64,13 +70,16 @@ class JointMaximumPosterior(Attack):
 
     def why_not(self, view: View) -> str | None:
         """Also refuses lists with too many patterns, and sums of too many lists or of unequal weights."""
-        return super().why_not(view) or why_no_replay(view) or why_too_long(view) or _why_no_sum(view)
+        replay = why_no_step_replay(view) if view.knowledge.client_step else why_no_replay(view)
+        return super().why_not(view) or replay or why_too_long(view) or _why_no_sum(view)
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the posterior probability of a click given the guess of all other lists."""
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
+        if view.knowledge.client_step is not None:
+            return StepSearch(PatternDecoder(view, self.prior), self.sweeps).answer()
         from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS
 
         n, B, k = view.shown.shape

@@ -16,6 +16,7 @@ from foltr_audit.inference.pattern_decoder import (
     why_too_long,
 )
 from foltr_audit.inference.replay import NEEDS, why_no_replay
+from foltr_audit.inference.step_replay import why_no_step_replay
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.noise import parse_law
 
@@ -52,7 +53,7 @@ class MaximumPosterior(Attack):
         """Also refuses several interactions in a message, and lists with too many patterns."""
         if view.is_document.any(axis=2).sum(axis=1).max(initial=0) > 1:
             return "it decodes one interaction a message; joint-map decodes several"
-        replay = None if view.knowledge.client_step else why_no_replay(view)
+        replay = why_no_step_replay(view) if view.knowledge.client_step else why_no_replay(view)
         return super().why_not(view) or replay or why_too_long(view)
 
     def exact_posterior(self, view: View) -> bool:

@@ -10,6 +10,7 @@ from pydantic import Field
 from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.inference.step_relaxation import StepRelaxation
+from foltr_audit.inference.step_replay import why_no_step_replay
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.utils.arrays import Floats
 
@@ -42,7 +43,8 @@ class Raifle(Attack):
 
     def why_not(self, view: View) -> str | None:
         """Also refuses messages that cannot be replayed."""
-        return super().why_not(view) or (None if view.knowledge.client_step else why_no_replay(view))
+        replay = why_no_step_replay(view) if view.knowledge.client_step else why_no_replay(view)
+        return super().why_not(view) or replay
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the relaxed click; the guess is where it is above one half."""

@@ -11,6 +11,7 @@ scenarios       `Scenario`                               docs/worlds.md
 click_models    `ClickModel`                             CONTRIBUTING.md
 learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
                 `CentralLearner`
+client_steps    `ClientStep`                             docs/client-steps.md
 =============== ======================================== ============================
 
 Example:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from foltr_audit.auditing.coin_bounds import ONE_RUN, ONE_TAIL, CoinGuesses, guessed
+from foltr_audit.auditing.coin_fairness import refuse_unfair, tossed
 from foltr_audit.auditing.coin_scores import score_coins
 from foltr_audit.auditing.estimators import LowerBound
-from foltr_audit.auditing.verdict import STRICT, ClaimEvidence, Verdict, verdict_on
+from foltr_audit.auditing.verdict import FALSE, STRICT, ClaimEvidence, Verdict, verdict_on
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.round_sums import RoundSums, SumObserver
@@ -57,11 +58,12 @@ class CoinAudit:
         The observer sees the messages or the sums of all rounds, and the shown lists.
 
         Raises:
-            UsageError: no coins, facts that replays need are missing, or another view.
+            UsageError: no coins or unfair ones, facts that replays need are missing, or another view.
         """
         name = without_lists(view)
         if name not in _VIEWS:
             raise UsageError(f"--view: {view!r} is not for recorded coins; {suggest_name(name, _VIEWS)}")
+        refuse_unfair(*tossed(store))
         if name == "aggregate":
             store = RoundSums(store)
             observer = SumObserver(store.header, observer.collection, client_step=observer.client_step)
@@ -95,18 +97,20 @@ class CoinAudit:
             lower=lower,
             verdict=verdict,
             why=why,
-            notes=tuple(self._notes(guesses, lower)),
+            notes=tuple(self._notes(guesses, lower, verdict)),
         )
 
     def _chosen(self, guesses: CoinGuesses) -> LowerBound:
         bounds = {bound.estimator: bound for bound in guesses.bounds}
         return bounds.get(self.estimator, bounds[ONE_RUN])
 
-    def _notes(self, guesses: CoinGuesses, lower: LowerBound) -> Iterator[str]:
+    def _notes(self, guesses: CoinGuesses, lower: LowerBound, verdict: Verdict) -> Iterator[str]:
+        if verdict in FALSE and self.delta == 0:
+            yield "the claim was checked with delta 0; give --delta if it has one"
         if lower.estimator != self.estimator:
             yield f"too few coins for {self.estimator}; {lower.estimator} is shown instead"
         if guesses.right == guesses.guesses:
-            yield "every guessed coin is right: more coins would show a larger epsilon"
+            yield "every guessed coin is right: more coins could show a larger epsilon"
         elif math.isfinite(self.claimed) and self.claimed >= lower.ceiling:
             yield f"so few coins cannot refute a claim of {self.claimed:g}; expected more"
 

@@ -69,12 +69,13 @@ def score_coins(store: RoundStore, observer: Observer) -> CoinScores:
         raise UsageError(f"audit: the trace holds no truth; {HOW_TO_RECORD}")
     found: list[_ViewScores] = []
     for record, truth in zip(store.rounds(), store.truths(), strict=True):
-        if truth.coins is None or not np.any(truth.coins >= 0):
+        if not telling(truth).any():
             continue
         place = InteractionPlacement.of(record)
         coins, patterns, clicks = _spread(place, truth)
         known = np.ones(len(truth.clicks), np.bool_) if truth.known is None else truth.known
         unknown = place.spread(~known, False)
+        coins[unknown] = -1
         for seen in observer.views(record):
             rows = np.flatnonzero((coins[seen.rows] >= 0).any(axis=1))
             if rows.size:
@@ -90,11 +91,18 @@ def score_coins(store: RoundStore, observer: Observer) -> CoinScores:
     return CoinScores(np.concatenate([one.coins for one in found]), scores, sum(one.outputs for one in found))
 
 
+def telling(truth: RoundTruth) -> Bools:
+    """Which lists of a round have a coin that chose between two different patterns, bool (I,)."""
+    if truth.coins is None or truth.canaries is None:
+        return np.zeros(len(truth.clicks), dtype=np.bool_)
+    return np.asarray((truth.coins >= 0) & (truth.canaries[:, 0] != truth.canaries[:, 1]).any(axis=1))
+
+
 def _spread(place: InteractionPlacement, truth: RoundTruth) -> tuple[Ints, Bools, Bools]:
     """Coins (n, B), both patterns (n, B, 2, k), and clicks (n, B, k) of messages."""
     none = np.zeros((truth.clicks.shape[0], 2, truth.clicks.shape[1]), dtype=np.bool_)
     patterns = none if truth.canaries is None else truth.canaries
-    coins = np.full(len(patterns), -1) if truth.coins is None else truth.coins.astype(np.int64)
+    coins = np.where(telling(truth), np.full(len(patterns), -1) if truth.coins is None else truth.coins, -1)
     return place.spread(coins, -1), place.spread(patterns, False), place.spread(truth.clicks, False)
 
 
@@ -123,7 +131,6 @@ def _scored(
 
     `unknown` (R, B) are lists whose clicks the truth does not know.
     """
-    coins = np.where(unknown, -1, coins)
     base = np.where((coins >= 0)[..., np.newaxis], patterns[:, :, 0], clicks)
     start = _replayed(view, rows, base)
     at, place = np.nonzero(coins >= 0)

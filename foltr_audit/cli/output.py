@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.formatting import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,10 +28,16 @@ def stdout_console(label: str = "") -> Console:
     A label is added to the title of every table.
     """
     from rich.console import Console
+    from rich.segment import Segment
     from rich.table import Table
 
     class TitleConsole(Console):
-        """A console that adds the label to the title of every table."""
+        """A console that adds the label to the title of every table, and whose texts move no cursor."""
+
+        def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
+            """Render, without what a terminal would obey in the texts themselves."""
+            for piece in super().render(*arguments, **options):
+                yield piece if piece.control else Segment(visible(piece.text), piece.style)
 
         def print(self, *objects: Any, **options: Any) -> None:
             """Print, with the label in the titles of tables."""
@@ -97,6 +104,10 @@ def drop(stream: TextIO) -> None:
 
 def note(text: str) -> None:
     """Print a line on stderr; the command continues if nobody reads it."""
+    _write(visible(text))
+
+
+def _write(text: str) -> None:
     try:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
@@ -111,10 +122,10 @@ def warn(warnings: Iterable[str]) -> None:
 
     colours = Console(stderr=True)
     for warning in dict.fromkeys(" ".join(text.split()) for text in warnings):
-        # Captured, and written by `note`: that survives a stderr whose reader has gone.
+        # Captured, and written by `_write`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:
-            colours.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True, end="")
-        note(painted.get())
+            colours.print(Text(f"warning: {visible(warning)}", style="yellow"), soft_wrap=True, end="")
+        _write(painted.get())
 
 
 def warn_of_unloadable(kind: type[Plugin]) -> None:

@@ -185,7 +185,11 @@ def infer(
     from foltr_audit.report.tables.inferred_facts import print_inferred_facts
 
     report = InferredFactsReport.of(
-        (str(trace.folder), trace.header, infer_facts(trace, Observer(trace.header, recorded.collection)))
+        (
+            str(trace.folder),
+            trace.header,
+            infer_facts(trace, Observer(trace.header, recorded.collection_if_there)),
+        )
         for recorded in _open_attacks(folder, data)
         for trace in recorded.traces.values()
     )

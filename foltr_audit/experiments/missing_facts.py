@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from foltr_audit.core.plugins.attack import UNKNOWN
+from foltr_audit.core.records.view import STEP_FACTS
 
 _FACTS = {
     "interactions": "interactions=1",
@@ -21,6 +22,9 @@ _FACTS = {
 }
 """How the facts behind knowledge are given, by the name of the knowledge."""
 
+_WITH_QUERY = ("shown", "order", "candidates", "relevance", "intents")
+"""What is hidden with the query."""
+
 _OF_DATA = ("candidates", "relevance", "intents")
 ESTIMATED = ("learning_rate", "pairs", "normaliser", "clip", "noise", "interactions")
 """Knowledge that `trace infer` can estimate."""
@@ -29,15 +33,16 @@ ESTIMATED = ("learning_rate", "pairs", "normaliser", "clip", "noise", "interacti
 def advise(reason: str, hidden: Collection[str]) -> str:
     """A reason why an attack cannot run, and how to give what it misses, unless that was hidden on purpose.
 
-    >>> advise("the observer does not know: learning_rate", ())
-    'the observer does not know: learning_rate (give --know learning_rate=0.1; trace infer estimates it)'
+    >>> advise("the observer does not know: sigma", ())
+    'the observer does not know: sigma (give --know sigma=0.05)'
     >>> advise("messages are masked", ())
     'messages are masked'
     """
     if not reason.startswith(UNKNOWN):
         return reason
     known = reason.removeprefix(UNKNOWN).partition(" (")[0]
-    missing = [name for name in known.split(", ") if name not in hidden]
+    withheld = {*hidden, *(_WITH_QUERY if "query" in hidden else ())}
+    missing = [name for name in known.split(", ") if name not in withheld]
     if "belief" in missing:  # a baseline: nothing that a user states would make it run
         return reason
     ways = []
@@ -48,6 +53,8 @@ def advise(reason: str, hidden: Collection[str]) -> str:
         ways.append("give its data set with --data")
     if any(name in ("features", "shown", "order", "query") for name in missing):
         ways.append("record the shown lists with the messages")
+    if any(name in STEP_FACTS for name in facts):
+        ways.append("for a learner other than PDGD give --client-step")
     inferred = [name for name in facts if name in ESTIMATED]
     if inferred:
         ways.append(f"trace infer estimates {'it' if facts == inferred == missing else ', '.join(inferred)}")

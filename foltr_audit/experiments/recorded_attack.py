@@ -140,9 +140,10 @@ class TraceAttack:
         if given.get("view") == "aggregate" and not fresh:
             given |= {"target": "training", "lists": None}
         known = checked_facts(know or {})
+        traces = {name: with_facts(trace, known) for name, trace in traces.items()}
         return cls(
             path=path,
-            traces={name: with_facts(trace, known) for name, trace in traces.items()},
+            traces=traces,
             spec=spec,
             protocol=changed_protocol(recorded, given),
             data=data,
@@ -180,6 +181,10 @@ class TraceAttack:
         if header.embeds_features and self.data is None:
             return None
         recorded = header.dataset
+        if not recorded.source and self.data is None:
+            raise UsageError(
+                f"trace: {self.path}: features are not embedded, and it names no data; give --data"
+            )
         wanted = {
             "source": self.data or recorded.source,
             "fold": recorded.fold,
@@ -194,6 +199,11 @@ class TraceAttack:
         except DataError as error:
             if self.data is not None:
                 raise
+            if not recorded.fingerprint:
+                raise UsageError(
+                    f"trace: {self.path}: no documents are recorded, and {recorded.source!r:.60} is no data "
+                    "set here; record the lists of clients that agree, or give --data"
+                ) from error
             raise UsageError(f"{error}; give the data set of the trace with --data") from error
         for trace in self.traces.values():
             check_collection(trace.header, collection)
@@ -207,6 +217,20 @@ class TraceAttack:
                 "expected a seed and a repetition"
             )
         return balance_collection(collection, Streams(seed, repetition))
+
+    @property
+    def collection_if_there(self) -> Collection | None:
+        """The data set, or None where it is not at its recorded path and no other path is given.
+
+        Raises:
+            UsageError, TraceError: as `collection`, where a path is given.
+        """
+        try:
+            return self.collection
+        except UsageError:
+            if self.data is not None:
+                raise
+            return None
 
     @cached_property
     def population(self) -> Population:

@@ -66,7 +66,7 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
     return LeastSquaresFit(weights, errors, left > _NOISE * spread[:, 0])
 
 
-def clicks_in_box(view: View, columns: Floats, *, absolute: bool) -> Floats:
+def clicks_in_box(view: View, columns: Floats, *, absolute: bool, values: Floats | None = None) -> Floats:
     """Clicks (n, B k) between 0 and 1 that explain the updates best by the columns of a client step.
 
     Where a list's clicks are known up to a common part only, as under a listwise loss, few such clicks lie
@@ -76,6 +76,7 @@ def clicks_in_box(view: View, columns: Floats, *, absolute: bool) -> Floats:
         view: a view with a client step.
         columns: those of the documents and last the global model's, (n, P, B k + 1).
         absolute: minimise the sum of absolute residuals, not of their squares.
+        values: what the columns explain, (n, P); None for `View.click_updates`.
     """
     from foltr_audit.kernels.box import box_least_absolute, box_least_squares
 
@@ -85,7 +86,8 @@ def clicks_in_box(view: View, columns: Floats, *, absolute: bool) -> Floats:
     upper[:, -1] = view.knowledge.clip is not None
     signed = np.concatenate([columns[:, :, :-1], -columns[:, :, -1:]], axis=2)
     solve = box_least_absolute if absolute else box_least_squares
-    found: Floats = solve(signed, np.ascontiguousarray(view.click_updates), upper)
+    given = view.click_updates if values is None else values
+    found: Floats = solve(signed, np.ascontiguousarray(given), upper)
     return found[:, :-1]
 
 

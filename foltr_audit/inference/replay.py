@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from foltr_audit.core.records.view import View
-from foltr_audit.inference.step_replay import into_ball
+from foltr_audit.inference.step_replay import WHOLE_UPDATE, into_ball
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 NEEDS = frozenset({"features", "shown", "order", "learning_rate", "pairs", "normaliser"})
@@ -28,10 +28,7 @@ def why_no_replay(view: View) -> str | None:
     if known.pairs not in ("all", "last-click+1"):
         return f"unknown pairs {known.pairs!r}; expected all or last-click+1"
     if known.update_clip is not None and (view.shown.shape[1] > 1 or known.clip is not None):
-        return (
-            "fact update_clip_norm: the clip of a whole update can be replayed for messages of one list "
-            "without a clip of the model only"
-        )
+        return WHOLE_UPDATE
     if known.normaliser not in ("shown", "candidates"):
         return f"unknown normaliser {known.normaliser!r}; expected shown or candidates"
     return None

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from foltr_audit.core.records.step_effects import checked_updates
+from foltr_audit.core.records.step_effects import checked_slopes, checked_updates
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.step_replay import StepReplay
 from foltr_audit.utils.arrays import Bools, Floats
@@ -46,7 +46,7 @@ class StepRelaxation:
             for b in np.flatnonzero(self.replay.lengths[i]).tolist():
                 L = int(self.replay.lengths[i, b])
                 rows, here = self.view.features[i, b, :L].astype(np.float64), clicks[i, b, :L]
-                slopes[b] = self.replay.step.slopes(model, rows, here)
+                slopes[b] = checked_slopes(self.replay.step, model, rows, here)
                 update = checked_updates(self.replay.step, model, rows, here[np.newaxis])
                 size = float(np.linalg.norm(model + update[0]))
                 model = self.replay.moved(model, update)[0]

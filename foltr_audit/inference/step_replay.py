@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 _NUMBERS = 1 << 22  # numbers of the updates that are computed at once: 32 MB
 
 
+WHOLE_UPDATE = (
+    "fact update_clip_norm: the clip of a whole update can be replayed for messages of one list "
+    "without a clip of the model only"
+)
+"""Why messages whose updates are clipped are not replayed."""
+
+
+def why_no_step_replay(view: View) -> str | None:
+    """Why messages of a view with a client step cannot be replayed, or None."""
+    known = view.knowledge
+    several = view.shown.shape[1] > 1 or known.clip is not None
+    return WHOLE_UPDATE if known.update_clip is not None and several else None
+
+
 @dataclass(frozen=True, eq=False)
 class StepReplay:
     """The steps behind the messages of a view that has a client step.

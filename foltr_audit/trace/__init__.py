@@ -1,7 +1,7 @@
 """The trace store: what one observer saw of every round, and the truth in separate files.
 
-A trace is `trace.toml` and Parquet parts of whole rounds, each committed atomically. Any system can write
-one; reading a trace runs no code of its writer.
+A trace is `trace.toml` and parts of whole rounds, tables of NumPy arrays, each part committed atomically. Any
+system can write one; reading a trace runs no code of its writer.
 
 May import: `core` and the rooms below it, except `data`.
 Begin with: `schema.py` and `header.py`, then `writer.py` and `reader.py`; `lint/` looks for leaks.

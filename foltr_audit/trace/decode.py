@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, Roun
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.array_layout import FLOATING
 from foltr_audit.recorder.table_files import Columns
-from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.header import MOST_WHOLE, TraceHeader
 from foltr_audit.trace.layout import joined
 from foltr_audit.trace.marker import TracePart
 from foltr_audit.trace.part_table import PartTable
@@ -22,8 +21,6 @@ from foltr_audit.trace.schema import columns, misfit
 from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.reading import json_table
 from foltr_audit.utils.reading.arrays import read_archive
-
-T = TypeVar("T", bound=np.generic)
 
 Tables = Mapping[str, Columns]
 """Columns of the tables of a part by the name of the table."""
@@ -36,7 +33,9 @@ def load(data: bytes, header: TraceHeader, table: str, path: Path, rows: int) ->
         TraceError: no archive of plain arrays, or other columns, types, shapes or rows than the schema has.
     """
     where = f"trace: {path}"
-    found, expected = read_archive(data, where, TraceError, stored=True), columns(header, table)
+    # A round without messages of a large model: its axes are compared with those of the header.
+    found = read_archive(data, where, TraceError, stored=True, longest=MOST_WHOLE)
+    expected = columns(header, table)
     for name in found:
         if name not in expected:
             raise TraceError(f"{where}: unknown column {name[:60]}; expected {', '.join(expected)}")
@@ -102,20 +101,20 @@ class _RoundDecoder:
             round=number,
             parameters=_row(table, "parameters", i),
             aggregate=_row(table, "aggregate", i),
-            shares=int(table.whole("shares")[i]),
+            shares=int(table.whole("shares", slice(i, i + 1))[0]),
             survivors=messages.array("survived")[m].astype(np.bool_, copy=False),
-            counts=messages.whole("count")[m],
+            counts=messages.whole("count", m),
             messages=joined(header.arrays, arrays, header.message_format),
             **{name: values[r] for name, values in self._whole.items()},
             features=None if features is None else _as_features(features[r]),
             total=table.array("total")[i].astype(np.uint64, copy=False) if has_total else None,
             aborted="".join(table.texts("aborted", slice(i, i + 1))),
-            seeds=_rows(messages.words("seed"), m),
+            seeds=messages.words("seed", m),
             state=None if header.holds_models else _row(table, "state", i),
             buffers=tuple(buffers),
-            senders=_rows(messages.words("sender"), m),
-            sizes=messages.whole("bytes")[m] if "bytes" in messages.columns else None,
-            sent_at=_rows(messages.floats("sent_at"), m),
+            senders=messages.words("sender", m),
+            sizes=messages.whole("bytes", m) if "bytes" in messages.columns else None,
+            sent_at=messages.floats("sent_at", m),
             started=_moment(table, "started", i),
             ended=_moment(table, "ended", i),
             clear=self._clear(i, m.stop - m.start),
@@ -140,18 +139,19 @@ class _RoundDecoder:
 
     def _asked(self, i: int) -> Cohort | None:
         table = self._cohort
-        nodes = None if table is None else table.words("node")
-        if table is None or nodes is None or not nodes[span := table.span(i)].size:
+        span = slice(0) if table is None else table.span(i)
+        nodes = None if table is None else table.words("node", span)
+        if table is None or nodes is None or not nodes.size:
             return None
         outcome, reason, stage = (table.texts(name, span) for name in ("outcome", "reason", "stage"))
-        return Cohort(node=nodes[span], outcome=outcome, reason=reason, stage=stage)
+        return Cohort(node=nodes, outcome=outcome, reason=reason, stage=stage)
 
     def _clear(self, i: int, messages: int) -> dict[str, Floats]:
         table = self._metrics
         if table is None:
             return {}
         span = table.span(i)
-        slots, found = table.whole("slot")[span], dict[str, Floats]()
+        slots, found = table.whole("slot", span), dict[str, Floats]()
         if slots.size and not 0 <= slots.min() <= slots.max() < messages:
             raise table.error(f"slot holds {slots.max()}, expected less than the {messages} messages")
         for slot, (name, value) in zip(slots.tolist(), table.named_values(span), strict=True):
@@ -169,10 +169,10 @@ class _RoundDecoder:
         c, r = table.span(i), self._lists.span(i)
         # Lists and candidates are sorted by slot and step, which one number orders in the same way.
         steps, rank = np.unique(
-            np.concatenate([self._whole["step"][r], table.whole("step")[c]]), return_inverse=True
+            np.concatenate([self._whole["step"][r], table.whole("step", c)]), return_inverse=True
         )
         _, place = np.unique(
-            np.concatenate([self._whole["slot"][r], table.whole("slot")[c]]), return_inverse=True
+            np.concatenate([self._whole["slot"][r], table.whole("slot", c)]), return_inverse=True
         )
         key = place * steps.size + rank
         lists, own = np.split(key, [r.stop - r.start])
@@ -190,13 +190,9 @@ def _row(table: PartTable, name: str, i: int) -> Floats:
     return np.asarray(table.array(name)[i], dtype=np.float64)
 
 
-def _rows(values: NDArray[T] | None, rows: slice) -> NDArray[T] | None:
-    return None if values is None else values[rows]
-
-
 def _moment(table: PartTable, name: str, i: int) -> float | None:
-    values = table.floats(name)
-    return None if values is None or np.isnan(values[i]) else float(values[i])
+    values = table.floats(name, slice(i, i + 1))
+    return None if values is None or np.isnan(values[0]) else float(values[0])
 
 
 def truths(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -> Iterator[RoundTruth]:
@@ -214,30 +210,42 @@ def truths(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -
         m, r = messages.span(i), clicks.span(i)
         try:
             yield RoundTruth(
-                clients=_clients(messages)[m],
+                clients=_clients(messages, m),
                 updates=_updates(messages, header, m),
                 clicks=optional["clicks"][r].astype(np.bool_, copy=False),
                 **({"clipped": optional["clipped"][r].astype(np.bool_)} if "clipped" in optional else {}),
                 metrics=values,
-                intents=clicks.whole("intent")[r] if header.intents > 1 else None,
+                intents=clicks.whole("intent", r) if header.intents > 1 else None,
                 known=_flags(optional, "known", r),
                 canaries=_flags(optional, "canary", r),
-                coins=np.clip(clicks.whole("coin")[r], -2, 2).astype(np.int8) if "coin" in optional else None,
+                coins=np.clip(clicks.whole("coin", r), -2, 2).astype(np.int8) if "coin" in optional else None,
             )
         except UsageError as error:
             raise TraceError(f"trace: {folder}: part {part.index}: {error}") from None
 
 
-def _clients(messages: PartTable) -> Ints:
-    clients: NDArray[np.generic] = messages.array("client")
+def row_problems(part: TracePart, tables: Tables, folder: Path) -> list[str]:
+    """Tables of truth whose rows are not about those of the observed ones, as far as both are there."""
+    return [
+        f"trace: {folder / part.file_name(truth)}: rows differ from those of {observed}"
+        for truth, observed, keys in (
+            ("truth/messages", "observed/messages", ("round", "slot")),
+            ("truth/clicks", "observed/interactions", ("round", "slot", "step")),
+        )
+        if observed in tables
+        and truth in tables
+        and not all(np.array_equal(tables[truth][key], tables[observed][key]) for key in keys)
+    ]
+
+
+def _clients(messages: PartTable, rows: slice) -> Ints:
+    clients: NDArray[np.generic] = messages.array("client")[rows]
     return clients if clients.dtype == np.uint64 else clients.astype(np.int64)  # type: ignore[return-value]
 
 
 def _updates(messages: PartTable, header: TraceHeader, rows: slice) -> Floats:
-    found = messages.floats("update")
-    if found is None:
-        return np.full((rows.stop - rows.start, header.update_width), np.nan)
-    return found[rows]
+    found = messages.floats("update", rows)
+    return np.full((rows.stop - rows.start, header.update_width), np.nan) if found is None else found
 
 
 def _flags(columns: Columns, name: str, rows: slice) -> NDArray[np.bool_] | None:

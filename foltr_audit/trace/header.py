@@ -19,8 +19,11 @@ from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.privacy.secure_aggregation.offset_encoding import OffsetEncoding
 from foltr_audit.recorder.array_layout import FLOATING, ONE_ARRAY, LayoutArray
+from foltr_audit.recorder.fact_values import FIXED_FACTS
 from foltr_audit.recorder.part_files import HEADER, TRACE_SCHEMA
+from foltr_audit.recorder.recorder import MOST_HEADER_BYTES
 from foltr_audit.recorder.toml_text import toml_text
+from foltr_audit.recorder.trace_start import FLOWER_MASKS
 from foltr_audit.trace.header_fields import (
     MOST_PARTS,
     Fact,
@@ -48,20 +51,9 @@ DTYPES = ("float32", "float64")
 ENCODED = WORDS
 """Number format of masked messages."""
 
-FLOWER_MASKS = "flower-secagg"
-"""Value of the fact `masking` for messages of Flower's SecAgg+: a weight, then the parameters."""
-
-FIXED_FACTS = {
-    *("of", "width", "bits", "fraction", "range", "intents", "masking", "clipping_range"),
-    *("quantization_range", "modulus_bits", "max_weight"),
-}
-"""Facts that say what the columns of a trace hold; no round may have others."""
-
 MASKINGS = ("fixed-point", FLOWER_MASKS)
 
 MOST_WHOLE = 2**31 - 1  # of parameters, of documents in a list, and of rounds
-MOST_HEADER_BYTES = 1 << 20
-"""A longer header is not read."""
 
 
 @cache

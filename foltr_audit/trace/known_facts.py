@@ -30,8 +30,12 @@ def parse_facts(texts: Sequence[str]) -> dict[str, Fact]:
     for text in texts:
         name, equals, value = text.partition("=")
         name, value = name.strip().removeprefix("knowledge."), value.strip()
-        if not equals or not value:
+        if not equals or not name or not value:
             raise UsageError(f"{OPTION}: {shortened(text)}; expected NAME=VALUE, e.g. learning_rate=0.1")
+        if not value.isprintable():
+            raise UsageError(
+                f"{OPTION}: {name}={shortened(value)}; expected one line without control characters"
+            )
         if name in found:
             raise UsageError(f"{OPTION}: {name} is given twice")
         found[name] = _read(name, value)
@@ -54,12 +58,14 @@ def checked_facts(facts: Mapping[str, object]) -> dict[str, Fact]:
 
 
 def with_facts(trace: Trace, facts: Mapping[str, Fact]) -> Trace:
-    """The trace as if its header held these facts too; they replace those of the same name.
+    """The trace as if its header held these facts too; they replace others of the same name, also in rounds.
 
     Raises:
         UsageError: facts that the rest of the header contradicts.
     """
-    return replace(trace, header=header_with(trace.header, facts)) if facts else trace
+    if not facts:
+        return trace
+    return replace(trace, header=header_with(trace.header, facts), given=trace.given | facts.keys())
 
 
 def header_with(header: TraceHeader, facts: Mapping[str, Fact]) -> TraceHeader:

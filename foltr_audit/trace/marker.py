@@ -103,6 +103,8 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
     Raises:
         TraceError: not a marker of this schema, of another part or trace, or files that do not fit.
     """
+    if not path.is_file():  # a pipe would be waited for
+        raise TraceError(f"trace: {path}: no regular file; expected one")
     content = file_bytes(path, TraceError, MOST_MARKER_BYTES, "trace: ")
     table = json_table(content, f"trace: {path}", TraceError)
     schema = FIRST_PART_SCHEMA if header.schema == FIRST_SCHEMA else PART_SCHEMA

@@ -13,6 +13,9 @@ from foltr_audit.recorder.table_files import Columns, row_count
 from foltr_audit.trace.marker import TracePart
 from foltr_audit.utils.arrays import Floats, Ints, Words
 
+EVERY = slice(None)
+"""All rows."""
+
 
 class PartTable:
     """A table of a part, whose columns have the types that `schema.columns` says.
@@ -54,34 +57,34 @@ class PartTable:
         """A column as it is stored."""
         return self.columns[name]
 
-    def whole(self, name: str) -> Ints:
-        """A column of whole numbers, int64.
+    def whole(self, name: str, rows: slice = EVERY) -> Ints:
+        """Some rows of a column of whole numbers, int64.
 
         Raises:
             TraceError: a number beyond them.
         """
-        values = self.columns[name]
+        values = self.columns[name][rows]
         if values.dtype.kind == "u" and values.size and int(values.max()) > np.iinfo(np.int64).max:
             raise self.error(f"column {name} holds {values.max()}, expected less than 2^63")
         return values.astype(np.int64, copy=False)
 
-    def words(self, name: str) -> Words | None:
-        """A column of whole numbers from 0 on, uint64; None where the table lacks it.
+    def words(self, name: str, rows: slice) -> Words | None:
+        """Some rows of a column of whole numbers from 0 on, uint64; None where the table lacks it.
 
         Raises:
             TraceError: a number below 0.
         """
-        values = self.columns.get(name)
-        if values is None:
+        if name not in self.columns:
             return None
+        values = self.columns[name][rows]
         if values.dtype.kind == "i" and values.size and int(values.min()) < 0:
             raise self.error(f"column {name} holds {values.min()}, expected 0 or more")
         return values.astype(np.uint64, copy=False)
 
-    def floats(self, name: str) -> Floats | None:
-        """A column of numbers, float64; None where the table lacks it."""
+    def floats(self, name: str, rows: slice) -> Floats | None:
+        """Some rows of a column of numbers, float64; None where the table lacks it."""
         values = self.columns.get(name)
-        return None if values is None else values.astype(np.float64, copy=False)
+        return None if values is None else values[rows].astype(np.float64, copy=False)
 
     def texts(self, name: str, rows: slice) -> tuple[str, ...]:
         """Some rows of a column of text; "" where the table lacks it."""

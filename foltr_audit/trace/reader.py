@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_ISREG
 
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
@@ -27,6 +28,7 @@ class Trace:
         trace_id: SHA-256 (hex) of `trace.toml`.
         parts: the committed parts, in order.
         has_truth: whether the truth was recorded and its folder is still there.
+        given: names of the header's facts that were given by hand, over those of rounds too.
     """
 
     folder: Path
@@ -34,6 +36,7 @@ class Trace:
     trace_id: str
     parts: tuple[TracePart, ...]
     has_truth: bool
+    given: frozenset[str] = frozenset()
 
     @classmethod
     def open(cls, folder: Path) -> Trace:
@@ -86,14 +89,20 @@ class Trace:
         """
         for part in self.parts:
             tables = {table: self.columns(part, table) for table in part.observed}
-            yield from decode.rounds(self.header, part, tables, self.folder)
+            yield from map(self._without_given, decode.rounds(self.header, part, tables, self.folder))
+
+    def _without_given(self, record: RoundRecord) -> RoundRecord:
+        """A round without its own values of the facts that were given by hand."""
+        if self.given.isdisjoint(record.facts):
+            return record
+        return replace(record, facts={name: record.facts[name] for name in record.facts.keys() - self.given})
 
     def truths(self) -> Iterator[RoundTruth]:
         """The truths of the rounds in order; `updates` are as exact as the payload's number format.
 
         Raises:
             UsageError: a trace without truth.
-            TraceError: a part that is damaged.
+            TraceError: a part that is damaged, or clicks that are not those of its lists.
         """
         self._need_truth()
         return self._truths()
@@ -101,6 +110,10 @@ class Trace:
     def _truths(self) -> Iterator[RoundTruth]:
         for part in self.parts:
             tables = {table: self.columns(part, table) for table in part.truth}
+            # Clicks of another list would be scored as an attack that failed.
+            lists = self.columns(part, "observed/interactions")
+            for problem in decode.row_problems(part, {**tables, "observed/interactions": lists}, self.folder):
+                raise TraceError(problem)
             yield from decode.truths(self.header, part, tables, self.folder)
 
     def metrics(self) -> list[dict[str, float]]:
@@ -138,9 +151,12 @@ class Trace:
         """
         path, expected = self.folder / part.file_name(table), part.files[table]
         try:
-            size = path.stat().st_size
+            found = path.stat()
         except OSError:
             raise TraceError(f"trace: {path}: missing, though {marker_name(part.index)} exists") from None
+        if not S_ISREG(found.st_mode):  # a pipe would be waited for
+            raise TraceError(f"trace: {path}: no regular file; expected one")
+        size = found.st_size
         if size != expected.size:
             content = file_bytes(path, TraceError, size, "trace: ")
             origin = self._origin_of(part, table, hashlib.sha256(content).hexdigest())

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.layout import stored_type
+from foltr_audit.utils.reading.arrays import LONGEST
 
 
 class ColumnForm(NamedTuple):
@@ -29,7 +30,8 @@ class ColumnForm(NamedTuple):
         """Whether an array has this type and these axes."""
         axes = values.shape[1:]
         same = len(axes) == len(self.axes) and all(
-            wanted in (None, found) for wanted, found in zip(self.axes, axes, strict=True)
+            found == wanted or (wanted is None and (len(values) > 0 or found <= LONGEST))
+            for wanted, found in zip(self.axes, axes, strict=True)
         )
         kind = values.dtype.kind
         if self.kind == "whole":

@@ -149,15 +149,7 @@ def _record_problems(record: RoundRecord) -> list[str]:
 def _truth_problems(
     trace: Trace, part: TracePart, tables: decode.Tables, records: list[RoundRecord]
 ) -> list[str]:
-    problems = [
-        f"trace: {trace.folder / part.file_name(truth)}: rows differ from those of {observed}"
-        for truth, observed, keys in (
-            ("truth/messages", "observed/messages", ("round", "slot")),
-            ("truth/clicks", "observed/interactions", ("round", "slot", "step")),
-        )
-        if observed in tables
-        and not all(np.array_equal(tables[truth][key], tables[observed][key]) for key in keys)
-    ]
+    problems = decode.row_problems(part, tables, trace.folder)
     found = list(decode.truths(trace.header, part, tables, trace.folder))
     if problems or len(records) != len(found):
         return problems

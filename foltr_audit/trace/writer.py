@@ -112,7 +112,7 @@ class TraceWriter:
         tables = encode(self.header, record, truth)
         if self._open:
             try:
-                check_same_columns(self._open[0], tables)
+                check_same_columns([*self._open, tables])
             except ValueError as error:
                 raise UsageError(f"trace: round {record.round}: {error}") from None
         self._open.append(tables)

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
+
+_OBEYED = re.compile("[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069]")
+
+
+def visible(text: str) -> str:
+    r"""Text without characters that a terminal obeys (all control characters but `\n`, and directions).
+
+    Files of others, such as traces, may hold them in names.
+
+    >>> visible("name\x1b[31m")
+    'name?[31m'
+    """
+    return _OBEYED.sub("?", text)
 
 
 def json_ready(value: object) -> object:

@@ -34,11 +34,16 @@ class LayoutArray:
     shape: tuple[int, ...]
     dtype: str
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all its numbers."""
+        return math.prod(self.shape) * np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype).itemsize
+
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}{list(self.shape)}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class NamedArray:
     """An array with its place in the layout.
 

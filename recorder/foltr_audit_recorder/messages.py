@@ -85,7 +85,7 @@ def _features(given: ArrayLike, name: str) -> NDArray[np.floating]:
     return features
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class ReceivedMessage:
     """A message that arrived.
 
@@ -121,7 +121,7 @@ class ReceivedMessage:
         return self.update is not None or any(shown.clicks is not None for shown in self.lists)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NodeOutcome:
     """What became of a node that was asked.
 

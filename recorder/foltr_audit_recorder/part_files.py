@@ -10,6 +10,7 @@ A kill before the marker leaves files without one: a reader does not see them, a
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -99,7 +100,11 @@ def commit_part(folder: Path, files: Mapping[str, bytes]) -> None:
 
     Raises:
         OSError: the folder cannot be written, or the disk is full; what was committed before stays valid.
+            Or somebody else has written this part.
     """
+    marker = folder / list(files)[-1]
+    if marker.exists():
+        raise FileExistsError(errno.EEXIST, "another writer has written this part", str(marker))
     for name, data in files.items():
         atomic_files.write_bytes(folder / name, data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -12,28 +13,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from . import atomic_files
 from .array_layout import BUFFERS, n_parameters, named_arrays
+from .fact_values import plain_facts
 from .messages import NodeOutcome, ReceivedMessage
 from .part_files import HEADER, PartRange, clean, commit_part, marker_indices, marker_name, part_files
-from .received_rounds import (
-    ListForm,
-    cohort_columns,
-    is_mean,
-    list_columns,
-    message_columns,
-    parameters_of,
-    truth_columns,
-)
-from .round_tables import RoundColumns, Tables, join_tables, round_tables
-from .trace_start import METRICS, TraceStart, model_layout, n_words
+from .received_lists import ListForm
+from .round_input import RoundInput, common_layout
+from .round_tables import Tables, check_same_columns, join_tables
+from .trace_start import TraceStart, model_layout, n_words
 
 LOG = logging.getLogger("foltr_audit_recorder")
 
 KINDS = ("model", "update", "masked", "es")
+MOST_HEADER_BYTES = 1 << 20
+"""A longer header is neither written nor read."""
+
+_MOST_WAITING = 10
+
 MOST_BYTES = 1 << 34
 """Bytes that a trace has at most unless said otherwise: 16 GiB."""
 
@@ -97,13 +96,14 @@ class Recorder:
         if rounds_per_part < 1 or max_bytes < 1:
             raise ValueError(f"rounds_per_part {rounds_per_part}, max_bytes {max_bytes}; expected 1 or more")
         self.folder, self.round_count, self.stopped = Path(folder), 0, ""
-        self._facts, self._kind, self._truth = dict(facts or {}), kind, truth
+        self._facts, self._kind, self._truth = plain_facts(facts or {}), kind, truth
         self._list_length, self._features = list_length, features
         self._ranker, self._source, self._parts = ranker, source, tuple(parts)
         self._max_bytes, self._rounds_per_part, self._strict = max_bytes, rounds_per_part, strict
         self._start: TraceStart | None = None
         self._trace_id, self._next_part, self._bytes = "", 0, 0
         self._open: list[Tables] = []
+        self._waiting: list[RoundInput] = []
         if (self.folder / HEADER).exists() or marker_indices(self.folder):
             if not resume:
                 raise ValueError(f"{self.folder}: holds a trace already; expected none, or resume=True")
@@ -122,6 +122,16 @@ class Recorder:
         """Whether a round has fixed what holds for the whole trace."""
         return self._start is not None
 
+    @property
+    def takes_truth(self) -> bool:
+        """Whether what clients tell of themselves is recorded."""
+        return self._truth is not False if self._start is None else self._start.truth
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The facts of the trace."""
+        return dict(self._facts if self._start is None else self._start.facts)
+
     def declare(self, facts: Mapping[str, object], *, kind: str | None = None) -> None:
         """State what the first round shows of the system; facts that were given before stay.
 
@@ -134,7 +144,7 @@ class Recorder:
         """
         if self.begun:
             raise ValueError(f"{self.folder}: a round is recorded; expected facts of the trace before")
-        self._facts, self._kind = {**facts, **self._facts}, kind or self._kind
+        self._facts, self._kind = {**plain_facts(facts), **self._facts}, kind or self._kind
 
     def round(
         self,
@@ -159,7 +169,7 @@ class Recorder:
 
         Args:
             model: the model that was sent: one array, a mapping from names to arrays, a sequence of arrays,
-                or one vector of the P parameters.
+                or one vector of the P parameters, as it must be for kind `es`.
             messages: the messages that arrived.
             aggregate: the model afterwards, in any of these forms; None where unknown. If it is not the mean
                 of the messages weighted by their counts, the round gets the fact `aggregate = "other"`.
@@ -185,48 +195,85 @@ class Recorder:
         """
         if self.stopped:
             return False
+        given = RoundInput(
+            model=model,
+            messages=messages,
+            aggregate=aggregate,
+            asked=asked,
+            failures=failures or {},
+            late=late,
+            outcomes=outcomes,
+            facts=facts or {},
+            shares=shares,
+            state=state,
+            total=total,
+            aborted=aborted,
+            started=started,
+            ended=ended,
+            metrics=metrics or {},
+        )
         try:
-            entries = [*_train_outcomes(messages, asked, failures or {}, late), *outcomes]
-            start = self._start or self._first(model, messages)
-            seen = message_columns(messages, start.layout, masked=start.words)
-            sent = parameters_of(model, start.model, "model")
-            after = None if aggregate is None else parameters_of(aggregate, start.model, "aggregate")
-            stated = dict(facts or {})
-            if after is not None and start.kind in ("model", "update"):
-                zero = np.zeros_like(sent)
-                origin = zero if start.kind == "model" and messages else sent
-                if "aggregate" not in {*stated, *start.facts} and not is_mean(
-                    origin, seen, start.layout, after
-                ):
-                    stated["aggregate"] = "other"
-            columns = RoundColumns(
-                number=self.round_count,
-                model=sent,
-                aggregate=after,
-                messages=seen,
-                lists=list_columns(messages, start.form),
-                shares=shares,
-                state=np.empty(0) if state is None and start.kind == METRICS else state,
-                masked=start.kind == "masked",
-                total=total,
-                aborted=aborted,
-                facts=stated,
-                started=started,
-                ended=ended,
-                cohort=cohort_columns(entries),
-            )
-            truth = None
-            if start.truth:
-                truth = truth_columns(messages, start.form, start.layout, start.number_format, metrics or {})
-            tables = round_tables(columns, truth)
-            if self._open:
-                join_tables([self._open[0], tables])  # refuses columns that no part can hold together
-        except ValueError as error:
-            return self._refuse(error)
+            return self._take(given)
+        except OSError:
+            if self._strict:
+                raise
+        except Exception as error:
+            if self._strict and isinstance(error, ValueError):
+                raise ValueError(f"round {self.round_count}: {error}") from error
+            if self._strict:
+                raise
+            why = str(error) or type(error).__name__
+            if not self._open or self._commit():  # the rounds before this one are sound
+                self.stop(why)
+        return False
+
+    def _take(self, given: RoundInput) -> bool:
+        """Record a round; one without messages may wait until messages show what the whole trace holds."""
+        shows_nothing = self._start is None and not given.messages
+        if shows_nothing and not self._strict and len(self._waiting) < _MOST_WAITING:
+            self._waiting.append(given.copied())
+            self.round_count += 1
+            return True
+        start = self._start or self._first(given)
+        if not self._has_room(len(given.messages), start):
+            return False
+        tables = self._tables(given, start, self.round_count)
+        first = self.round_count - len(self._waiting)
+        early = [self._tables(each, start, first + place) for place, each in enumerate(self._waiting)]
         self._start = start
+        self._waiting.clear()
+        self.round_count = first
+        for each in [*early, tables]:
+            self._append(each)
+        return not self.stopped
+
+    def _has_room(self, messages: int, start: TraceStart) -> bool:
+        """Whether the bound on the disk has room for messages, asked before memory holds them twice."""
+        needed = messages * (8 * start.words or sum(place.n_bytes for place in start.layout))
+        if self._bytes + needed <= self._max_bytes:
+            return True
+        if not self._open or self._commit():
+            self.stop(f"the messages of a round have {needed} bytes, and max_bytes is {self._max_bytes}")
+        return False
+
+    def _tables(self, given: RoundInput, start: TraceStart, number: int) -> Tables:
+        try:
+            tables = given.tables(start, number)
+        except Exception:
+            if self._strict:
+                raise
+            tables = given.fitting(start, number).tables(start, number)
+        if self._open:  # refuses columns that no part can hold together
+            check_same_columns([*self._open, tables])
+        return tables
+
+    def _append(self, tables: Tables) -> None:
+        if self.stopped:
+            return
         self._open.append(tables)
         self.round_count += 1
-        return len(self._open) < self._rounds_per_part or self._commit()
+        if len(self._open) >= self._rounds_per_part:
+            self._commit()
 
     def close(self) -> None:
         """Write the rest; a closed recorder may be closed again, and records no more.
@@ -234,6 +281,12 @@ class Recorder:
         Raises:
             OSError: the part cannot be written, with `strict`.
         """
+        if self._waiting and not self.stopped:
+            first, *rest = self._waiting
+            self._waiting, self.round_count = [], 0
+            self._start = self._first(first)
+            for given in (first, *rest):
+                self._append(self._tables(given, self._start, self.round_count))
         if self._open and not self.stopped:
             self._commit()
         self.stopped = self.stopped or "closed"
@@ -243,6 +296,7 @@ class Recorder:
         if not self.stopped:
             self.stopped = why
             self._open.clear()
+            self._waiting.clear()
             LOG.warning(
                 "recording to %s stops at round %d, the federation goes on: %s",
                 self.folder,
@@ -250,16 +304,16 @@ class Recorder:
                 why,
             )
 
-    def _refuse(self, error: ValueError) -> bool:
-        if self._strict:
-            raise ValueError(f"round {self.round_count}: {error}") from error
-        self.stop(str(error))
-        return False
-
-    def _first(self, model: object, messages: Sequence[ReceivedMessage]) -> TraceStart:
-        """What the first round says of the trace."""
-        plain = self._kind != "masked" and bool(messages)
-        layout = tuple(array.place for array in named_arrays(messages[0].arrays if plain else model))
+    def _first(self, given: RoundInput) -> TraceStart:
+        """What the first round with messages says of the trace."""
+        model, messages = given.model, given.messages
+        layout = None
+        if self._kind != "masked":
+            layout = common_layout(messages[:1]) if self._strict else common_layout(messages, model)
+        if layout is None:
+            layout = tuple(array.place for array in named_arrays(model))
+        if not n_parameters(layout):
+            raise ValueError("the messages hold no floating numbers; expected a model or its change")
         if self._kind == "masked":  # what is masked is a mean's numbers, of buffers as well
             layout = tuple(
                 replace(place, dtype="float64") if place.dtype in BUFFERS else place for place in layout
@@ -267,7 +321,7 @@ class Recorder:
         truth = self._truth
         if truth is None:
             truth = any(message.has_truth for message in messages)
-        return TraceStart(
+        start = TraceStart(
             kind=self._kind,
             layout=layout,
             model=model_layout(self._kind, layout, n_parameters([a.place for a in named_arrays(model)])),
@@ -280,6 +334,9 @@ class Recorder:
             parts=self._parts,
             rounds_per_part=self._rounds_per_part,
         )
+        if len(start.header.encode()) > MOST_HEADER_BYTES:
+            raise ValueError(f"a header of {len(layout)} arrays is longer than {MOST_HEADER_BYTES} bytes")
+        return start
 
     def _commit(self) -> bool:
         """Write the open rounds as a part; whether that was done."""
@@ -298,6 +355,8 @@ class Recorder:
             for name in sorted({Path(name).parent for name in files}):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
             if begin:
+                if (self.folder / HEADER).exists():
+                    raise FileExistsError(errno.EEXIST, "another recorder has begun a trace in it")
                 atomic_files.write_bytes(self.folder / HEADER, begin)
             commit_part(self.folder, files)
         except OSError as error:
@@ -314,10 +373,14 @@ class Recorder:
     def _resume(self) -> None:
         """Go on after the last whole part of the trace in the folder."""
         markers = marker_indices(self.folder)
-        if markers != list(range(len(markers))) or not markers:
+        if not markers:  # killed before its first part was whole: nothing is lost
+            clean(self.folder, 0)
+            (self.folder / HEADER).unlink()
+            return
+        if markers != list(range(len(markers))):
             raise ValueError(f"{self.folder}: cannot be resumed: its parts are {markers}")
         start = TraceStart.read(self.folder, markers[-1])
-        asked = {**start.facts, **self._facts}
+        asked = {**start.facts, **json.loads(json.dumps(self._facts))}
         if start.kind != self._kind or asked != start.facts:
             raise ValueError(f"{self.folder}: cannot be resumed: its kind or facts are others")
         self._trace_id = hashlib.sha256((self.folder / HEADER).read_bytes()).hexdigest()
@@ -328,21 +391,3 @@ class Recorder:
         self._rounds_per_part = start.rounds_per_part
         clean(self.folder, self._next_part)
         self._bytes = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-
-
-def _train_outcomes(
-    messages: Sequence[ReceivedMessage],
-    asked: Sequence[int] | None,
-    failures: Mapping[int, str],
-    late: Sequence[int] | None,
-) -> list[NodeOutcome]:
-    """What became of the nodes in the training step: those that arrived, failed, and were late."""
-    if asked is None and not failures and not late:
-        return []
-    arrived = [message.sender for message in messages if message.sender is not None]
-    missing = [node for node in asked or () if node not in {*arrived, *failures}]
-    return [
-        *(NodeOutcome(node=node, outcome="arrived") for node in arrived),
-        *(NodeOutcome(node=node, outcome="failed", reason=reason) for node, reason in failures.items()),
-        *(NodeOutcome(node=node, outcome="late") for node in dict.fromkeys([*(late or ()), *missing])),
-    ]

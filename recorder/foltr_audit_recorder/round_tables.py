@@ -216,7 +216,7 @@ def round_tables(seen: RoundColumns, truth: TruthColumns | None = None) -> Table
 
 
 def join_tables(rounds: Sequence[Tables]) -> Tables:
-    """The tables of a part from those of its rounds, in their order.
+    """The tables of a part from those of its rounds, in their order; of one round without a copy.
 
     Raises:
         ValueError: a column that only some rounds have and that cannot be filled, rows of other shapes, or a
@@ -230,13 +230,32 @@ def join_tables(rounds: Sequence[Tables]) -> Tables:
     return joined
 
 
-def check_same_columns(one: Tables, other: Tables) -> None:
-    """Refuse two rounds that no part can hold together; without a copy of their arrays.
+def check_same_columns(rounds: Sequence[Tables]) -> None:
+    """Refuse rounds that no part can hold together; without a copy of their arrays.
+
+    Args:
+        rounds: rounds that go together, and the last, which may not.
 
     Raises:
         ValueError: as `join_tables`.
     """
-    join_tables([{name: _head(columns) for name, columns in tables.items()} for tables in (one, other)])
+    if _forms(rounds[0]) == _forms(rounds[-1]):
+        return
+    join_tables([{name: _head(columns) for name, columns in tables.items()} for tables in rounds])
+
+
+def _forms(tables: Tables) -> dict[str, dict[str, tuple[str, tuple[int, ...]]]]:
+    """Type and axes of every column, of text whatever its length."""
+    return {
+        table: {
+            name: (
+                "U" if values.dtype.kind == "U" else values.dtype.str,
+                values.shape[1:],
+            )
+            for name, values in columns.items()
+        }
+        for table, columns in tables.items()
+    }
 
 
 def _head(columns: Table) -> Table:
@@ -356,7 +375,7 @@ def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generi
         types = ", ".join(sorted({str(column.dtype) for column in columns}))
         raise ValueError(f"{table}: column {name} has several types: {types}")
     if name not in WHOLE:
-        return np.concatenate(columns)
+        return columns[0] if len(columns) == 1 else np.concatenate(columns)
     # Types of whole numbers are matched by their values: NumPy would join uint64 and int64 to float64.
     shrunk = [smallest(column) for column in columns if column.size]
     if not shrunk:
@@ -366,7 +385,9 @@ def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generi
 
 
 def _fill(table: str, name: str, piece: Table, example: NDArray[np.generic]) -> NDArray[np.generic]:
-    if name not in FILLED:
-        raise ValueError(f"{table}: column {name} is missing in some rounds of a part")
     rows = len(next(iter(piece.values())))
+    if rows and name not in FILLED:
+        raise ValueError(f"{table}: column {name} is missing in some rounds of a part")
+    if not rows:
+        return np.empty((0, *example.shape[1:]), dtype=example.dtype)
     return np.full((rows, *example.shape[1:]), FILLED[name], dtype=example.dtype)

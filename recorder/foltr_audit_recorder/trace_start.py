@@ -11,7 +11,7 @@ import numpy as np
 
 from .array_layout import ONE_ARRAY, LayoutArray, n_parameters
 from .part_files import HEADER, TRACE_SCHEMA, VERSION, file_name
-from .received_rounds import ListForm
+from .received_lists import ListForm
 from .toml_text import toml_text
 
 FLOWER_MASKS = "flower-secagg"
@@ -57,6 +57,16 @@ class TraceStart:
     def number_format(self) -> str:
         """`float64` where a parameter travels in it, else `float32`."""
         return "float64" if any(place.dtype == "float64" for place in self.layout) else "float32"
+
+    @property
+    def bits(self) -> int:
+        """Bits of a masked word, as the facts say; 64 where they do not."""
+        return int(str(self.facts.get("modulus_bits", self.facts.get("bits", 64))))
+
+    @property
+    def intents(self) -> int:
+        """Number of intents that users have, as the facts say."""
+        return int(str(self.facts.get("intents", 1)))
 
     @property
     def header(self) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 import foltr_audit as fa
-from tests.fixtures import coin_trace
+from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
+from tests.fixtures import coin_trace, foreign_trace
 from tests.fixtures.coin_trace import CoinSystem
 from tests.fixtures.command import run
 
@@ -48,3 +51,25 @@ def test_a_trace_without_coins_says_how_to_record_them(tmp_path: Path) -> None:
     for option in (("--trials", "100"), ("--defense", "none")):
         assert "not with --trace" in run("audit", "--trace", folder, *option).one_error()
     assert run("audit", "--know", "pairs=all").one_error().endswith("--know: only with --trace")
+
+
+def test_coins_that_a_recorder_wrote_are_audited(tmp_path: Path) -> None:
+    """A laboratory of another system: it needs the recorder alone."""
+    rounds = coin_trace.records(CoinSystem(clients=30, rounds=2, tossing=30))
+    facts = {"learning_rate": 0.1, "pairs": "all", "normaliser": "shown", "noise": "none", "eps_claimed": 1.0}
+    with Recorder(tmp_path / "recorded", facts, kind="update") as recorder:
+        for number, (record, _) in enumerate(rounds):
+            messages = []
+            for client in range(record.n_messages):
+                rows = np.asarray(record.features)[client]
+                coin = coin_flip(coin_trace.PATTERNS, 20261123, number, client)
+                scores = rows @ record.parameters
+                step = 0.1 * foreign_trace.gradient(scores, 0.0, coin.clicks, rows, "all")
+                lists = (ShownList(features=rows, canary=coin),)
+                messages.append(ReceivedMessage(arrays=step, sender=client, count=1, lists=lists))
+            recorder.round(record.parameters, messages)
+    for view in ("individual", "aggregate"):
+        done = run("audit", "--trace", tmp_path / "recorded", "--view", view, "--json")
+        (row,) = done.json()["results"]
+        assert (row["coins"], row["verdict"], done.code) == (60, "refuted", 1)
+        assert row["guesses"] == row["right"]

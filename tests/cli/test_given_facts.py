@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,22 @@ def test_the_facts_check_takes_given_facts(silent: Path) -> None:
     wrong = run("trace", "check-facts", silent, *GIVEN[2:], "--know", "learning_rate=.3", "--json")
     assert wrong.code == 1
     assert wrong.json()["facts"][0]["known"]["learning_rate"] == 0.3
+
+
+def test_given_facts_also_replace_those_of_rounds(tmp_path: Path) -> None:
+    rounds = [
+        (replace(record, facts={"learning_rate": 0.5}), truth)
+        for record, truth in foreign_trace.records(SYSTEM)
+    ]
+    folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(SYSTEM), rounds)
+    assert "learning_rate 0.1 explains 100 %" in run("trace", "check-facts", folder).out
+    right = run("trace", "check-facts", folder, *GIVEN)
+    assert right.out.rstrip().endswith("declared facts explain 100 % of 30 messages")
+
+
+def test_a_client_step_that_is_given_as_a_fact_must_exist(silent: Path) -> None:
+    error = run("attack", "--trace", silent, "--know", "client_step=mine").one_error()
+    assert "unknown client step 'mine'" in error
 
 
 def test_facts_are_only_given_for_a_trace() -> None:

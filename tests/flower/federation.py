@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod
@@ -149,7 +149,7 @@ def plain(folder: Path) -> None:
     """The two lines, with failing, silent and evaluated nodes."""
     grid = LocalGrid(client_app([], fails=NODES[2:4]), silent=NODES[5:6])
     strategy = FedAvg()
-    result = strategy.start(RecordingGrid(grid, folder / "trace"), initial(), num_rounds=ROUNDS)
+    result = strategy.start(RecordingGrid(grid, folder / "trace", truth=True), initial(), num_rounds=ROUNDS)
     np.save(folder / "final.npy", result.arrays["weight"].numpy())
 
 
@@ -164,7 +164,7 @@ def local_dp(folder: Path) -> None:
     """A defense mod between the recording mod and the server."""
     mod = LocalDpMod(clipping_norm=0.05, sensitivity=0.05, epsilon=50.0, delta=1e-5)
     grid = LocalGrid(client_app([mod]))
-    recording = RecordingGrid(grid, folder / "trace", facts=local_dp_facts(mod))
+    recording = RecordingGrid(grid, folder / "trace", facts=local_dp_facts(mod), truth=True)
     arrays = initial()
     del arrays["steps"]  # the mod clips all arrays together, so a counter would take most of the ball
     result = FedAvg(fraction_evaluate=0.0).start(recording, arrays, num_rounds=ROUNDS)
@@ -173,7 +173,7 @@ def local_dp(folder: Path) -> None:
 
 def pushes(folder: Path) -> None:
     """A loop of its own that pushes and pulls, without round numbers."""
-    grid = RecordingGrid(LocalGrid(client_app([])), folder / "trace")
+    grid = RecordingGrid(LocalGrid(client_app([])), folder / "trace", truth=True)
     arrays = initial()
     for number in range(1, ROUNDS + 1):
         content = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": number})})
@@ -247,7 +247,7 @@ def server_fn(folder: Path) -> None:
             strategy=legacy_strategy(), config=ServerConfig(num_rounds=ROUNDS)
         )
     )
-    recorded = record_app(app, folder / "trace")
+    recorded = record_app(app, folder / "trace", truth=True)
     recorded(LocalGrid(legacy_app([recording_mod])), Context(1, 0, {}, RecordDict(), {}))
 
 
@@ -264,7 +264,8 @@ def secagg(folder: Path) -> None:
             raise RuntimeError("lost")
         return call_next(message, context)
 
-    recording = RecordingGrid(LocalGrid(legacy_app([drops, secaggplus_mod, recording_mod])), folder / "trace")
+    grid = LocalGrid(legacy_app([drops, secaggplus_mod, recording_mod]))
+    recording = RecordingGrid(grid, folder / "trace", truth=True)
     context = LegacyContext(
         context=Context(1, 0, {}, RecordDict(), {}),
         config=ServerConfig(num_rounds=ROUNDS),
@@ -291,7 +292,61 @@ def killed(folder: Path) -> None:
     FedAvg(fraction_evaluate=0.0).start(recording, initial(), num_rounds=ROUNDS)
 
 
-CASES = (plain, no_consent, local_dp, pushes, personal, server_fn, secagg, killed)
+def spoil(content: RecordDict, node: int) -> None:
+    """Make of a reply what no trace can hold, by the place of its node among all."""
+    place, steps = NODES.index(node), _array(np.array(1))
+    wide, nan = (np.full(shape, np.nan, np.float32) for shape in ((2, FEATURES), (1, FEATURES)))
+    names = ("x\0", "x", "n" * 100_000, "\x1b[2J")
+    npy = {"dtype": "float32", "shape": (1, FEATURES), "stype": "numpy.ndarray"}
+    tricks: dict[int, tuple[str, object]] = {
+        0: ("arrays", ArrayRecord({"weight": _array(wide), "steps": steps})),
+        1: (
+            "arrays",
+            ArrayRecord({"weight": _array(nan), "steps": steps}),
+        ),
+        2: ("arrays", ArrayRecord({"weight": Array(**npy, data=b"no array"), "steps": steps})),
+        3: ("arrays", ArrayRecord({"weight": Array(**{**npy, "stype": "other"}, data=b""), "steps": steps})),
+        4: ("metrics", MetricRecord({"num-examples": 1e300})),
+        5: ("foltr-audit", ConfigRecord({"lists": b"no lists", "update": b"no update"})),
+        6: (
+            "metrics",
+            MetricRecord({"num-examples": 1, **dict.fromkeys(names, 1.0)}),
+        ),
+        7: ("foltr-audit", ArrayRecord({"lists": _array(np.zeros(3))})),
+    }
+    if place in tricks:
+        name, record = tricks[place]
+        content[name] = record
+
+
+def hostile(folder: Path) -> None:
+    """Clients that send what no trace can hold, to servers that want to be told something and that do not."""
+    inner = client_app([])
+
+    def spoiled(message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
+        reply = call_next(message, context)
+        spoil(reply.content, context.node_id)
+        return reply
+
+    for name, truth in (("trace", True), ("unasked", False)):
+        app = ClientApp()
+        app.train(mods=[spoiled])(lambda message, context: inner(message, context))
+        with RecordingGrid(LocalGrid(app), folder / name, truth=truth) as grid:
+            for number in (1, 2):
+                content = RecordDict({"arrays": initial(), "config": ConfigRecord({"server-round": number})})
+                replies = grid.send_and_receive([Message(content, node, "train") for node in NODES])
+                assert len(replies) == len(NODES)
+                assert not any("foltr-audit" in reply.content for reply in replies)
+
+
+def twice(folder: Path) -> None:
+    """Two trainings after each other on one grid, without evaluation: the second begins anew."""
+    with RecordingGrid(LocalGrid(client_app([], consents=False)), folder / "trace") as grid:
+        for _ in range(2):
+            FedAvg(fraction_evaluate=0.0).start(grid, initial(), num_rounds=2)
+
+
+CASES = (plain, no_consent, local_dp, pushes, personal, server_fn, secagg, hostile, twice, killed)
 
 if __name__ == "__main__":
     # What Flower's own processes are started with.

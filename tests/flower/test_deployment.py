@@ -51,7 +51,7 @@ client = federation.client_app([])
 
 @server.main()
 def main(grid, context):
-    recording = RecordingGrid(grid, context.run_config["trace"])
+    recording = RecordingGrid(grid, context.run_config["trace"], truth=True)
     FedAvg().start(recording, federation.initial(), num_rounds={ROUNDS})
 """
 Start = Callable[..., "subprocess.Popen[bytes]"]

@@ -15,7 +15,7 @@ from tests.fixtures.flower import flower_python, run_program
 from tests.fixtures.result_rows import plain
 from tests.recorder.test_recorder import header, table
 
-CASES = ("plain", "no_consent", "local_dp", "pushes", "personal", "server_fn", "secagg")
+CASES = ("plain", "no_consent", "local_dp", "pushes", "personal", "server_fn", "secagg", "hostile", "twice")
 ROUNDS, CLIENTS = 3, 12
 
 
@@ -45,7 +45,8 @@ def floats(columns: dict[str, NDArray[np.generic]], name: str) -> NDArray[np.flo
 def test_a_recorded_federation_is_a_valid_trace(runs: Path, case: str) -> None:
     assert validate(runs / case / "trace") == []
     rounds = Trace.open(runs / case / "trace").rounds()
-    assert [record.round for record in rounds] == list(range(ROUNDS))
+    expected = {"hostile": 2, "twice": 4}.get(case, ROUNDS)
+    assert [record.round for record in rounds] == list(range(expected))
 
 
 def test_clicks_are_read_out_of_a_recorded_federation(runs: Path) -> None:
@@ -129,6 +130,7 @@ def test_the_facts_of_local_dp(runs: Path) -> None:
 def test_clients_that_tell_nothing_leave_neither_lists_nor_truth(runs: Path) -> None:
     trace = runs / "no_consent" / "trace"
     assert header(trace)["has_truth"] is False
+    assert header(trace)["knowledge"] == {}
     assert not (trace / "truth").exists()
     assert len(table(trace, "observed/interactions")["slot"]) == 0
 
@@ -150,6 +152,7 @@ def test_secure_aggregation_is_recorded_as_words_and_their_sum(runs: Path) -> No
         "mask_seed_bits": 32,
         "num_shares": 5,
         "reconstruction_threshold": 3,
+        "lists_known": "auditor",
     }
     levels, clip = 2**22, 8.0
     for part in range(ROUNDS):
@@ -186,3 +189,28 @@ def test_a_killed_server_loses_at_most_the_open_round(tmp_path: Path) -> None:
     trace = tmp_path / "killed" / "trace"
     assert sorted(path.name for path in trace.glob("part-*")) == ["part-00000.json", "part-00001.json"]
     np.testing.assert_array_equal(len(table(trace, "observed/messages", 1)["slot"]), CLIENTS)
+
+
+@pytest.mark.parametrize("name", ["trace", "unasked"])
+def test_clients_cannot_spoil_a_trace_nor_end_its_recording(runs: Path, name: str) -> None:
+    trace = runs / "hostile" / name
+    assert validate(trace) == []
+    assert header(trace)["has_truth"] is (name == "trace")
+    for part in range(2):
+        found = list(outcomes(trace, part).values())
+        assert sorted(found) == ["arrived"] * 7 + ["failed"] * 5
+        assert table(trace, "observed/messages", part)["slot"].size == 7
+        names = table(trace, "observed/metrics", part)["name"].tolist()
+        assert all(str(metric).isprintable() and len(str(metric)) <= 200 for metric in names)
+    lists = table(trace, "observed/interactions")["slot"].tolist()
+    # Of the seven whose arrays fit, two tell what holds no lists.
+    assert len(lists) == (5 if name == "trace" else 0)
+    assert (header(trace)["knowledge"] == {"lists_known": "auditor"}) is (name == "trace")
+
+
+def test_the_model_of_a_second_training_is_no_aggregate_of_the_first(runs: Path) -> None:
+    trace = runs / "twice" / "trace"
+    for part in range(4):
+        aggregate = floats(table(trace, "observed/rounds", part), "aggregate")
+        assert np.all(np.isnan(aggregate)) == (part in (1, 3))
+        assert "facts" not in table(trace, "observed/rounds", part)

@@ -96,7 +96,7 @@ def _changed_table(rng: Random, data: bytes) -> bytes:
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         columns = dict(stored)
     way, name = rng.randrange(9), rng.choice(sorted(columns))
-    rows = len(columns["round"])
+    rows = min(len(values) for values in columns.values())
     if way == 0:
         columns = {each: values[: rng.randrange(rows + 1)] for each, values in columns.items()}
     elif way == 1:

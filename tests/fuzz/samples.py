@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
@@ -253,6 +254,16 @@ def _round(number: int) -> tuple[RoundRecord, RoundTruth]:
         query=places,
         shown=np.tile(np.arange(ROOM), (MESSAGES, 1)),
         features=features,
+        senders=np.arange(MESSAGES, dtype=np.uint64) + np.uint64(2**63),
+        sizes=np.full(MESSAGES, 100),
+        sent_at=np.full(MESSAGES, 1.7e9),
+        clear={"loss": np.array([0.5, np.nan, 0.25])},
+        cohort=Cohort(
+            node=np.arange(2, dtype=np.uint64), outcome=("arrived", "late"), reason=("", "x"), stage=("", "")
+        ),
+        facts={"learning_rate": 0.2},
+        candidates=np.concatenate(list(features)),
+        n_candidates=np.full(MESSAGES, ROOM),
     )
     truth = RoundTruth(
         clients=places,

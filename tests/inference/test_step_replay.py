@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.attacks.box import BoxLeastAbsolute
 from foltr_audit.attacks.higher_score import HigherScore
 from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.least_absolute import LeastAbsolute
@@ -179,6 +180,58 @@ def test_noise_in_a_few_numbers_does_not_move_least_absolute_deviations() -> Non
     assert (answer(MaximumPosterior(), told).guess == clicks)[some].all()
 
 
+# --- several lists --------------------------------------------------------------------------------
+
+
+def drifting(model: Floats, features: Floats, clicks: Floats) -> Floats:
+    """A large step, so that later lists depend on the clicks on earlier ones."""
+    return 3.0 * listwise(model, features, clicks)
+
+
+@pytest.mark.parametrize("lists", [2, 3])
+def test_the_joint_search_finds_the_best_of_all_patterns(lists: int) -> None:
+    """Every combination of patterns, replayed one after the other."""
+    seen, clicks = sent(drifting, n=6, B=lists, k=4, d=12)
+    messages = seen.messages + np.random.default_rng(1).normal(scale=0.02, size=seen.messages.shape)
+    told = with_step(replace(seen, messages=messages), drifting, noise="gaussian:sigma=0.02")
+    found = answer(JointMaximumPosterior(), told)
+    right = 0
+    for i in range(len(seen)):
+        lengths = seen.is_document[i].sum(axis=1)
+        every = [list(product([0.0, 1.0], repeat=int(length))) for length in lengths]
+        fits = []
+        for chosen in product(*every):
+            model = seen.parameters[i]
+            for b, pattern in enumerate(chosen):
+                model = model + drifting(
+                    model, seen.features[i, b, : lengths[b]].astype(float), np.array(pattern)
+                )
+            fits.append(float(((model - messages[i]) ** 2).sum()))
+        best = list(product(*every))[int(np.argmin(fits))]
+        guess = [tuple(found.guess[i, b, : lengths[b]].astype(float)) for b in range(lists)]
+        right += tuple(best) == tuple(guess)
+    assert right == len(seen)
+    assert (found.guess == clicks).mean() > 0.95
+
+
+def test_the_joint_search_follows_the_drift_that_a_regression_does_not() -> None:
+    seen, clicks = sent(listwise, n=6, B=4, k=6, d=30)
+    some = clicks.any(axis=2)
+    read = {
+        attack.name: float((answer(attack, seen).guess == clicks).all(axis=2)[some].mean())
+        for attack in (JointMaximumPosterior(), LeastAbsolute())
+    }
+    assert read["joint-map"] == 1.0
+    assert read["lad"] < 0.8
+
+
+def test_the_joint_search_of_one_list_is_map() -> None:
+    seen, _ = sent(listwise, n=8)
+    one, other = answer(JointMaximumPosterior(), seen), answer(MaximumPosterior(), seen)
+    assert np.array_equal(one.guess, other.guess)
+    np.testing.assert_allclose(one.scores, other.scores, atol=1e-12)
+
+
 # --- relaxed clicks -------------------------------------------------------------------------------
 
 
@@ -232,10 +285,24 @@ def test_attacks_that_replay_pdgd_refuse() -> None:
     seen, _ = sent(listwise)
     told = replace(seen, knowledge=seen.knowledge.having(learning_rate=0.1, pairs="all", normaliser="shown"))
     for view in (seen, told):
-        reason = JointMaximumPosterior().why_not(view)
+        reason = BoxLeastAbsolute().why_not(view)
         assert reason is not None
         assert "replays PDGD" in reason
         assert "listwise" in reason
+
+
+def test_an_observer_without_the_settings_of_learning_has_no_step() -> None:
+    seen, _ = sent(listwise)
+    assert seen.knowledge.without(frozenset({"order"})).client_step is not None
+    assert seen.knowledge.without(frozenset({"learning_rate"})).client_step is None
+
+
+def test_a_clip_of_a_whole_update_is_of_one_list() -> None:
+    seen, _ = sent(listwise, B=2)
+    told = with_step(seen, listwise, update_clip=Ball(norm=0.1))
+    for attack in (JointMaximumPosterior(), Raifle()):
+        assert "update_clip_norm" in str(attack.why_not(told))
+        assert attack.why_not(seen) is None
 
 
 def test_attacks_on_scores_need_a_ranker_or_a_step_with_scores() -> None:
@@ -262,3 +329,30 @@ def test_a_step_that_fails_is_named(step: Step, message: str) -> None:
     seen, _ = sent(listwise)
     with pytest.raises(PluginError, match=f"client step .*<lambda> .*{message}"):
         StepReplay(with_step(seen, step)).models(0, 0, seen.parameters[0], np.zeros((1, 2)))
+
+
+def test_a_step_that_needs_whole_clicks_is_refused_by_relaxations() -> None:
+    def whole(model: Floats, features: Floats, clicks: Floats) -> Floats:
+        if not set(clicks) <= {0.0, 1.0}:
+            raise ValueError("clicks are no numbers between")
+        return listwise(model, features, clicks)
+
+    seen, _ = sent(listwise)
+    with pytest.raises(PluginError, match="raised ValueError: clicks are no numbers between"):
+        answer(Raifle(), with_step(seen, whole))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_what_a_step_changes_in_place_reaches_nothing_else(batched: bool) -> None:
+    def rude(model: Floats, features: Floats, clicks: Floats) -> Floats:
+        rows = clicks if batched else clicks[np.newaxis]
+        updates = np.stack([listwise(model, features, one) for one in rows])
+        model += 1.0
+        features *= 0.0
+        clicks[:] = 1.0
+        return updates if batched else updates[0]
+
+    seen, clicks = sent(listwise)
+    view = with_step(seen, fa.numpy_step(rude, batched=batched))
+    for attack in (MaximumPosterior(), LeastAbsolute()):
+        assert np.array_equal(answer(attack, view).guess, clicks)

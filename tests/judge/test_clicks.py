@@ -85,6 +85,7 @@ def test_a_view_has_no_field_for_the_truth() -> None:
         "labels",
         "intent_labels",
         "clients",
+        "senders",
         "knowledge",
     }
     truth = {field.name for field in fields(RoundTruth)}
@@ -259,7 +260,7 @@ def test_without_truth_nothing_is_scored(setup_of: SetupOf, collection: Collecti
 
 
 def test_an_empty_recording_is_refused(setup_of: SetupOf, collection: Collection) -> None:
-    with pytest.raises(UsageError, match="holds no round yet"):
+    with pytest.raises(UsageError, match="holds no round in which a message arrived"):
         judge(recording_of(setup_of(), rounds=0), collection, ATTACKS, Streams(1))
 
 

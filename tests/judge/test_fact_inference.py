@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from foltr_audit.judge.fact_inference.saturated_norms import clip_estimates
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, parse_law
 from foltr_audit.trace import Trace
+from foltr_audit.utils.arrays import Floats
 from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
 
@@ -49,10 +51,12 @@ def noised(law: str, scale: float) -> list[Any]:
     """The rounds of `QUIET` with dense noise in every number."""
     rng = np.random.default_rng(7)
     draw = rng.normal if law == "normal" else rng.laplace
-    return [
-        (replace(record, messages=record.messages + draw(scale=scale, size=record.messages.shape)), truth)
-        for record, truth in without_noise()
-    ]
+    return with_updates(lambda updates: updates + draw(scale=scale, size=updates.shape))
+
+
+def with_updates(change: Callable[[Floats], Floats]) -> list[Any]:
+    """The rounds of `QUIET` with other updates."""
+    return [(replace(record, messages=change(record.messages)), truth) for record, truth in without_noise()]
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -120,6 +124,34 @@ def test_law_and_scale_of_dense_noise(law: str, scale: float) -> None:
     assert found.agrees(str(found.value))
 
 
+def uneven(law: str, shape: tuple[int, ...]) -> Floats:
+    """Draws of noise that is none of the known laws, or not the same for all numbers."""
+    rng = np.random.default_rng(9)
+    normal = rng.normal(size=shape)
+    draws: dict[str, Floats] = {
+        "uniform": rng.uniform(-1.0, 1.0, size=shape),
+        "signs": rng.choice([-1.0, 1.0], size=shape),
+        "scale of each message": normal * rng.choice([0.1, 1.0], size=(shape[0], 1)),
+        "half of the messages": normal * (np.arange(shape[0]) % 2)[:, np.newaxis],
+        "one coordinate": normal * (np.arange(shape[1]) == 3),
+        "one vector for all": np.tile(normal[0], (shape[0], 1)),
+    }
+    return draws[law]
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        *("uniform", "signs", "scale of each message"),
+        *("half of the messages", "one coordinate", "one vector for all"),
+    ],
+)
+def test_other_noise_is_given_no_law(law: str) -> None:
+    found = noise_estimate(views(with_updates(lambda updates: updates + 0.05 * uneven(law, updates.shape))))
+    assert (found.sure, found.value) == ("cannot tell", None)
+    assert "no known law fits" in found.source or "differs among messages or numbers" in found.source
+
+
 @pytest.mark.parametrize("shares", [100, 1000])
 def test_shares_of_noise_are_counted(shares: int) -> None:
     system = replace(QUIET, shares=shares)
@@ -154,6 +186,32 @@ def test_a_clip_shows_in_norms() -> None:
     assert (nothing.fact, nothing.sure, nothing.value) == ("clip_norm", "cannot tell", None)
 
 
+def test_equal_norms_of_another_cause_are_no_clip_for_certain() -> None:
+    sizes = np.linalg.norm(np.concatenate([record.messages for record, _ in without_noise()]), axis=1)
+    middle = float(np.median(sizes))
+
+    def normed(updates: Floats) -> Floats:
+        return np.asarray(updates / np.maximum(np.linalg.norm(updates, axis=1, keepdims=True), 1e-9))
+
+    (alike,) = clip_estimates(views(with_updates(normed)))
+    assert (alike.fact, alike.value, alike.sure) == ("update_clip_norm", 1.0, "likely")
+    (signs,) = clip_estimates(views(with_updates(lambda updates: 0.1 * np.sign(updates))))
+    assert (signs.sure, signs.value) == ("cannot tell", None)
+    some = np.arange(QUIET.clients) < 6  # whose norm is that of the middle; others have larger ones
+
+    def partly(updates: Floats) -> Floats:
+        return np.where(some[:, np.newaxis], middle * normed(updates), updates)
+
+    (below,) = clip_estimates(views(with_updates(partly)))
+    assert (below.sure, below.value) == ("cannot tell", None)
+
+
+def test_numbers_with_few_digits_tell_no_format() -> None:
+    records = [record for record, _ in with_updates(lambda updates: 0.125 * np.sign(updates))]
+    found = format_estimate(records, "update")
+    assert (found.sure, found.value) == ("cannot tell", None)
+
+
 def test_numbers_that_float32_holds_are_float32() -> None:
     records = [record for record, _ in without_noise()]
     exact = format_estimate(records, "update")
@@ -167,6 +225,12 @@ def test_numbers_that_float32_holds_are_float32() -> None:
     ]
     differences = [replace(one, messages=one.messages - one.parameters) for one in models]
     assert format_estimate(differences, "update").fact == "number format of models"
+
+
+def test_messages_that_change_nothing_tell_nothing(tmp_path: Path) -> None:
+    found = inferred(tmp_path, QUIET, with_updates(np.zeros_like))
+    for name in ("number_format", "clip_norm", "noise", "learning_rate"):
+        assert (found[name].sure, found[name].value) == ("cannot tell", None)
 
 
 def test_masked_messages_and_bare_ones_tell_no_step(tmp_path: Path) -> None:

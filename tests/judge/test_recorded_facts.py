@@ -151,3 +151,25 @@ def test_lists_of_unknown_clicks_are_left_out_of_scores(tmp_path: Path) -> None:
     done = run("attack", "--trace", tmp_path / "ones", "--method", "map")
     assert "30 whose clicks are not known left out" in " ".join(done.out.split())
     assert "of the steps clipped" not in done.out
+
+
+# --- who knows what -------------------------------------------------------------------------------
+
+
+def test_reports_say_which_lists_the_server_does_not_have(tmp_path: Path) -> None:
+    for known, said in (("auditor", True), ("server", False), (None, False)):
+        trace_of(tmp_path / str(known), PLAIN, facts={"lists_known": known})
+        warnings = [row.warning for row in fa.attack_trace(tmp_path / str(known), "olsr").warnings]
+        assert any("which this server does not have" in text for text in warnings) == said
+
+
+def test_an_unknown_aggregate_keeps_no_attack_from_its_work(tmp_path: Path) -> None:
+    rounds = [
+        (replace(record, aggregate=np.full(record.aggregate.size, np.nan)), truth)
+        for record, truth in foreign_trace.records(PLAIN)
+    ]
+    foreign_trace.write(tmp_path / "t", foreign_trace.header(PLAIN), rounds)
+    assert exact(tmp_path / "t", "lad") > 0.9
+    done = run("trace", "lint", tmp_path / "t")
+    assert done.code in (0, 1)
+    assert "declared facts explain 100 % of" in run("trace", "check-facts", tmp_path / "t").out

@@ -106,7 +106,7 @@ def test_clicks_are_read_out_of_sums_without_noise(system: System, tmp_path: Pat
 
 
 def test_noise_of_a_whole_cohort_hides_them(tmp_path: Path) -> None:
-    system = replace(PLAIN, shares=4, scale=2.5)
+    system = replace(PLAIN, shares=4)
     folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(system), rounds(system))
     assert exact(folder, "olsr", "joint-map")["joint-map"] < 0.3
 

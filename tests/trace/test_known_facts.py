@@ -50,6 +50,8 @@ def test_a_printed_fact_reads_back() -> None:
         ("learning_rate=nan", "expected a number above 0"),
         ("interactions=1.5", "expected a whole number from 1 on"),
         ("pairs=some", "pairs=some; expected all or last-click+1"),
+        ("=0.1", "expected NAME=VALUE"),
+        ("learner=a\nb", "expected one line without control characters"),
     ],
 )
 def test_refuses_what_no_header_may_hold(text: str, expected: str) -> None:

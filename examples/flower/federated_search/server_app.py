@@ -20,7 +20,8 @@ def main(grid: Grid, context: Context) -> None:
     """Train for the configured number of rounds and record every one."""
     config = context.run_config
     ranker = "mlp" if config["learner"] == "mlp" else "linear"
-    grid = RecordingGrid(grid, str(config["trace"]), facts=facts_of(config), ranker=ranker)
+    trace, facts = str(config["trace"]), facts_of(config)
+    grid = RecordingGrid(grid, trace, facts=facts, ranker=ranker, truth=True)  # a laboratory: clients consent
     if config["secure"]:
         from federated_search.secagg_server import train_masked
 

@@ -72,7 +72,11 @@ class FunctionStep(ClientStep):
         """See `ClientStep`; without `batched` the function is called for one pattern after another."""
         if self.batched:
             return np.asarray(self.function(model, features, clicks), dtype=np.float64)
-        found = [np.asarray(self.function(model, features, row), dtype=np.float64) for row in clicks]
+        # The function gets copies: what it changes in place for one pattern must not reach the next.
+        found = [
+            np.asarray(self.function(model.copy(), features.copy(), row.copy()), dtype=np.float64)
+            for row in clicks
+        ]
         return np.stack(found) if found else np.zeros((0, model.size))
 
     def scores(self, model: Floats, features: Floats) -> Floats:

@@ -64,8 +64,8 @@ def _in_double(function: Callable[..., object], *given: Floats) -> Floats:
     import jax
     import jax.numpy as jnp
 
-    enabled = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64
-    with enabled(True):
+    place = jax if hasattr(jax, "enable_x64") else jax.experimental
+    with place.enable_x64(True):
         return np.asarray(function(*(jnp.asarray(one) for one in given)), dtype=np.float64)
 
 

@@ -44,7 +44,9 @@ class TorchStep(FunctionStep):
 
         def every(vector: torch.Tensor, rows: torch.Tensor, patterns: torch.Tensor) -> torch.Tensor:
             if not self.batched:
-                return torch.stack([self.function(vector, rows, one) for one in patterns])
+                return torch.stack(
+                    [self.function(vector.clone(), rows.clone(), one.clone()) for one in patterns]
+                )
             batched = torch.func.vmap(self.function, in_dims=(None, None, 0), randomness="same")
             return batched(vector, rows, patterns)
 
@@ -74,11 +76,11 @@ class TorchStep(FunctionStep):
         """The mean of a function of tensors over the seeds, which leaves PyTorch's own generator alone."""
         import torch
 
-        tensors = [torch.from_numpy(np.array(one, dtype=np.float64)) for one in given]
         total = np.zeros(0)
         with torch.random.fork_rng(devices=[]):
             for seed in range(self.draws):
                 torch.manual_seed(seed)
+                tensors = [torch.from_numpy(np.array(one, dtype=np.float64)) for one in given]
                 found = as_numbers(function(*tensors))
                 total = found if not seed else total + found
         return total / self.draws

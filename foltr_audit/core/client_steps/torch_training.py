@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
 from foltr_audit.core.client_steps.torch_step import TorchStep, need_torch
@@ -25,6 +26,9 @@ _MEAN_DECAY, _SQUARE_DECAY, _TINY = 0.9, 0.999, 1e-8  # Adam's usual constants
 @dataclass(frozen=True, eq=False)
 class TorchTraining:
     """Some epochs of full-batch training on one list, as a function of a flat model.
+
+    Buffers and parameters that need no gradient stay as they are; a parameter that has several names in the
+    state dict is one, with the value of the first.
 
     Attributes:
         module: scores documents (L, d) as (L,) or (L, 1); its own weights are not used or changed.
@@ -53,17 +57,36 @@ class TorchTraining:
         """Numbers in a model."""
         return sum(shape.numel() for shape in self.sizes.values())
 
-    def state(self, model: torch.Tensor) -> dict[str, torch.Tensor]:
-        """A flat model (P,) as a state dict."""
-        shapes = self.sizes
-        parts = model.split([shape.numel() for shape in shapes.values()])
-        return {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
+    @cached_property
+    def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
+        """All names of parameters; a parameter that several layers share has several."""
+        return list(self.module.named_parameters(remove_duplicate=False))
+
+    @cached_property
+    def _first_names(self) -> dict[str, str]:
+        """For each name in the state dict, the first one of the same array."""
+        first: dict[int, str] = {}
+        same = {name: first.setdefault(id(value), name) for name, value in self._named}
+        return {name: same.get(name, name) for name in self.sizes}
+
+    def state(self, model: torch.Tensor, local: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The state dict of a local model (P,); what is not trained is that of the global model (P,)."""
+        shapes, trained = self.sizes, {name for name, value in self._named if value.requires_grad}
+        sizes = [shape.numel() for shape in shapes.values()]
+        fixed, moved = (dict(zip(shapes, one.split(sizes), strict=True)) for one in (model, local))
+        return {
+            name: (moved if name in trained else fixed)[first].view(shapes[name])
+            for name, first in self._first_names.items()
+        }
 
     def score(self, model: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
         """Scores (L,) of documents."""
+        return self._score(self.state(model, model), features)
+
+    def _score(self, state: dict[str, torch.Tensor], features: torch.Tensor) -> torch.Tensor:
         import torch
 
-        scores: torch.Tensor = torch.func.functional_call(self.module, self.state(model), (features,))
+        scores: torch.Tensor = torch.func.functional_call(self.module, state, (features,), tie_weights=False)
         return scores.reshape(-1)
 
     def score_without_chance(self, model: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
@@ -82,7 +105,8 @@ class TorchTraining:
 
         def objective(local: torch.Tensor) -> torch.Tensor:
             away = ((local - model) ** 2).sum()
-            return self.loss(self.score(local, features), clicks) + 0.5 * self.proximal * away
+            scores = self._score(self.state(model, local), features)
+            return self.loss(scores, clicks) + 0.5 * self.proximal * away
 
         local, mean, square = model, torch.zeros_like(model), torch.zeros_like(model)
         for epoch in range(1, self.epochs + 1):
@@ -93,7 +117,20 @@ class TorchTraining:
                 size = (square / (1 - _SQUARE_DECAY**epoch)).sqrt() + _TINY
                 gradient = mean / (1 - _MEAN_DECAY**epoch) / size
             local = local - self.lr * gradient
-        return local - model
+        after, before = (self.state(model, one) for one in (local, model))
+        return torch.cat([(after[name] - before[name]).reshape(-1) for name in self.sizes])
+
+    @property
+    def changes_buffers(self) -> bool:
+        """Whether the module changes its own buffers, as batch normalisation does in training mode."""
+        import torch
+
+        return any(
+            isinstance(one, torch.nn.modules.batchnorm._BatchNorm)
+            and one.training
+            and one.track_running_stats
+            for one in self.module.modules()
+        )
 
     @property
     def has_dropout(self) -> bool:
@@ -136,8 +173,9 @@ def torch_module_step(
     """The client step of a PyTorch module that is trained on the clicks on one list.
 
     A model is the floating-point arrays of the module's state dict, in its order, as one vector. The module's
-    own weights are not used. Dropout is on where the module is in training mode (`module.train()`): which
-    masks a client drew is not known, and the step then is the mean over `draws` masks.
+    own weights are not used. Buffers, and parameters with `requires_grad=False`, are not trained. Dropout is
+    on where the module is in training mode (`module.train()`): which masks a client drew is not known, and
+    the step then is the mean over `draws` masks.
 
     Args:
         module: scores documents (L, d) as (L,) or (L, 1).
@@ -162,6 +200,11 @@ def torch_module_step(
             "expected lr above 0, epochs and draws from 1, proximal from 0"
         )
     training = TorchTraining(module, loss, lr, epochs, optimizer, proximal)
+    if training.changes_buffers:
+        raise UsageError(
+            "torch_module_step: batch normalisation in training mode changes its buffers; "
+            "expected a module after eval(), or a torch_step that computes them"
+        )
     return TorchStep(
         function=training.update,
         parameters=training.parameters,

@@ -10,12 +10,10 @@ from pydantic import Field, field_validator
 
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.rankers import known_ranker
-from foltr_audit.core.records.view import Inference, Knowledge, View
+from foltr_audit.core.records.view import STEP_FACTS, Inference, Knowledge, View
 from foltr_audit.errors import PluginError, suggest_name
 from foltr_audit.utils.arrays import Floats, Ints
 
-STEP_FACTS = frozenset({"learning_rate", "pairs", "normaliser"})
-"""Knowledge that a client step stands for."""
 UNKNOWN = "the observer does not know: "
 """How a reason why an attack cannot run begins, if it names what is not known."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,20 +20,36 @@ def checked_updates(step: ClientStep, model: Floats, features: Features, clicks:
     Raises:
         PluginError: the step raises, or gives another shape or a number that is not finite.
     """
-    who = f"client step {step.text}"
     if not len(clicks):
         return np.zeros((0, model.size))
+    return _called(step, "an update", step.updates, model, features, clicks, shape=(len(clicks), model.size))
+
+
+def checked_slopes(step: ClientStep, model: Floats, features: Features, clicks: Floats) -> Floats:
+    """Derivatives (L, P) of the update by each relaxed click at clicks (L,); raises as `checked_updates`."""
+    return _called(step, "a slope", step.slopes, model, features, clicks, shape=(len(clicks), model.size))
+
+
+def _called(
+    step: ClientStep,
+    what: str,
+    function: Callable[..., Floats],
+    *given: Floats | Features,
+    shape: tuple[int, ...],
+) -> Floats:
+    """What the user's code makes of copies of some arrays, which it may change."""
+    who = f"client step {step.text}"
     try:
-        found = np.asarray(step.updates(model, features.astype(np.float64), clicks), dtype=np.float64)
+        found = np.asarray(function(*(np.array(one, dtype=np.float64) for one in given)), dtype=np.float64)
     except PluginError:
         raise
-    except Exception as error:  # the step is the user's own code
+    except Exception as error:
         raise PluginError(f"{who} raised {type(error).__name__}: {' '.join(str(error).split())}") from error
-    expected = (len(clicks), model.size)
-    if found.shape != expected:
-        raise PluginError(f"{who} gave an update of shape {found.shape[1:]}; expected {expected[1:]}")
+    if found.shape != shape:
+        rows = len(shape) - 1  # of several updates, the shape of one is named
+        raise PluginError(f"{who} gave {what} of shape {found.shape[rows:]}; expected {shape[rows:]}")
     if not np.all(np.isfinite(found)):
-        raise PluginError(f"{who} gave a number that is not finite")
+        raise PluginError(f"{who} gave {what} with a number that is not finite")
     return found
 
 
@@ -52,8 +69,4 @@ def checked_scores(step: ClientStep, model: Floats, features: Features) -> Float
     Raises:
         PluginError: the step gives no scores, another shape, or a number that is not finite.
     """
-    found = np.asarray(step.scores(model, features.astype(np.float64)), dtype=np.float64)
-    if found.shape != (len(features),) or not np.all(np.isfinite(found)):
-        expected = f"{len(features)} finite numbers"
-        raise PluginError(f"client step {step.text} gave scores of shape {found.shape}; expected {expected}")
-    return found
+    return _called(step, "scores", step.scores, model, features, shape=(len(features),))

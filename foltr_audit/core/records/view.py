@@ -46,6 +46,10 @@ RESOLUTION = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "fl
 """Bound on the relative error of a number by its format; of float64 from the client's arithmetic."""
 
 
+STEP_FACTS = frozenset({"learning_rate", "pairs", "normaliser"})
+"""Knowledge that a client step stands for; an observer without it cannot compute the step."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
     """What an observer knows in addition to the messages; None or False if unknown. See `KNOWLEDGE`.
@@ -130,6 +134,8 @@ class Knowledge:
             lost["belief"] = None
         if "clip" in hidden:
             lost["update_clip"] = None
+        if hidden & STEP_FACTS:
+            lost["client_step"] = None
         if "query" in hidden:  # without the query an observer knows nothing about its documents
             lost |= dict.fromkeys(("shown", "order", "candidates", "relevance", "intents"), False)
         if "relevance" in hidden:

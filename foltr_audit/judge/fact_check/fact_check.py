@@ -7,8 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from foltr_audit.core.plugins.attack import STEP_FACTS
-from foltr_audit.core.records.view import View
+from foltr_audit.core.records.view import STEP_FACTS, View
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.judge.fact_check.sample import MessageSample, sample_of
 from foltr_audit.judge.fact_check.search import (

@@ -42,7 +42,11 @@ def infer_facts(trace: Trace, observer: Observer) -> tuple[FactEstimate, ...]:
         )
         names = ("clip_norm", "noise", *NAMES)
         return (*found, *(cannot_tell(name, why) for name in names))
-    views = _views(records, replace(observer, hidden=frozenset()))
+    try:
+        views = _views(records, replace(observer, hidden=frozenset()))
+    except UsageError as error:  # features are not there, or of a ranker that is not known
+        why = str(error).removeprefix("trace: ")
+        return (*found, *(cannot_tell(name, why) for name in ("clip_norm", "noise", *NAMES)))
     if not views:
         return (
             *found,

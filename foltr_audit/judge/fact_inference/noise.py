@@ -25,6 +25,7 @@ _TINY = 1e-3  # of the largest residual: smaller ones count as left alone
 _BEYOND = 3  # numbers of a message that documents must leave free
 _LAPLACE = 3.0  # excess kurtosis of Laplace noise; of one of n shares it is 3 n
 _SURE = 4.0  # standard errors
+_UNEVEN = 4.0  # times the variance that one law for all numbers gives: noise that differs among them
 
 
 class _Residuals(NamedTuple):
@@ -34,7 +35,8 @@ class _Residuals(NamedTuple):
         squares: residuals, (n, P); zero of messages whose documents leave too little free.
         absolute: those of least absolute deviations, (n, P).
         free: dimensions that the documents leave, (n,).
-        weight: `sum_i M_ii^2` and `sum_ij M_ij^4` of the projection M of each message, (n, 2).
+        share: `M_ii` of the projection M of each message: the share of each number left free, (n, P).
+        weight: `sum_i M_ii^2` and `sum_ij M_ij^4` of it, (n, 2).
         update: root mean square of each update, (n,).
         noisy: whether the residual is more than rounding, (n,).
     """
@@ -42,6 +44,7 @@ class _Residuals(NamedTuple):
     squares: Floats
     absolute: Floats
     free: Floats
+    share: Floats
     weight: Floats
     update: Floats
     noisy: Floats
@@ -63,6 +66,8 @@ def noise_estimate(views: Sequence[View]) -> FactEstimate:
         f"{int(np.median(found.free[free]))} of {P} dimensions beyond the documents, {free.sum()} messages"
     )
     left, size = np.sqrt((found.squares[free] ** 2).mean()), float(np.median(found.update[free]))
+    if not size:
+        return cannot_tell("noise", "most messages do not change the model")
     if not found.noisy[free].any() or left <= _NONE * size:
         sure: Surety = "certain" if not found.noisy[free].any() else "likely"
         return FactEstimate("noise", sure, f"nothing is left but rounding: {beyond}", "none")
@@ -72,6 +77,18 @@ def noise_estimate(views: Sequence[View]) -> FactEstimate:
     if np.median(kept.free) < P / 2:
         return cannot_tell("noise", f"sparse noise, and only {beyond}: too few to see how sparse")
     return _of_shares(kept, beyond)
+
+
+def _is_uneven(values: Floats, expected: Floats, spread: float) -> bool:
+    """Whether sums of values (n, P), by row or by column, vary more than one law for all of them allows.
+
+    A value of expectation e has the variance e^2 spread, at most.
+    """
+    off = values - expected
+    return any(
+        float((off.sum(axis=axis) ** 2).sum()) > _UNEVEN * spread * float((expected**2).sum())
+        for axis in (0, 1)
+    )
 
 
 def _left_alone(found: _Residuals) -> float:
@@ -96,6 +113,11 @@ def _of_dense(found: _Residuals, beyond: str) -> FactEstimate:
     scale = float(np.sqrt(variance))
     how = f"{beyond}; scale +- {50 * error:.2g} %, excess kurtosis {kurtosis:.2g} +- {spread:.1g}"
     within = 0.5 * _SURE * error + 0.01
+    if _is_uneven(found.squares**2 / variance, found.share, 2.0 + max(0.0, kurtosis)):
+        return cannot_tell("noise", f"noise that differs among messages or numbers: {how}")
+    nearest = 0.0 if kurtosis < _LAPLACE / 2 else _LAPLACE * max(1, round(kurtosis / _LAPLACE))
+    if abs(kurtosis - nearest) > _SURE * spread + 0.1:
+        return cannot_tell("noise", f"no known law fits noise of standard deviation {scale:.3g}: {how}")
     if kurtosis < _LAPLACE / 2:
         return FactEstimate("noise", "likely", how, Gaussian(sigma=_short(scale, error)).text, within)
     shares = max(1, round(kurtosis / _LAPLACE))
@@ -111,6 +133,9 @@ def _of_shares(found: _Residuals, beyond: str) -> FactEstimate:
     if above.size < _FEWEST:
         return cannot_tell("noise", f"{above.size} numbers with noise, {_FEWEST} needed: {beyond}")
     below = sizes.size - above.size
+    hits = np.abs(found.absolute) > least
+    if _is_uneven(hits / hits.mean(), np.ones(hits.shape), float(1.0 / hits.mean() - 1.0)):
+        return cannot_tell("noise", f"noise that differs among messages or numbers: {beyond}")
     numbers = np.unique(np.round(np.geomspace(2, 1e5, 60)).astype(np.int64))
     scales = float(sizes.max()) * np.geomspace(0.05, 2.0, 60)
     fits = np.empty((numbers.size, scales.size))
@@ -164,6 +189,7 @@ def _residuals(view: View) -> _Residuals:
         squares=np.einsum("npq,nq->np", beyond, view.updates),
         absolute=absolute,
         free=free,
+        share=diagonal,
         weight=np.stack([(diagonal**2).sum(axis=1), (beyond**4).sum(axis=(1, 2))], axis=1),
         update=np.sqrt((view.updates**2).mean(axis=1)),
         noisy=fit.noisy.astype(np.float64),

@@ -26,6 +26,8 @@ def format_estimate(records: Sequence[RoundRecord], content: str) -> FactEstimat
     if values[0].dtype == np.float32:
         return FactEstimate(name, "certain", "messages are stored in float32", "float32")
     if all(_in_float32(np.asarray(each, dtype=np.float64)).all() for each in values):
+        if all(_has_few_digits(np.asarray(each, dtype=np.float64)).all() for each in values):
+            return cannot_tell(name, f"none of {numbers} float64 numbers has more than 12 binary digits")
         return FactEstimate(name, "certain", f"each of {numbers} float64 numbers is a float32 one", "float32")
     if content == "update":
         models = [record.parameters + record.messages[record.survivors] for record in records]
@@ -40,6 +42,12 @@ def format_estimate(records: Sequence[RoundRecord], content: str) -> FactEstimat
 def _in_float32(values: Floats) -> Bools:
     with np.errstate(over="ignore"):
         return np.asarray(values.astype(np.float32).astype(np.float64) == values)
+
+
+def _has_few_digits(values: Floats) -> Bools:
+    """Which numbers have a binary fraction of at most 12 digits, as signs and rounded numbers do."""
+    fraction = np.frexp(values)[0] * 2.0**12
+    return np.asarray(fraction == np.round(fraction))
 
 
 def count_estimates(records: Sequence[RoundRecord]) -> list[FactEstimate]:
@@ -64,5 +72,5 @@ def count_estimates(records: Sequence[RoundRecord]) -> list[FactEstimate]:
     if counts[0] == 0:
         return [cohort, cannot_tell("interactions", "no message counts an interaction")]
     agree = np.array_equal(counts, listed)
-    source = "every message counts so many" + (" and has so many lists" if agree else "")
+    source = "every message counts this many" + (" and has as many lists" if agree else "")
     return [cohort, FactEstimate("interactions", "certain" if agree else "likely", source, int(counts[0]))]

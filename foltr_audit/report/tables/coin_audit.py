@@ -26,7 +26,7 @@ def print_coin_audit(report: CoinAuditReport, console: Console) -> None:
     delta = f", {delta_text(first.delta)}" if first.delta else ""
     print_table(
         make_table(
-            f"{report.config['trace']}\nepsilon of the clicks of one interaction{delta}",
+            f"{report.config['trace']}\n{_QUANTITY}{delta}",
             _COLUMNS,
             report.results,
             caption=f"measured: shown by right guesses of recorded coins, at {100 * first.confidence:g} % "
@@ -50,6 +50,9 @@ def print_coin_audit(report: CoinAuditReport, console: Console) -> None:
             ),
             highlight=False,
         )
+
+
+_QUANTITY = "epsilon of one interaction: neighbours differ in the clicks on one list"
 
 
 def _verdict(row: CoinAuditRow) -> Cell:

@@ -25,10 +25,13 @@ class ClearMetricCheck(LintCheck):
         self.constant: dict[str, None] = {}
 
     def look(self, seen: ServerView) -> None:
-        """Compare the values of each metric within a round; clients without it count as another value."""
+        """Compare the values of each metric within a round.
+
+        Clients without it count as another value, but for those whose message never arrived.
+        """
         apart = np.zeros(seen.counts.size, dtype=np.bool_)
         for name, values in seen.clear.items():
-            if _differ(values):
+            if _differ(values[seen.survivors | np.isfinite(values)]):
                 apart |= True
                 known = values[np.isfinite(values)]
                 low, high = self.ends.get(name, (np.inf, -np.inf))

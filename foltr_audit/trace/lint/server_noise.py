@@ -27,6 +27,8 @@ class ServerNoiseCheck(LintCheck):
 
     def not_applicable(self) -> str | None:
         """Only where a server averages messages that it can read."""
+        if self.header.kind == "masked":
+            return "messages are masked: the server reads their sum alone"
         return None if self.header.holds_models else "messages are no models"
 
     def look(self, seen: ServerView) -> None:

@@ -31,7 +31,7 @@ class SilentClientCheck(LintCheck):
             self.missing.add(missing, max(seen.shares, sent), missing, f"round {seen.round}")
         if seen.cohort is not None:
             reasons = zip(seen.cohort.node.tolist(), seen.cohort.reason, strict=True)
-            nodes = [node for node, reason in reasons if "ZeroDivisionError" in reason]
+            nodes = [node for node, reason in reasons if "division by zero" in reason]
             place = f"round {seen.round}, node {nodes[0] if nodes else ''}"
             self.divided.add(len(nodes), len(seen.cohort), len(nodes), place)
 

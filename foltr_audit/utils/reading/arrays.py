@@ -29,15 +29,20 @@ UNPACKS_TO = (256 << 20, 100)
 MOST_UNPACKED = 8 << 30
 """Bytes that no archive may unpack to, however large it is."""
 
+LONGEST = 1 << 20
+"""Length that an axis of an array without values may have, unless said otherwise: no byte vouches for it."""
+
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     r"\{'descr': '([<>|=]?)([a-zA-Z])(\d{1,6})', 'fortran_order': (True|False), "
     r"'shape': \(((?:\d{1,18}, ?)*(?:\d{1,18})?),?\),? ?\}\s*"
 )
 _MOST_AXES = 8
-_MOST_LENGTH = 1 << 20  # of an axis of an array without values, which no byte vouches for
 _MOST_MEMBERS = 100_000
 _NAME = re.compile(r"([^/\\\0][^\\\0]*)\.npy")
+_LOCAL_HEADER = 30  # bytes before the name of a member (APPNOTE 6.3, section 4.3.7)
+_MOST_HEADER = 1 << 16
+_ENCRYPTED = 1
 _COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError, MemoryError),
@@ -108,7 +113,12 @@ def map_array(path: Path) -> NDArray[np.generic]:
 
 
 def read_archive(
-    content: bytes | Path, where: str, error: type[FoltrAuditError], *, stored: bool = False
+    content: bytes | Path,
+    where: str,
+    error: type[FoltrAuditError],
+    *,
+    stored: bool = False,
+    longest: int = LONGEST,
 ) -> dict[str, NDArray[np.generic]]:
     """The arrays of an `.npz` archive by name, of its content or its file; all are read-only.
 
@@ -116,7 +126,9 @@ def read_archive(
         content: the archive, or its file.
         where: names it in messages.
         error: what to raise.
-        stored: whether compressed arrays are refused.
+        stored: whether compressed arrays are refused, and the archive's checksums not compared: of contents
+            whose hash was.
+        longest: length that an axis of an array without values may have.
 
     Raises:
         FoltrAuditError: of the given kind: it is damaged, holds something else than plain arrays, or would
@@ -125,44 +137,71 @@ def read_archive(
     try:
         size = len(content) if isinstance(content, bytes) else content.stat().st_size
         with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:
-            return _members(archive, size, _COMPRESSED[:1] if stored else _COMPRESSED)
+            infos = _members(archive, size, _COMPRESSED[:1] if stored else _COMPRESSED)
+            if stored and isinstance(content, bytes):
+                return {name: _array_at(content, info, longest) for name, info in infos.items()}
+            found = {}
+            for name, info in infos.items():
+                with archive.open(info) as stream:
+                    found[name] = array_in(stream, info.file_size, longest)
+            return found
     except _BROKEN as problem:
         raise error(f"{where}: damaged: {_reason(problem)}") from problem
 
 
-def _members(archive: zipfile.ZipFile, size: int, ways: tuple[int, ...]) -> dict[str, NDArray[np.generic]]:
+def _members(archive: zipfile.ZipFile, size: int, ways: tuple[int, ...]) -> dict[str, zipfile.ZipInfo]:
+    """The arrays of an archive by name, if it may be unpacked.
+
+    Raises:
+        ValueError: it unpacks to too much, or holds something else than arrays, or an array twice.
+    """
     infos = archive.infolist()
     # The sizes are claims of the archive, but a safe bound: the zip reader returns no more bytes of a member
     # than it claims.
     most = min(MOST_UNPACKED, max(UNPACKS_TO[0], UNPACKS_TO[1] * size))
     if len(infos) > _MOST_MEMBERS or sum(info.file_size for info in infos) > most:
         raise ValueError(f"it unpacks to more than {most} bytes; expected that at most")
-    found: dict[str, NDArray[np.generic]] = {}
+    found: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         match = _NAME.fullmatch(info.filename)
         if match is None or match[1] in found:
             raise ValueError(f"{info.filename[:80]!a}: no array, or given twice")
-        if info.compress_type not in ways:
-            raise ValueError(
-                f"{info.filename[:80]!a}: compressed"
-                + (
-                    " in another way than NumPy does"
-                    if zipfile.ZIP_DEFLATED in ways
-                    else "; expected arrays as they are"
-                )
-            )
-        with archive.open(info) as stream:
-            found[match[1]] = array_in(stream, info.file_size)
+        if info.compress_type not in ways or info.flag_bits & _ENCRYPTED:
+            other = " in another way than NumPy does" if zipfile.ZIP_DEFLATED in ways else ""
+            raise ValueError(f"{info.filename[:80]!a}: compressed{other}; expected arrays as they are")
+        found[match[1]] = info
     return found
 
 
-def array_in(stream: IO[bytes], size: int) -> NDArray[np.generic]:
+def _array_at(content: bytes, info: zipfile.ZipInfo, longest: int) -> NDArray[np.generic]:
+    """A member of an archive that is stored as it is, without a copy where its values are aligned.
+
+    Raises:
+        ValueError: it is something else than one plain array, or of another size.
+    """
+    begin = info.header_offset
+    name, extra = (int.from_bytes(content[begin + at : begin + at + 2], "little") for at in (26, 28))
+    start = begin + _LOCAL_HEADER + name + extra
+    if content[begin : begin + 4] != b"PK\3\4" or start + info.file_size > len(content):
+        raise ValueError(f"{info.filename[:80]!a}: not where the archive says")
+    header = header_in(io.BytesIO(content[start : start + _MOST_HEADER]), info.file_size, longest)
+    if not prod(header.shape):
+        return np.empty(header.shape, header.dtype)
+    flat = np.frombuffer(content, header.dtype, prod(header.shape), start + header.start)
+    _refuse_odd_values(flat)
+    if not flat.flags.aligned:
+        flat = flat.copy()
+        flat.flags.writeable = False
+    return flat.reshape(header.shape, order="F" if header.fortran else "C")
+
+
+def array_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> NDArray[np.generic]:
     """One array, which is all of a stream of `size` bytes.
 
     Raises:
         ValueError: it is something else than one plain array, or of another size.
     """
-    header = header_in(stream, size)
+    header = header_in(stream, size, longest)
     content = stream.read(size - header.start)
     if len(content) != size - header.start or stream.read(1):
         raise ValueError(f"{header.start + len(content)} bytes, or more; expected {size}")
@@ -174,7 +213,7 @@ def array_in(stream: IO[bytes], size: int) -> NDArray[np.generic]:
     return flat.reshape(header.shape, order="F" if header.fortran else "C")
 
 
-def header_in(stream: IO[bytes], size: int) -> ArrayHeader:
+def header_in(stream: IO[bytes], size: int, longest: int = LONGEST) -> ArrayHeader:
     """The header of an array, if it claims as many bytes as the stream has.
 
     Raises:
@@ -197,7 +236,7 @@ def header_in(stream: IO[bytes], size: int) -> ArrayHeader:
     header = ArrayHeader(dtype, shape, fortran == "True", len(_MAGIC) + 2 + length)
     if header.size != size:
         raise ValueError(f"{size} bytes; its header claims {header.size}, for shape {shape}")
-    if not prod(shape) and max(shape) > _MOST_LENGTH:
+    if not prod(shape) and max(shape) > longest:
         raise ValueError(f"an array without values of shape {shape}")
     return header
 

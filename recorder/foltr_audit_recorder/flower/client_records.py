@@ -108,11 +108,14 @@ def _tell(content: RecordDict | MutableMapping[str, object], told: Mapping[str, 
 
 def take_truth(content: RecordDict) -> dict[str, bytes]:
     """Take out of a reply what its client told, packed: `lists`, `update`; empty where nothing is there."""
-    told = {name: data for name, data in content.pop(KEY, {}).items() if isinstance(data, bytes)}
-    legacy = content.get(LEGACY_METRICS, {})
-    for name in [name for name in legacy if name.startswith(f"{KEY}.")]:
-        told[name.removeprefix(f"{KEY}.")] = legacy[name]
-        del legacy[name]
+    told: dict[str, bytes] = {}
+    if KEY in content:
+        told |= {name: data for name, data in content.pop(KEY).items() if isinstance(data, bytes)}
+    if LEGACY_METRICS in content:
+        legacy = content[LEGACY_METRICS]
+        for name in [name for name in legacy if name.startswith(f"{KEY}.")]:
+            told[name.removeprefix(f"{KEY}.")] = legacy[name]
+            del legacy[name]
     return told
 
 

@@ -58,7 +58,8 @@ class RecordingGrid:
         ranker: as for `Recorder`.
         source: as for `Recorder`.
         parts: as for `Recorder`.
-        truth: as for `Recorder`.
+        truth: whether to record what consenting clients tell, for laboratories. Else it is thrown away:
+            whoever may send a reply could tell something.
         max_bytes: as for `Recorder`.
 
     Raises:
@@ -78,7 +79,7 @@ class RecordingGrid:
         ranker: str = "linear",
         source: str = "Flower",
         parts: Sequence[str] = ("live",),
-        truth: bool | None = None,
+        truth: bool = False,
         max_bytes: int = MOST_BYTES,
     ) -> None:
         self._grid, self._count_key = grid, count_key
@@ -99,10 +100,12 @@ class RecordingGrid:
                 strict=False,
             )
         )
+        self._consent = self.recorder.takes_truth
         self._lock = threading.RLock()
         self._open: OpenRound | None = None
         self._before: OpenRound | None = None  # ended, but the model that follows has not gone out yet
         self._by_id: dict[str, Exchange] = {}
+        self._told_of_truth = False
         self._shown: dict[str, object] = {}  # facts that rounds have shown and the header has
         atexit.register(self.close)
 
@@ -216,7 +219,8 @@ class RecordingGrid:
         current = self._round_of(message, stage)
         current.shows(message, stage)
         if self._before is not None and current.model is not None:
-            self._before.aggregate = self._before.aggregate or current.model
+            if self._before.aggregate is None and _follows(self._before.key, current.key):
+                self._before.aggregate = current.model
             self._write(self._before)
             self._before = None
         return Exchange(current, stage)
@@ -227,7 +231,7 @@ class RecordingGrid:
             return self._open
         if self._before is not None:
             self._write(self._before)
-        self._before, self._open = self._open, OpenRound(key, self._count_key)
+        self._before, self._open = self._open, OpenRound(key, self._count_key, self._consent)
         if self._before is not None and self._before.aggregate is not None:
             self._write(self._before)
             self._before = None
@@ -239,7 +243,10 @@ class RecordingGrid:
         for reply in replies:
             exchange = exchange_of(reply)
             if exchange is not None and not exchange.round.written:
-                exchange.round.received(reply, exchange.stage)
+                try:
+                    exchange.round.received(reply, exchange.stage)
+                except Exception as error:  # one client must not end the recording of all
+                    exchange.round.leaves_out(reply, exchange.stage, error)
             elif reply.has_content():
                 take_truth(reply.content)
 
@@ -267,6 +274,9 @@ class RecordingGrid:
         if round_.model is None:
             LOG.warning("round %s is not recorded: no model went out", round_.key or "?")
             return
+        if round_.unasked and not self._told_of_truth:
+            self._told_of_truth = True
+            LOG.warning("clients tell what they saw or clicked; it is recorded with truth=True only")
         secagg, aborted = round_.secagg, ""
         facts = dict(round_.facts)
         if secagg is not None:
@@ -275,8 +285,12 @@ class RecordingGrid:
             if not self._shown:
                 secagg.warn_of_rounding([message.count for message in round_.messages])
         if not self.recorder.begun:
-            self._shown = facts
-            self.recorder.declare(facts, kind=None if secagg is None else "masked")
+            self._shown = dict(facts)
+            # Lists come from clients, if from anybody: a Flower server does not have them.
+            lists = {"lists_known": "auditor"} if self._consent else {}
+            self.recorder.declare({**lists, **facts}, kind=None if secagg is None else "masked")
+        elif not self._shown:  # a trace that is resumed
+            self._shown = self.recorder.facts
         self.recorder.round(
             round_.model,
             round_.messages,
@@ -288,6 +302,7 @@ class RecordingGrid:
             started=round_.started,
             ended=round_.ended,
         )
+        round_.forget()  # messages that nobody answers keep their round
 
 
 class Exchange(NamedTuple):
@@ -300,6 +315,11 @@ class Exchange(NamedTuple):
 
     round: OpenRound
     stage: str
+
+
+def _follows(before: str, after: str) -> bool:
+    """Whether a round begins with the model of the one before: numbers that fall begin another training."""
+    return not (before.isdecimal() and after.isdecimal()) or int(before) < int(after)
 
 
 def _goes_to(message: Message) -> tuple[int, str]:

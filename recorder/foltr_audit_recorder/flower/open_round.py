@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..array_layout import NamedArray, numbers
-from ..messages import NodeOutcome, ReceivedMessage
+from ..messages import NodeOutcome, ReceivedMessage, ShownList
 from .client_records import take_truth, told_lists, told_update
 from .payload import array_records, model_in, reply_content
 from .secagg import MASKED, SecAggRound, config_in, masked_words
@@ -19,8 +21,10 @@ from .secagg import MASKED, SecAggRound, config_in, masked_words
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, Message
 
+LOG = logging.getLogger("foltr_audit_recorder")
+
 MOST_REASON = 200
-"""Characters of a failure's reason that are kept: clients send whole tracebacks."""
+"""Characters of a failure's reason that are kept: clients send tracebacks, whose end says what failed."""
 
 TRAIN, EVALUATE = "", "evaluate"
 
@@ -32,6 +36,7 @@ class OpenRound:
     Attributes:
         key: number of the round as the server's configuration says it; "" where it does not.
         count_key: name of the metric that replies are weighed by.
+        consent: whether what clients tell of themselves is kept.
         model: the model that was sent; None before it goes out.
         record: the record of arrays that holds it.
         outcomes: what became of the nodes asked, by stage and node; None while they have not answered.
@@ -40,12 +45,14 @@ class OpenRound:
         secagg: what its stages of secure aggregation have shown; None without them.
         aggregate: the model afterwards; None while unknown.
         written: whether it is in the trace, so that later replies come too late.
+        unasked: whether clients told something that is not kept.
         started: when the first message went out, Unix seconds.
         ended: when the last reply came.
     """
 
     key: str
     count_key: str
+    consent: bool = False
     model: list[NamedArray] | None = None
     record: ArrayRecord | None = None
     outcomes: dict[tuple[str, int], NodeOutcome | None] = field(default_factory=dict)
@@ -54,6 +61,7 @@ class OpenRound:
     secagg: SecAggRound | None = None
     aggregate: list[NamedArray] | None = None
     written: bool = False
+    unasked: bool = False
     started: float = field(default_factory=time.time)
     ended: float = math.nan
 
@@ -108,15 +116,17 @@ class OpenRound:
         """
         node, self.ended = reply.metadata.src_node_id, time.time()
         if reply.has_error():
-            reason = f"code {reply.error.code}: {reply.error.reason or ''}"[:MOST_REASON]
+            reason = kept_of(f"code {reply.error.code}: {reply.error.reason or ''}")
             self.outcomes[stage, node] = NodeOutcome(node=node, outcome="failed", reason=reason, stage=stage)
             return
         told = take_truth(reply.content)
+        if told and not self.consent:
+            self.unasked, told = True, {}
         held = reply_content(reply.content, self.count_key)
         self.outcomes[stage, node] = NodeOutcome(
             node=node,
             outcome="failed" if held.problem else "arrived",
-            reason=held.problem[:MOST_REASON],
+            reason=kept_of(held.problem),
             stage=stage,
         )
         config = config_in(reply.content) if self.secagg is not None else None
@@ -127,18 +137,31 @@ class OpenRound:
         arrays: object = held.arrays or None if config is None else masked_words(config)
         if arrays is None:
             return
+        lists, update = _unpacked(told, node)
         self.messages.append(
             ReceivedMessage(
                 arrays=arrays,
                 sender=node,
-                count=held.count,
+                count=held.weight,
                 metrics=held.metrics,
                 size=held.size,
                 at=reply.metadata.created_at,
-                lists=told_lists(told),
-                update=told_update(told),
+                lists=lists,
+                update=update,
             )
         )
+
+    def leaves_out(self, reply: Message, stage: str, error: Exception) -> None:
+        """Note that a reply cannot be recorded, as one that failed."""
+        node = reply.metadata.src_node_id
+        reason = f"left out: {error or type(error).__name__}"[:MOST_REASON]
+        LOG.warning("round %s: the reply of node %d is %s", self.key or "?", node, reason)
+        self.outcomes[stage, node] = NodeOutcome(node=node, outcome="failed", reason=reason, stage=stage)
+
+    def forget(self) -> None:
+        """Let go of the arrays of a round that is written."""
+        self.model = self.record = self.aggregate = None
+        self.messages = []
 
     def cohort(self) -> list[NodeOutcome]:
         """What became of every node asked: those that have not answered are late."""
@@ -156,6 +179,27 @@ class OpenRound:
         if mean is None and self.aggregate is not None:
             mean = np.concatenate([numbers(array).reshape(-1) for array in self.aggregate])
         return None if mean is None else self.secagg.total(mean, [message.count for message in self.messages])
+
+
+def kept_of(reason: str) -> str:
+    """What is kept of the reason of a failure: all of a short one, else its begin and its end.
+
+    >>> kept_of("code 2: " + 300 * "x" + " ZeroDivisionError: division by zero")[-40:]
+    'xxxx ZeroDivisionError: division by zero'
+    """
+    begin = MOST_REASON // 4
+    if len(reason) <= MOST_REASON:
+        return reason
+    return f"{reason[:begin]} ... {reason[begin + 5 - MOST_REASON :]}"
+
+
+def _unpacked(told: Mapping[str, bytes], node: int) -> tuple[Sequence[ShownList], object]:
+    """The lists and the update that a client told; nothing where these bytes hold none."""
+    try:
+        return told_lists(told), told_update(told)
+    except Exception as error:
+        LOG.warning("what node %d tells is left out: %s", node, error)
+        return (), None
 
 
 def same_arrays(one: ArrayRecord, other: ArrayRecord) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -23,23 +22,22 @@ _LEGACY_STATUS = "fitres.status"
 _SECAGG = "secaggplus_configs"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplyContent:
+class ReplyContent(NamedTuple):
     """What a reply holds.
 
     Attributes:
         arrays: its arrays in their order.
-        count: the weight of the reply in the mean; 1 where it has none.
+        weight: the weight of the reply in the mean; 1 where it has none.
         metrics: numbers in clear by name; by record and name where several records have one of that name.
         size: bytes of all records.
         problem: why the client says that it failed; "" where it does not.
     """
 
     arrays: list[NamedArray]
-    count: int = 1
-    metrics: dict[str, float] = field(default_factory=dict)
-    size: int = 0
-    problem: str = ""
+    weight: int
+    metrics: dict[str, float]
+    size: int
+    problem: str
 
 
 def model_in(content: RecordDict) -> list[NamedArray]:
@@ -89,7 +87,7 @@ class _Header(NamedTuple):
 
 
 _HEADERS: dict[tuple[str, bytes], _Header] = {}
-_MOST_HEADERS = 10_000
+_MOST_HEADERS, _MOST_KEPT = 10_000, 1000
 
 
 def npy_array(name: str, data: bytes) -> NamedArray:
@@ -104,7 +102,9 @@ def npy_array(name: str, data: bytes) -> NamedArray:
     if header is None:
         if len(_HEADERS) >= _MOST_HEADERS:
             _HEADERS.clear()
-        header = _HEADERS[key] = _parsed(*key)
+        header = _parsed(*key)
+        if len(name) + len(key[1]) <= _MOST_KEPT:  # a client may choose names of any length
+            _HEADERS[key] = header
     values = np.frombuffer(data, header.dtype, math.prod(header.place.shape), header.end)
     order: Literal["F", "C"] = "F" if header.by_columns else "C"
     return NamedArray(header.place, values.reshape(header.place.shape, order=order))
@@ -139,7 +139,8 @@ def reply_content(content: RecordDict, count_key: str = COUNT) -> ReplyContent:
     for record_name, record in content.items():
         if isinstance(record, ArrayRecord):
             arrays[record_name] = record
-            size += sum(len(array.data) + len(name) for name, array in record.items())
+            for name, array in record.items():
+                size += len(array.data) + len(name)
             continue
         for name, value in record.items():
             size += len(name) + (8 if isinstance(value, int | float) else _size(value))
@@ -151,7 +152,7 @@ def reply_content(content: RecordDict, count_key: str = COUNT) -> ReplyContent:
                 metrics[f"{record_name}.{name}" if name in metrics else name] = float(value)
         if record_name == _LEGACY_STATUS and record.get("code"):
             problem = str(record.get("message") or "its status is not OK")
-    return ReplyContent(arrays=_named(arrays), count=count, metrics=metrics, size=size, problem=problem)
+    return ReplyContent(_named(arrays), count, metrics, size, problem)
 
 
 def _size(value: object) -> int:

@@ -40,14 +40,14 @@ class SecAggRound:
 
     Attributes:
         settings: the protocol's settings by Flower's names, as the first stage sends them.
-        asked: of whom each node was asked shares in the last stage: active and dropped ones.
+        asked: of whom each node was asked shares in the last stage: active nodes, then dropped ones.
         seed_shares: nodes of whose mask seed shares came, with how many.
         key_shares: nodes of whose secret key shares came, with how many.
         mean: the mean that the protocol has unmasked, float64 (P,), where it was seen.
     """
 
     settings: dict[str, float] = field(default_factory=dict)
-    asked: dict[int, tuple[int, int]] = field(default_factory=dict)
+    asked: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
     seed_shares: Counter[int] = field(default_factory=Counter)
     key_shares: Counter[int] = field(default_factory=Counter)
     mean: NDArray[np.float64] | None = None
@@ -58,14 +58,16 @@ class SecAggRound:
             numbers = ((name, value) for name, value in config.items() if isinstance(value, int | float))
             self.settings = dict(numbers)
         elif config["stage"] == UNMASK:
-            self.asked[node] = len(config["active_nids"]), len(config["dead_nids"])
+            self.asked[node] = list(config["active_nids"]), list(config["dead_nids"])
 
     def answered(self, node: int, config: ConfigRecord) -> None:
         """Note the shares that a node answers with: those of active nodes, then those of dropped ones."""
         if node in self.asked and "nids" in config:
-            active, _ = self.asked[node]
-            self.seed_shares.update(config["nids"][:active])
-            self.key_shares.update(config["nids"][active:])
+            active, dropped = self.asked[node]
+            nodes, end = config["nids"], len(active)
+            # What a client says counts only for nodes that it was asked for.
+            self.seed_shares.update({*nodes[:end]}.intersection(active))
+            self.key_shares.update({*nodes[end : end + len(dropped)]}.intersection(dropped))
 
     @property
     def outcomes(self) -> list[NodeOutcome]:
@@ -144,12 +146,12 @@ def config_in(content: RecordDict) -> ConfigRecord | None:
     return content.get(RECORD)
 
 
-def masked_words(config: ConfigRecord) -> NDArray[np.uint64] | None:
+def masked_words(config: ConfigRecord) -> NDArray[np.generic] | None:
     """The masked words (W,) of a reply: the weight, then the arrays in their order; None in other replies."""
     if "masked_params" not in config:
         return None
     pieces = [npy_array("words", data).values.reshape(-1) for data in config["masked_params"]]
-    return np.concatenate(pieces).astype(np.uint64)
+    return np.concatenate(pieces)
 
 
 def mask_seed_bits() -> int:

@@ -19,7 +19,7 @@ def record_app(
     trace: str | Path | Recorder = "trace",
     *,
     facts: Mapping[str, object] | None = None,
-    truth: bool | None = None,
+    truth: bool = False,
 ) -> ServerApp:
     """A ServerApp that runs another one on a grid that records.
 
@@ -32,7 +32,7 @@ def record_app(
         server_app: the app.
         trace: folder of the trace, or a recorder.
         facts: as for `Recorder`.
-        truth: as for `Recorder`.
+        truth: whether to record what consenting clients tell, as for `RecordingGrid`.
 
     Returns:
         An app to name in pyproject.toml in place of the other.

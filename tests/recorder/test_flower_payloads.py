@@ -1,0 +1,111 @@
+"""What the recorder computes from messages of Flower, by other routes; Flower itself is not needed here."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+
+from foltr_audit.recorder.flower.payload import npy_array
+from foltr_audit.recorder.flower.secagg import SecAggRound
+
+DTYPES = ("<f8", "<f4", "<f2", ">f8", "<i8", "<u2", "|b1", "|i1")
+SETTINGS = {
+    "clipping_range": 8.0,
+    "target_range": 2**22,
+    "mod_range": 2**32,
+    "max_weight": 1000.0,
+    "share_num": 5,
+    "threshold": 3,
+}
+
+# --- arrays -----------------------------------------------------------------------------------------
+
+
+@given(
+    st.sampled_from(DTYPES).flatmap(
+        lambda dtype: arrays_of.arrays(np.dtype(dtype), arrays_of.array_shapes(min_dims=0, max_dims=3))
+    ),
+    st.booleans(),
+)
+def test_an_array_is_what_numpy_reads(values: np.ndarray, by_columns: bool) -> None:
+    stream = io.BytesIO()
+    np.save(stream, np.asfortranarray(values) if by_columns and values.ndim else values, allow_pickle=False)
+    found = npy_array("weight", stream.getvalue())
+    np.testing.assert_array_equal(found.values, values)
+    assert (found.place.name, found.place.shape) == ("weight", values.shape)
+    assert found.place.dtype == values.dtype.name
+
+
+def test_arrays_of_something_else_than_numbers_are_refused() -> None:
+    for values in (np.array(["a"]), np.array([1j]), np.array(["2026-11-23"], dtype="M8[D]")):
+        stream = io.BytesIO()
+        np.save(stream, values, allow_pickle=False)
+        with pytest.raises(ValueError, match=r"array weight is .*; expected numbers"):
+            npy_array("weight", stream.getvalue())
+    with pytest.raises(ValueError, match="magic string"):
+        npy_array("weight", b"no array at all")
+    stream = io.BytesIO()
+    np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="expected numbers"):
+        npy_array("weight", stream.getvalue())
+
+
+# --- secure aggregation ------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.integers(1, 900), min_size=2, max_size=6),
+    st.integers(1, 5),
+)
+def test_the_sum_is_found_from_the_mean_that_the_server_makes_of_it(
+    seed: int, counts: list[int], width: int
+) -> None:
+    """Clients and server by the words of the protocol: quantise, add up, subtract the offsets, divide."""
+    rng = np.random.default_rng(seed)
+    clip, levels = SETTINGS["clipping_range"], int(SETTINGS["target_range"])
+    words = []
+    for count in counts:
+        ratio = round(count / SETTINGS["max_weight"] * levels)
+        model = rng.normal(size=width) * (ratio / levels)
+        words.append(
+            [ratio, *np.floor((np.clip(model, -clip, clip) + clip) * levels / (2 * clip)).astype(int)]
+        )
+    total = np.sum(words, axis=0)
+    mean = total[1:] * (2 * clip / levels) - clip - (len(counts) - 1) * clip
+    mean = mean * (levels / total[0])
+    found = SecAggRound(settings=dict(SETTINGS)).total(mean, counts)
+    assert found is not None
+    np.testing.assert_array_equal(found, total.astype(np.uint64))
+    # A mean that was changed afterwards, here by half a word, is no mean of words: nothing is told.
+    half = (clip / levels) * (levels / total[0])
+    assert SecAggRound(settings=dict(SETTINGS)).total(mean + half, counts) is None
+
+
+def test_why_there_is_no_sum() -> None:
+    seen = SecAggRound(settings=dict(SETTINGS))
+    assert seen.missing_sum(0) == "no masked message arrived"
+    assert seen.missing_sum(4) == "halted before the unmask stage"
+    for node in range(4):
+        seen.sent(node, {"stage": "unmask", "active_nids": [0, 1, 2], "dead_nids": [3]})
+    for node in range(3):
+        seen.answered(node, {"nids": [0, 1, 2, 3], "shares": [b""] * 4})
+        assert bool(seen.missing_sum(4)) == (node < 2)
+    assert {(row.node, row.stage) for row in seen.outcomes} == {
+        *((node, "unmask: shares of the mask seed") for node in range(3)),
+        (3, "unmask: shares of the secret key"),
+    }
+
+
+def test_a_coarse_weight_is_said_with_the_size_of_its_steps(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "foltr_audit_recorder"):
+        SecAggRound(settings=dict(SETTINGS)).warn_of_rounding([500, 300])
+        assert not caplog.records
+        SecAggRound(settings=dict(SETTINGS)).warn_of_rounding([1, 1])
+    assert "steps of 0.0038; with max_weight=1 to steps of 3.8e-06" in caplog.text

@@ -1,0 +1,104 @@
+"""When recording ends: bounds, full disks, rounds that do not fit, and servers that are killed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foltr_audit.recorder import Recorder
+from foltr_audit.recorder.part_files import marker_indices
+from tests.fixtures.import_graph import ROOT
+from tests.recorder.test_recorder import MODEL, message, table
+
+
+def test_a_lenient_recorder_keeps_the_rounds_before_the_one_that_does_not_fit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(tmp_path, strict=False, rounds_per_part=10)
+    kept = [recorder.round(MODEL, [message(1)]) for _ in range(3)]
+    assert not recorder.round(np.zeros(4), [message(1)])
+    assert not recorder.round(MODEL, [message(1)])
+    assert kept == [True] * 3
+    assert table(tmp_path, "observed/rounds")["round"].tolist() == [0, 1, 2]
+    assert len(caplog.records) == 1
+    assert "stops at round 3" in caplog.text
+
+
+def test_recording_stops_before_the_bound_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "foltr_audit_recorder"):
+        recorder = Recorder(tmp_path, max_bytes=20_000)
+        kept = [recorder.round(MODEL, [message(node) for node in range(40)]) for _ in range(10)]
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert 10_000 < size <= 20_000
+    assert kept == sorted(kept, reverse=True)
+    assert len(set(kept)) == 2
+    assert marker_indices(tmp_path) == list(range(sum(kept)))
+    assert len(caplog.records) == 1
+    assert "max_bytes is 20000" in caplog.text
+
+
+def test_a_full_disk_stops_a_lenient_recorder_and_breaks_a_strict_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorders = Recorder(tmp_path / "strict"), Recorder(tmp_path / "lenient", strict=False)
+    for recorder in recorders:
+        recorder.round(MODEL, [message(1)])
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("foltr_audit.recorder.atomic_files.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        recorders[0].round(MODEL, [message(1)])
+    assert not recorders[1].round(MODEL, [message(1)])
+    assert "No space left on device" in caplog.text
+    assert [marker_indices(recorder.folder) for recorder in recorders] == [[0], [0]]
+
+
+# --- a killed server ----------------------------------------------------------------------------------
+
+SERVER = """
+import sys, time
+import numpy as np
+from foltr_audit.recorder import ReceivedMessage, Recorder
+recorder = Recorder(sys.argv[1])
+number = 0
+while True:
+    messages = [ReceivedMessage(arrays=np.full(5_000, number, np.float32), sender=i) for i in range(20)]
+    recorder.round(np.zeros(5_000, np.float32), messages)
+    number += 1
+    open(sys.argv[1] + ".count", "w").write(str(number))
+"""
+
+
+def test_a_killed_server_loses_at_most_the_open_round(tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    counter = tmp_path / "trace.count"
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(folder)], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(marker_indices(folder)) < 4:
+        time.sleep(0.01)
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    told = int(counter.read_text() or 0)
+    parts = marker_indices(folder)
+    assert parts == list(range(len(parts)))
+    assert len(parts) >= max(told, 4)
+    for part in parts:
+        messages = table(folder, "observed/messages", part)
+        np.testing.assert_array_equal(messages["array-0"], np.full((20, 5_000), part, np.float32))
+    with Recorder(folder, resume=True) as again:
+        assert again.round_count == len(parts)
+        again.round(np.zeros(5_000, np.float32), [])

@@ -1,0 +1,115 @@
+"""Traces that the recorder writes are read, validated and attacked like those of foltr-audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import foltr_audit as fa
+from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
+from foltr_audit.trace import Trace, validate
+from tests.fixtures import foreign_trace
+from tests.fixtures.foreign_trace import System
+
+FACTS = {
+    "learning_rate": 0.1,
+    "pairs": "all",
+    "normaliser": "candidates",
+    "lists": "sampled",
+    "noise": "none",
+}
+NODE = 2**64 - 40
+
+
+def recorded(folder: Path, system: System, *, consent: int = 2) -> Path:
+    """A federation as its server would record it: every `consent`-th client tells what was clicked."""
+    data = foreign_trace.pool()
+    with Recorder(folder, FACTS, kind="update") as recorder:
+        for played in foreign_trace.rounds_of(system):
+            messages = []
+            for client in range(system.clients):
+                shown = played.shown[client][played.shown[client] >= 0]
+                told = client % consent == 0
+                messages.append(
+                    ReceivedMessage(
+                        arrays={"weight": played.updates[client].astype(np.float32).reshape(2, 23)},
+                        sender=NODE + client,
+                        metrics={"loss": 0.5},
+                        lists=[
+                            ShownList(
+                                features=played.features[client, : shown.size],
+                                candidates=data[played.query[client]][0],
+                                shown=shown,
+                                clicks=played.clicks[client, : shown.size] if told else None,
+                            )
+                        ],
+                    )
+                )
+            assert recorder.round(
+                played.model, messages, aggregate=played.after, failures={NODE + 39: "out of memory"}
+            )
+    return folder
+
+
+def test_a_recorded_federation_is_attacked(tmp_path: Path) -> None:
+    system = System(clients=30, rounds=2, shares=None, normaliser="candidates")
+    folder = recorded(tmp_path / "t", system)
+    assert validate(folder) == []
+    trace = Trace.open(folder)
+    assert trace.header.writer.startswith("foltr-audit-recorder ")
+    for record, played in zip(trace.rounds(), foreign_trace.rounds_of(system), strict=True):
+        np.testing.assert_array_equal(record.messages, played.updates.astype(np.float32))
+        np.testing.assert_array_equal(record.features, played.features)
+        assert record.senders is not None
+        assert int(record.senders[0]) == NODE
+        assert record.clear["loss"].tolist() == [0.5] * 30
+        assert record.cohort is not None
+        assert record.cohort.outcome.count("failed") == 1
+    found = {row.method: row.found for row in fa.attack_trace(folder, ["map", "lad"]).results}
+    assert found["map"].exact.value == 1.0
+    assert (found["map"].unknown, found["map"].lists + found["map"].skipped) == (30, 30)
+
+
+def test_a_recorded_laboratory_tells_its_coins(tmp_path: Path) -> None:
+    patterns = np.array([[True, False], [False, True]])
+    coin = coin_flip(patterns, 5, "round 0")
+    shown = ShownList(features=np.eye(2, 46), canary=coin, clipped=True)
+    message = ReceivedMessage(arrays=np.ones(46), sender=3, lists=[shown], update=np.ones(46), count=1)
+    with Recorder(tmp_path / "t", FACTS, kind="update") as recorder:
+        recorder.round(np.zeros(46), [message], aggregate=np.ones(46))
+    assert validate(tmp_path / "t") == []
+    [truth] = Trace.open(tmp_path / "t").truths()
+    assert truth.coins is not None
+    assert truth.canaries is not None
+    assert truth.canaries[0, truth.coins[0]].tolist() == truth.clicks[0].tolist() == coin.clicks.tolist()
+    assert truth.clipped.tolist() == [True]
+
+
+def test_masked_words_of_a_federation(tmp_path: Path) -> None:
+    """The weight and the words of Flower's SecAgg+, whose sum is read and whose single messages are not."""
+    facts = {
+        "of": "update",
+        "masking": "flower-secagg",
+        "clipping_range": 8.0,
+        "quantization_range": 2**22,
+        "modulus_bits": 32,
+        "max_weight": 1.0,
+        "aggregate": "other",
+    }
+    rng = np.random.default_rng(0)
+    updates = rng.normal(size=(3, 4))
+    words = np.rint((updates + 8) * 2**22 / 16).astype(np.uint64)
+    total = np.concatenate([[3 * 2**22], words.sum(axis=0)]).astype(np.uint64) % 2**32
+    masked = [
+        ReceivedMessage(arrays=rng.integers(2**32, size=5, dtype=np.uint64), sender=node) for node in range(3)
+    ]
+    with Recorder(tmp_path / "t", facts, kind="masked", list_length=2) as recorder:
+        recorder.round({"w": np.zeros((2, 2), dtype=np.float32)}, masked, total=total)
+    assert validate(tmp_path / "t") == []
+    trace = Trace.open(tmp_path / "t")
+    [record] = trace.rounds()
+    assert trace.header.encoding is not None
+    assert record.total is not None
+    found = trace.header.encoding.decode_sum(record.total, record.counts)
+    np.testing.assert_allclose(found, updates.sum(axis=0), atol=1e-4)
