@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import foltr_audit as fa
 from foltr_audit.core.plugins import ClientStep
 from foltr_audit.core.plugins.registry import at_hand
 from foltr_audit.utils.arrays import Floats
-from tests.fixtures import listwise_trace
+from tests.fixtures import foreign_trace, listwise_trace
 from tests.fixtures.command import Done, run
+from tests.fixtures.foreign_trace import System
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +103,19 @@ def test_a_header_may_name_a_registered_step(tmp_path: Path) -> None:
 def test_registered_steps_are_listed() -> None:
     done = run("list", "client-steps", "--json")
     assert done.json()["kind"] == "client-steps"
+
+
+def test_the_opposite_of_a_step_of_pairs_shows_by_its_many_clicks(tmp_path: Path) -> None:
+    """Clicks on the other documents explain it as well, since all documents form pairs."""
+    system = System(clients=8, rounds=1, shares=None, seed=3)
+    made = foreign_trace.write(
+        tmp_path / "trace", foreign_trace.header(system), foreign_trace.records(system)
+    )
+
+    def opposite(model: Floats, features: Floats, clicks: Floats) -> Floats:
+        gradient = foreign_trace.gradient(features @ model, 0.0, clicks > 0.5, features, "all")
+        return np.asarray(-0.1 * gradient)
+
+    (facts,) = fa.attack_trace(made, ["lad"], step=opposite).facts
+    assert facts.found.state == "explained"
+    assert "of the shown documents would then be clicked, with sign -1" in facts.found.warnings[0]

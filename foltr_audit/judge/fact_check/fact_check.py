@@ -152,7 +152,7 @@ def _compare(trace: Trace, sample: MessageSample) -> FactCheck:
         why = f"only {result.messages} messages of {sample.size} differ enough from the global model"
         return FactCheck("cannot tell", why, result.messages)
     if result.share >= _GOOD:
-        odd = _too_many_clicks(declared, result)
+        odd = _too_many_clicks(result) if declared.pairs == "all" else None
         return FactCheck("explained", odd, result.messages, result.share)
     return _search_better(trace, sample, bar, declared, result)
 
@@ -164,9 +164,12 @@ def _compare_step(trace: Trace, sample: MessageSample, bar: ExplanationThreshold
     if result.messages < _FEWEST:
         why = f"only {result.messages} messages differ enough from the global model"
         return FactCheck("cannot tell", why, result.messages)
-    if result.share >= _GOOD:
+    if result.share >= _GOOD and result.clicked <= 0.5:
         return FactCheck("explained", None, result.messages, result.share)
     opposite = explained_by_step(pieces, bar, sign=-1)
+    if result.share >= _GOOD:
+        odd = _too_many_clicks(result) if opposite.share >= _GOOD else None
+        return FactCheck("explained", odd, result.messages, result.share)
     better: dict[str, object] = {"sign": -1} if opposite > result else {}
     act = _changing_act(trace) or _unknown_noise(trace)
     reason = f"client step {step} may be wrong, or chance in it, such as dropout"
@@ -210,9 +213,9 @@ def _search_better(
     )
 
 
-def _too_many_clicks(declared: StepSetting, result: ExplanationCount) -> str | None:
-    """Warning where most documents are clicked: with all pairs, the others and sign -1 explain as much."""
-    if declared.pairs != "all" or result.clicked <= 0.5:
+def _too_many_clicks(result: ExplanationCount) -> str | None:
+    """Warning where most documents are clicked, and clicks on the others with sign -1 explain as much."""
+    if result.clicked <= 0.5:
         return None
     return (
         f"but {_percent(result.clicked)} of the shown documents would then be clicked, "
