@@ -60,7 +60,7 @@ class Recorder:
         max_bytes: the trace stays below this: recording stops before, with one warning in the log.
         rounds_per_part: rounds that are written together.
         truth: whether what clients told of themselves (clicks, updates before any defense) is written too,
-            into a folder of its own; if None, whether the first round has any.
+            into a folder of its own; if None, whether the first round has any, and not from Flower clients.
         strict: whether a round that cannot be written is an error. Else recording stops with one warning in
             the log, and the caller goes on.
         resume: whether to go on with a trace that is there.
@@ -126,8 +126,8 @@ class Recorder:
 
     @property
     def takes_truth(self) -> bool:
-        """Whether what clients tell of themselves is recorded."""
-        return self._truth is not False if self._start is None else self._start.truth
+        """Whether it was asked to record what clients tell of themselves."""
+        return self._truth is True if self._start is None else self._start.truth
 
     @property
     def facts(self) -> dict[str, object]:

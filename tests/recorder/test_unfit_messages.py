@@ -208,6 +208,17 @@ def test_two_recorders_never_write_into_one_folder(tmp_path: Path) -> None:
     assert senders == [[1], [3]]
 
 
+@pytest.mark.parametrize(("asked", "takes"), [(None, False), (False, False), (True, True)])
+def test_grids_take_truth_from_clients_only_where_it_was_asked_for(
+    tmp_path: Path, asked: bool | None, takes: bool
+) -> None:
+    with Recorder(tmp_path, truth=asked) as recorder:
+        assert recorder.takes_truth is takes
+        recorder.round(MODEL, [good()])
+    assert Recorder(tmp_path, resume=True).takes_truth is takes
+    assert Trace.open(tmp_path).header.has_truth is takes
+
+
 def test_threads_may_share_a_recorder(tmp_path: Path) -> None:
     def play(node: int) -> None:
         for _ in range(8):
