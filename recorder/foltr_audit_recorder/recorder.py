@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,7 @@ class Recorder:
 
     The folder is made with the first round. A part holds whole rounds, and is there as a whole or not at all:
     a server that is killed loses the rounds since the last part, with `rounds_per_part=1` the open one. As a
-    context manager the recorder writes the rest at the end.
+    context manager the recorder writes the rest at the end. Threads may share it.
 
     Args:
         folder: where the trace will be; it must hold none, unless `resume`.
@@ -100,6 +101,7 @@ class Recorder:
         self._list_length, self._features = list_length, features
         self._ranker, self._source, self._parts = ranker, source, tuple(parts)
         self._max_bytes, self._rounds_per_part, self._strict = max_bytes, rounds_per_part, strict
+        self._lock = threading.RLock()
         self._start: TraceStart | None = None
         self._trace_id, self._next_part, self._bytes = "", 0, 0
         self._open: list[Tables] = []
@@ -193,8 +195,6 @@ class Recorder:
             ValueError: a round that does not fit the trace or itself. Nothing of it is recorded.
             OSError: the part cannot be written. Recording stops; the parts before are whole.
         """
-        if self.stopped:
-            return False
         given = RoundInput(
             model=model,
             messages=messages,
@@ -212,11 +212,12 @@ class Recorder:
             ended=ended,
             metrics=metrics or {},
         )
+        with self._lock:
+            return not self.stopped and self._record(given)
+
+    def _record(self, given: RoundInput) -> bool:
         try:
             return self._take(given)
-        except OSError:
-            if self._strict:
-                raise
         except Exception as error:
             if self._strict and isinstance(error, ValueError):
                 raise ValueError(f"round {self.round_count}: {error}") from error
@@ -281,6 +282,10 @@ class Recorder:
         Raises:
             OSError: the part cannot be written, with `strict`.
         """
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
         if self._waiting and not self.stopped:
             first, *rest = self._waiting
             self._waiting, self.round_count = [], 0

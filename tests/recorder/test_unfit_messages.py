@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +206,21 @@ def test_two_recorders_never_write_into_one_folder(tmp_path: Path) -> None:
         record.senders.tolist() for record in Trace.open(tmp_path).rounds() if record.senders is not None
     ]
     assert senders == [[1], [3]]
+
+
+def test_threads_may_share_a_recorder(tmp_path: Path) -> None:
+    def play(node: int) -> None:
+        for _ in range(8):
+            assert recorder.round(MODEL, [good(node)])
+
+    with Recorder(tmp_path) as recorder:
+        threads = [threading.Thread(target=play, args=(node,)) for node in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert validate(tmp_path) == []
+    assert Trace.open(tmp_path).n_rounds == 32
 
 
 def test_a_recorder_killed_before_its_first_part_is_resumed_from_the_beginning(tmp_path: Path) -> None:
