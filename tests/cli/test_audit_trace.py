@@ -43,6 +43,13 @@ def test_the_header_may_claim_and_facts_may_be_given(tmp_path: Path) -> None:
     assert done.json()["config"]["known"] == {"learning_rate": 0.1}
 
 
+def test_says_where_the_server_does_not_have_the_lists(tmp_path: Path) -> None:
+    folder = coin_trace.write(tmp_path / "coins", WEAK, lists_known="auditor")
+    warnings = run("audit", "--trace", folder, "--eps", "1.2").warnings
+    assert any("which this server does not have" in line for line in warnings)
+    assert any("checked with delta 0" in line for line in warnings)
+
+
 def test_a_trace_without_coins_says_how_to_record_them(tmp_path: Path) -> None:
     folder = coin_trace.write(tmp_path / "bare", WEAK, coins=False)
     error = run("audit", "--trace", folder).one_error()

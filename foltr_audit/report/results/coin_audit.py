@@ -128,7 +128,9 @@ class CoinAuditReport(PlainReport):
         config: dict[str, JsonValue] = {"trace": str(recorded.path), "seed": recorded.used_seed}
         if recorded.known:
             config["known"] = plain_facts(recorded.known)
-        return cls(config=config, warnings=tuple(dict.fromkeys(notes)), results=tuple(rows))
+        return cls(
+            config=config, warnings=tuple(dict.fromkeys((*recorded.notes(), *notes))), results=tuple(rows)
+        )
 
     @property
     def holds(self) -> bool:

@@ -185,7 +185,9 @@ def _summands(row: CountRow) -> str:
     """What each sum adds up, e.g. `20 clients`."""
     least, most = row.clients_min, row.clients_max
     count = f"{least}" if least == most else f"{least} to {most}"
-    return f"{count} messages of one client" if row.where.view == "pooled" else f"{count} clients"
+    what = "message" if row.where.view == "pooled" else "client"
+    plural = "" if most == 1 else "s"
+    return f"{count} {what}{plural}{' of one client' if row.where.view == 'pooled' else ''}"
 
 
 # --- sentences ------------------------------------------------------------------------------------
