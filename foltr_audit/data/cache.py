@@ -47,7 +47,7 @@ from foltr_audit.utils.reading import file_bytes
 from foltr_audit.utils.reading.arrays import map_array
 
 FOLDER_VARIABLE = "FOLTR_AUDIT_CACHE"
-DECIDING = ("core", "data", "errors", "kernels", "rng", "utils")
+DECIDING = ("core", "data", "errors", "kernels", "recorder", "rng", "utils")
 """Rooms and modules whose code decides what a source becomes: an entry of other code is not used."""
 SMALLEST_BYTES = 4 << 20
 """Collections with features below this size are not stored: they are parsed in less than about .1 s."""
