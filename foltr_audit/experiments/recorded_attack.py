@@ -275,14 +275,15 @@ class TraceAttack:
         """What a reader of reports must know about who has the lists, a line each."""
         for trace in self.traces.values():
             if trace.header.knowledge.get("lists_known") == "auditor":
-                yield ("given the shown lists, which this server does not have (fact lists_known)")
-            if self.protocol.sums_of_rounds:
-                unlisted = [record.unlisted for record in RoundSums(trace).rounds()]
-                if any(unlisted):
-                    yield (
-                        f"{sum(unlisted)} messages in the sums have no recorded list: what these clients "
-                        "learnt counts as noise of an unknown law"
-                    )
+                yield "given the shown lists, which this server does not have (fact lists_known)"
+            sums = self.protocol.sums_of_rounds
+            if self.spec is None and trace.header.kind == "masked" and not sums:
+                yield "messages are masked; --view aggregate attacks their sums"
+            if sums and (unlisted := sum(record.unlisted for record in RoundSums(trace).rounds())):
+                yield (
+                    f"{unlisted} messages in the sums have no recorded list: what these clients "
+                    "learnt counts as noise of an unknown law"
+                )
 
     @contextmanager
     def advising(self) -> Iterator[None]:

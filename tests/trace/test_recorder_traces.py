@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import foltr_audit as fa
+from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
 from foltr_audit.trace import Trace, validate
 from tests.fixtures import foreign_trace
@@ -113,3 +114,5 @@ def test_masked_words_of_a_federation(tmp_path: Path) -> None:
     assert record.total is not None
     found = trace.header.encoding.decode_sum(record.total, record.counts)
     np.testing.assert_allclose(found, updates.sum(axis=0), atol=1e-4)
+    attack = TraceAttack.open(tmp_path / "t", changes={"methods": ["olsr"]})
+    assert list(attack.notes()) == ["messages are masked; --view aggregate attacks their sums"]
