@@ -53,7 +53,7 @@ $(WITH_FLOWER):
 test-steps:
 	test -x $(TORCH)/bin/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet -e '.[test,torch,jax]'
-	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py tests/core/test_jax_steps.py
+	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py tests/core/test_torch_training.py tests/core/test_jax_steps.py
 
 bench: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks --json build/bench.json
