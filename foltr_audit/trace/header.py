@@ -18,7 +18,7 @@ from typing import Any, cast
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.privacy.secure_aggregation.offset_encoding import OffsetEncoding
-from foltr_audit.recorder.array_layout import FLOATING, ONE_ARRAY, LayoutArray
+from foltr_audit.recorder.array_layout import FLOATING, ONE_ARRAY, LayoutArray, n_parameters
 from foltr_audit.recorder.fact_values import FIXED_FACTS
 from foltr_audit.recorder.part_files import HEADER, TRACE_SCHEMA
 from foltr_audit.recorder.recorder import MOST_HEADER_BYTES
@@ -33,7 +33,7 @@ from foltr_audit.trace.header_fields import (
     check_names,
     check_types,
 )
-from foltr_audit.trace.layout import WORDS, check_layout, layout_from, size_of
+from foltr_audit.trace.layout import WORDS, check_layout, layout_from
 from foltr_audit.utils.reading import file_bytes, is_whole, toml_table, whole_number
 from foltr_audit.utils.reading.bounded_files import decoded
 
@@ -134,7 +134,7 @@ class TraceHeader:
         check_layout(self.layout)
         if not self.layout:
             return
-        numbers = sum(size_of(array) for array in self.layout if array.dtype in FLOATING)
+        numbers = n_parameters(self.layout)
         expected = f"{self.update_width} in arrays of floating numbers"
         check(numbers == self.update_width, "layout", f"of {numbers} numbers", expected)
         if self.kind != "masked":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import Payload
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.recorder.array_layout import BUFFERS, FLOATING, LayoutArray
+from foltr_audit.recorder.array_layout import BUFFERS, FLOATING, LayoutArray, widened
 from foltr_audit.utils.reading import is_whole
 
 WORDS = "uint64"
@@ -19,16 +18,6 @@ WORDS = "uint64"
 MOST_ARRAYS = 10_000
 _MOST_NUMBERS = 2**31 - 1
 _MOST_AXES = 7  # an array in a file has eight, one of them the messages
-
-
-def size_of(array: LayoutArray) -> int:
-    """Numbers in an array of a message."""
-    return math.prod(array.shape)
-
-
-def stored_type(array: LayoutArray) -> np.dtype[np.generic]:
-    """Type in which an array is stored."""
-    return np.dtype("uint16" if array.dtype == "bfloat16" else array.dtype)
 
 
 def check_layout(layout: Sequence[LayoutArray]) -> None:
@@ -43,7 +32,7 @@ def check_layout(layout: Sequence[LayoutArray]) -> None:
         if not isinstance(array.name, str) or array.dtype not in formats:
             raise TraceError(f"{who} is {array.dtype!r:.60}, expected {', '.join(formats)}")
         sizes = len(array.shape) <= _MOST_AXES and all(is_whole(n, 0, _MOST_NUMBERS) for n in array.shape)
-        if not sizes or size_of(array) > _MOST_NUMBERS:
+        if not sizes or array.size > _MOST_NUMBERS:
             raise TraceError(
                 f"{who} has shape {list(array.shape)!r:.60}, expected at most {_MOST_AXES} axes and "
                 f"{_MOST_NUMBERS} numbers"
@@ -79,19 +68,13 @@ def joined(layout: Sequence[LayoutArray], arrays: Sequence[NDArray[np.generic]],
         dtype: type of the result, which holds every value exactly.
     """
     pieces = [
-        _widened(array, values).reshape(len(values), size_of(array))
+        widened(values, array.dtype).reshape(len(values), array.size)
         for array, values in zip(layout, arrays, strict=True)
         if array.dtype in FLOATING or dtype == WORDS
     ]
     if len(pieces) == 1:
         return pieces[0].astype(dtype, copy=False)
     return np.concatenate(pieces, axis=1, dtype=dtype)
-
-
-def _widened(array: LayoutArray, values: NDArray[np.generic]) -> NDArray[np.generic]:
-    if array.dtype != "bfloat16":
-        return values
-    return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def split(
@@ -108,30 +91,30 @@ def split(
             if not left:
                 raise UsageError(f"{where}: no buffer {array.name!r:.60}, which the layout has")
             values = left.pop(0)
-            if values.shape != (rows, *array.shape) or values.dtype != stored_type(array):
+            if values.shape != (rows, *array.shape) or values.dtype != array.stored:
                 raise UsageError(
                     f"{where}: buffer {array.name!r:.60} is {values.dtype} of shape {values.shape}, expected "
                     f"{array.dtype} of shape {(rows, *array.shape)}"
                 )
             found.append(values)
             continue
-        numbers = messages[:, at : at + size_of(array)]
+        numbers = messages[:, at : at + array.size]
         found.append(_narrowed(array, numbers, where).reshape(rows, *array.shape))
-        at += size_of(array)
+        at += array.size
     if left:
         raise UsageError(f"{where}: {len(left)} buffers more than the layout has")
     return found
 
 
 def _narrowed(array: LayoutArray, numbers: Payload, where: str) -> NDArray[np.generic]:
-    if numbers.dtype == stored_type(array):
+    if numbers.dtype == array.stored:
         return numbers
     with np.errstate(over="ignore"):
         if array.dtype == "bfloat16":
             bits = np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32) >> np.uint32(16)
             stored: NDArray[np.generic] = bits.astype(np.uint16)
         else:
-            stored = numbers.astype(stored_type(array))
-    if not np.array_equal(_widened(array, stored), numbers, equal_nan=True):
+            stored = numbers.astype(array.stored)
+    if not np.array_equal(widened(stored, array.dtype), numbers, equal_nan=True):
         raise UsageError(f"{where}: messages hold numbers in {array.name!r:.60} that {array.dtype} does not")
     return stored

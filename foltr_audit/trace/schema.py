@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.layout import stored_type
 from foltr_audit.utils.reading.arrays import LONGEST
 
 
@@ -109,7 +108,7 @@ def _rounds(header: TraceHeader) -> dict[str, ColumnForm]:
 def _messages(header: TraceHeader) -> dict[str, ColumnForm]:
     found = {"slot": _WHOLE, "count": _WHOLE, "survived": _BOOL}
     for number, array in enumerate(header.arrays):
-        found[f"array-{number}"] = ColumnForm(str(stored_type(array)), array.shape)
+        found[f"array-{number}"] = ColumnForm(str(array.stored), array.shape)
     if header.kind == "es":
         found["seed"] = _WHOLE
     return found | {"sender": _maybe(_WHOLE), "bytes": _maybe(_WHOLE), "sent_at": _maybe(_FLOAT)}

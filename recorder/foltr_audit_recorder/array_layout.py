@@ -35,9 +35,19 @@ class LayoutArray:
     dtype: str
 
     @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+    @property
+    def stored(self) -> np.dtype[np.generic]:
+        """Type in which its numbers are stored."""
+        return np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype)
+
+    @property
     def n_bytes(self) -> int:
         """Bytes of all its numbers."""
-        return math.prod(self.shape) * np.dtype("uint16" if self.dtype == "bfloat16" else self.dtype).itemsize
+        return self.size * self.stored.itemsize
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}{list(self.shape)}"
@@ -133,7 +143,7 @@ def in_layout(
 
 def n_parameters(layout: Sequence[LayoutArray]) -> int:
     """Number P of parameters: the numbers of floating arrays."""
-    return sum(math.prod(place.shape) for place in layout if place.dtype in FLOATING)
+    return sum(place.size for place in layout if place.dtype in FLOATING)
 
 
 def vector(values: Sequence[NDArray[np.generic]], layout: Sequence[LayoutArray]) -> NDArray[np.float64]:
@@ -153,6 +163,11 @@ def numbers(array: NamedArray) -> NDArray[np.float64]:
 
 def as_float64(values: NDArray[np.generic], dtype: str) -> NDArray[np.float64]:
     """Numbers of a floating format as float64, which holds all of them exactly."""
-    if dtype == "bfloat16":
-        values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return np.asarray(values, dtype=np.float64)
+    return np.asarray(widened(values, dtype), dtype=np.float64)
+
+
+def widened(values: NDArray[np.generic], dtype: str) -> NDArray[np.generic]:
+    """Stored numbers in a type of NumPy: bfloat16 is the upper half of float32, other formats stay."""
+    if dtype != "bfloat16":
+        return values
+    return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -17,6 +17,7 @@ from .array_layout import (
     n_parameters,
     named_arrays,
     vector,
+    widened,
 )
 from .fact_values import plain_text
 from .messages import NodeOutcome, ReceivedMessage
@@ -71,7 +72,7 @@ def _refuse_not_finite(
 ) -> None:
     if entry.dtype not in FLOATING:
         return
-    finite = np.isfinite(as_float64(values, entry.dtype) if entry.dtype == "bfloat16" else values)
+    finite = np.isfinite(widened(values, entry.dtype))
     if not np.all(finite):
         slot = int(np.argmin(finite.reshape(len(values), -1).all(axis=1)))
         raise ValueError(f"{who(messages[slot], slot)} holds a number that is not finite in {entry}")
@@ -113,7 +114,7 @@ def _words(message: ReceivedMessage, masked: int, bits: int, slot: int) -> NDArr
 def _stacked(values: Sequence[NDArray[np.generic]], entry: LayoutArray) -> NDArray[np.generic]:
     if values:
         return np.stack(values)
-    return np.empty((0, *entry.shape), dtype="uint16" if entry.dtype == "bfloat16" else entry.dtype)
+    return np.empty((0, *entry.shape), dtype=entry.stored)
 
 
 def _all_or_none(values: Sequence[int | None], name: str) -> NDArray[np.uint64] | None:
