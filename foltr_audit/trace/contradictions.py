@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.recorder.weighted_mean import ROUNDING, weighted_mean
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import is_whole
-
-_ROUNDING = 1e-5  # of the largest number in a mean: servers may average in float32
 
 
 def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
@@ -93,8 +92,7 @@ def _mean(kind: str, record: RoundRecord) -> tuple[Floats, Floats]:
     weights = record.counts[record.survivors].astype(np.float64)
     start, arrived = record.parameters, record.messages[record.survivors].astype(np.float64)
     if not weights.sum():
-        return start, _ROUNDING * np.abs(start)
-    weights /= weights.sum()
-    mean, sizes = weights @ arrived, np.abs(arrived).max(axis=0)
+        return start, ROUNDING * np.abs(start)
+    mean, largest = weighted_mean(weights, [arrived])
     expected = start + mean if kind == "update" else mean
-    return expected, _ROUNDING * (sizes + np.abs(start))
+    return expected, ROUNDING * (largest + np.abs(start))

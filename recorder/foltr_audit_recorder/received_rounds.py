@@ -22,11 +22,10 @@ from .array_layout import (
 from .fact_values import plain_text
 from .messages import NodeOutcome, ReceivedMessage
 from .round_tables import CohortColumns, MessageColumns
+from .weighted_mean import ROUNDING, weighted_mean
 
 MOST_METRICS = 1000
 """Names of metrics that are kept in a round."""
-
-_ROUNDING = 1e-5  # of the largest number in a mean: servers may average in float32
 
 
 def message_columns(
@@ -184,14 +183,14 @@ def is_mean(
     """Whether an aggregate is the mean of the messages weighted by their counts, added to `sent`, (P,)."""
     weights = np.asarray(columns.counts, dtype=np.float64)
     if not weights.sum():
-        return bool(np.allclose(aggregate, sent, rtol=_ROUNDING, atol=0.0))
-    mean, largest, begin = sent.copy(), np.abs(sent), 0
-    for values, entry in zip(columns.arrays, layout, strict=True):
-        if not n_parameters([entry]):
-            continue
-        numbers = as_float64(values, entry.dtype).reshape(len(weights), -1)
-        end = begin + numbers.shape[1]
-        mean[begin:end] += weights @ numbers / weights.sum()
-        largest[begin:end] += np.abs(numbers).max(axis=0)
-        begin = end
-    return bool(np.all(np.abs(aggregate - mean) <= _ROUNDING * largest))
+        return bool(np.allclose(aggregate, sent, rtol=ROUNDING, atol=0.0))
+    mean, largest = weighted_mean(
+        weights,
+        (
+            as_float64(values, entry.dtype).reshape(len(weights), entry.size)
+            for values, entry in zip(columns.arrays, layout, strict=True)
+            if entry.dtype in FLOATING
+        ),
+    )
+    slack = ROUNDING * (largest + np.abs(sent))
+    return bool(np.all(np.abs(aggregate - (sent + mean)) <= slack))
