@@ -13,6 +13,9 @@ from .coin_flip import Coin
 
 OUTCOMES = ("arrived", "failed", "late")
 
+SEED_SHARES, KEY_SHARES = "unmask: shares of the mask seed", "unmask: shares of the secret key"
+"""Stages of secure aggregation: nodes of whom others answered such shares; never both of one node."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShownList:

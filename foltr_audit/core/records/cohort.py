@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from foltr_audit.errors import UsageError
+from foltr_audit.recorder.messages import OUTCOMES
 from foltr_audit.utils.arrays import Words
 from foltr_audit.utils.frozen_arrays import read_only
-
-OUTCOMES = ("arrived", "failed", "late")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

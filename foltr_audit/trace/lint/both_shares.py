@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
 from foltr_audit.trace.lint.base import Findings, Gaps, LintCheck
 from foltr_audit.trace.lint.findings import FindingTally, number
 from foltr_audit.trace.lint.outcome import CoverageGap
 from foltr_audit.trace.lint.rounds import ServerView
-
-SEED_SHARES, KEY_SHARES = "unmask: shares of the mask seed", "unmask: shares of the secret key"
-"""Stages of a cohort whose rows name the clients whose shares were given to the server, as recorded."""
 
 
 class ShareAnswerCheck(LintCheck):

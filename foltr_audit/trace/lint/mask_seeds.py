@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foltr_audit.recorder.trace_start import FLOWER_MASKS
 from foltr_audit.trace.lint.base import Findings, LintCheck
 from foltr_audit.trace.lint.findings import LintFinding, number
 from foltr_audit.trace.lint.rounds import ServerView
@@ -47,7 +48,7 @@ class MaskSeedCheck(LintCheck):
             f"the sum. What is left are the masks that the client shares with {self._neighbours}: one falls "
             f"in 2^{bits} tries, two in as many tries and as much memory"
         )
-        if self.header.knowledge.get("masking") == "flower-secagg":
+        if self.header.masking == FLOWER_MASKS:
             text += (
                 ". The weight of the message, its first word under the mask, is known: it confirms a guess"
             )

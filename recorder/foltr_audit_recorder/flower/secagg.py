@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..messages import NodeOutcome
+from ..messages import KEY_SHARES, SEED_SHARES, NodeOutcome
 from ..trace_start import FLOWER_MASKS
 from .payload import npy_array
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("foltr_audit_recorder")
 RECORD = "secaggplus_configs"
 SETUP, SHARE_KEYS, MASKED, UNMASK = "setup", "share_keys", "collect_masked_vectors", "unmask"
-
-SEED_SHARE = "unmask: shares of the mask seed"
-KEY_SHARE = "unmask: shares of the secret key"
-"""Stages of the cohort table: nodes of whom others answered such shares. Of one node never both should be."""
 
 _NEAR = 1e-3  # of a unit: how near to whole numbers a recovered sum must be
 
@@ -72,7 +68,7 @@ class SecAggRound:
     @property
     def outcomes(self) -> list[NodeOutcome]:
         """Of whom shares came, as rows of the cohort table."""
-        kinds = ((SEED_SHARE, self.seed_shares), (KEY_SHARE, self.key_shares))
+        kinds = ((SEED_SHARES, self.seed_shares), (KEY_SHARES, self.key_shares))
         return [
             NodeOutcome(node=node, outcome="arrived", reason=f"{count} shares", stage=stage)
             for stage, shares in kinds
