@@ -13,7 +13,7 @@ from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.verdict import FALSE, STRICT, ClaimEvidence, Verdict, verdict_on
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.round_sums import RoundSums, SumObserver
+from foltr_audit.judge.round_sums import seen_as_sums
 from foltr_audit.privacy.observer_views import WITH_LISTS, without_lists
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
@@ -65,8 +65,7 @@ class CoinAudit:
             raise UsageError(f"--view: {view!r} is not for recorded coins; {suggest_name(name, _VIEWS)}")
         refuse_unfair(*tossed(store))
         if name == "aggregate":
-            store = RoundSums(store)
-            observer = SumObserver(store.header, observer.collection, client_step=observer.client_step)
+            store, observer = seen_as_sums(store, observer)
         elif store.header.kind == "masked":
             raise UsageError("audit: messages are masked; expected --view aggregate, of their sums")
         found = score_coins(store, observer)

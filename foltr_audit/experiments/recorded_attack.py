@@ -29,7 +29,7 @@ from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks
-from foltr_audit.judge.round_sums import RoundSums, SumObserver
+from foltr_audit.judge.round_sums import RoundSums, seen_as_sums
 from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
@@ -353,10 +353,10 @@ class TraceAttack:
         chosen, pieces = make_attacks(self.methods), []
         others = not_for_clicks(chosen)
         attacks = [attack for attack in chosen if attack.label not in others]
-        hidden = frozenset(self.protocol.hide)
-        store: RoundStore = RoundSums(trace) if self.protocol.sums_of_rounds else trace
-        seen_by = SumObserver if self.protocol.sums_of_rounds else Observer
-        observer = seen_by(store.header, self.collection, hidden, self.client_step)
+        store: RoundStore = trace
+        observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide), self.client_step)
+        if self.protocol.sums_of_rounds:
+            store, observer = seen_as_sums(trace, observer)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in store.rounds():
                 answers = infer_round(record, observer, attacks, self.streams)

@@ -138,7 +138,7 @@ class Observer:
         for first in range(0, record.n_messages, most):
             rows = slice(first, min(first + most, record.n_messages))
             full = self._full(record, messages[rows], placement, features, everything, rows)
-            yield RoundView(rows, full, knowledge)
+            yield RoundView(rows, self._as_seen(full, record), knowledge)
 
     def knowledge(self, record: RoundRecord) -> Knowledge:
         """What this observer knows in a round."""
@@ -173,6 +173,10 @@ class Observer:
         if record.features is not None:
             return int(record.features.shape[2])
         return 0 if self.collection is None else self.collection.n_features
+
+    def _as_seen(self, view: View, record: RoundRecord) -> View:
+        """A view of some messages of a round, as observers of this kind have it."""
+        return view
 
     def _full(
         self,

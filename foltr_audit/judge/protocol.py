@@ -19,7 +19,7 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import find_refusals
 from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.queries import QueryTask
-from foltr_audit.judge.round_sums import RoundSums, SumObserver
+from foltr_audit.judge.round_sums import seen_as_sums
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
 from foltr_audit.rng import Streams
@@ -130,13 +130,12 @@ def judge(
         PluginError: an answer that is none.
     """
     protocol = protocol or AttackSpec()
+    store = recording
     if protocol.sums_of_rounds:
-        header = RoundSums(recording).header
-        observer = SumObserver(header, observer.collection, observer.hidden, observer.client_step)
+        store, observer = seen_as_sums(recording, observer)
     setting = JudgeSetting(observer, protocol, streams, groups)
     asked, not_here = _by_task(attacks, protocol)
     tasks = [task(asking, setting) for task, asking in asked.items()]
-    store: RoundStore = RoundSums(recording) if protocol.sums_of_rounds else recording
     if not recording.has_truth:
         raise UsageError(
             "trace: it holds no truth, so nothing can be scored; write guesses with --guesses FILE"

@@ -12,11 +12,10 @@ from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_rows
-from foltr_audit.judge.view_builder import InteractionPlacement
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.arrays import Features, Floats, Ints
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
 
 _PER_LIST = ("part", "query", "shown", "features", "n_candidates")
@@ -200,16 +199,7 @@ class SumObserver(Observer):
         noise = known.noise if law is None else law.summed(record.clients).text
         return known.having(noise=noise, encoding_error=record.rounding)
 
-    def _full(
-        self,
-        record: RoundRecord,
-        messages: Floats,
-        placement: InteractionPlacement,
-        features: Features,
-        knowledge: Knowledge,
-        rows: slice,
-    ) -> View:
-        view = super()._full(record, messages, placement, features, knowledge, rows)
+    def _as_seen(self, view: View, record: RoundRecord) -> View:
         if not isinstance(record, SummedRound) or record.clients == 1:
             return view
         return replace(
@@ -218,3 +208,9 @@ class SumObserver(Observer):
             clients=np.array([record.clients]),
             senders=record.origins[np.newaxis] if record.alike else None,
         )
+
+
+def seen_as_sums(store: RoundStore, observer: Observer) -> tuple[RoundSums, SumObserver]:
+    """The sums of recorded rounds, and who sees those and knows what an observer of the messages does."""
+    sums = RoundSums(store)
+    return sums, SumObserver(sums.header, observer.collection, observer.hidden, observer.client_step)
