@@ -15,7 +15,8 @@ from foltr_audit.report.results.audit import AuditReport, FindingRow
 from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import verdict_mark, verdict_text
 from foltr_audit.report.tables.attack import dataset_line, systems_of
-from foltr_audit.report.tables.table import Cell, Column, Table, make_table
+from foltr_audit.report.tables.measured_bound import verdict_cell
+from foltr_audit.report.tables.table import Column, Table, make_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +59,12 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         Column("measured", lambda row: _number(row.eps_lower)),
         Column("at most", lambda row: _number(row.eps_ceiling)),
         *([Column[FindingRow]("trials", lambda row: str(row.trials))] if stopped else []),
-        Column("verdict", _verdict, "name", narrow=lambda text: text.replace("by ", "by\n")),
+        Column(
+            "verdict",
+            lambda row: verdict_cell(row.setting.eps_claimed, row.verdict),
+            "name",
+            narrow=lambda text: text.replace("by ", "by\n"),
+        ),
     ]
     return make_table(
         f"{first.setting.defense}\nepsilon of {per} {behind}{delta}",
@@ -72,10 +78,6 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         narrow_space=1,
         spare=("at most", "exact", "claimed", "run", "proven"),
     )
-
-
-def _verdict(row: FindingRow) -> Cell:
-    return Cell(verdict_text(row.setting.eps_claimed, row.verdict), mark=verdict_mark(row.verdict))
 
 
 def _bound(value: float) -> str:

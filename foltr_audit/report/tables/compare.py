@@ -28,8 +28,6 @@ from foltr_audit.report.results.wording import (
     counted,
     evaluated_part,
     measured,
-    verdict_mark,
-    verdict_text,
 )
 from foltr_audit.report.tables.attack import dataset_line
 from foltr_audit.report.tables.columns import short_column
@@ -44,6 +42,7 @@ from foltr_audit.report.tables.compare_columns import (
     known_cell,
     name_column,
 )
+from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon, short
 from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue, ResultRow
@@ -223,7 +222,7 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
             number("exact", lambda row: row.eps_exact),
             number("measured", lambda row: row.eps_lower),
             number("at most", lambda row: row.eps_ceiling),
-            Column("verdict", lambda row: _verdict(row), "name", narrow=_by),
+            Column("verdict", lambda row: verdict_cell(row.eps_claimed, row.verdict), "name", narrow=_by),
             Column("why", lambda row: row.why, "words", only="page"),
         ],
         claims,
@@ -241,10 +240,6 @@ def _alike(row: ClaimRow, other: ClaimRow | None) -> bool:
     if other is None:
         return False
     return (row.learner, row.scenario, row.name) == (other.learner, other.scenario, other.name)
-
-
-def _verdict(row: ClaimRow) -> Cell:
-    return Cell(verdict_text(row.eps_claimed, row.verdict), mark=verdict_mark(row.verdict))
 
 
 def _by(text: str) -> str:

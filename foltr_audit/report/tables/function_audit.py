@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.report.render.terminal import STYLES, print_table
-from foltr_audit.report.results.function_audit import FunctionAuditReport, FunctionAuditRow
-from foltr_audit.report.results.wording import delta_text, verdict_mark, verdict_text
-from foltr_audit.report.tables.table import Cell, Column, make_table
-from foltr_audit.utils.formatting import epsilon
+from foltr_audit.report.results.function_audit import FunctionAuditReport
+from foltr_audit.report.results.wording import delta_text
+from foltr_audit.report.tables.measured_bound import bound_columns, print_verdict
+from foltr_audit.report.tables.table import make_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,7 @@ def print_function_audit(report: FunctionAuditReport, console: Console) -> None:
     print_table(
         make_table(
             f"{row.function}\nepsilon of one output{delta}",
-            _COLUMNS,
+            bound_columns(),
             report.results,
             caption=f"measured: shown by {row.trials} trials with each input, at {100 * row.confidence:g} % "
             "confidence; at most: the most that so many can show",
@@ -36,22 +36,4 @@ def print_function_audit(report: FunctionAuditReport, console: Console) -> None:
     console.print()
     if row.repeats is not None:
         console.print(f"[{STYLES['bad']}]noise repeats[/]: {escape(row.repeats)}", highlight=False)
-    text = _verdict(row)
-    style = STYLES[text.mark] or "bold"
-    console.print(f"[{style}]{text.text}[/]: {escape(row.why)}", highlight=False)
-    assumed = f", which assumes {row.assumes}" if row.assumes else ""
-    console.print(
-        escape(f"measured {row.eps_lower:.2f}: score {row.score}, {row.estimator}{assumed}"), highlight=False
-    )
-
-
-def _verdict(row: FunctionAuditRow) -> Cell:
-    return Cell(verdict_text(row.eps_claimed, row.verdict), mark=verdict_mark(row.verdict))
-
-
-_COLUMNS: list[Column[FunctionAuditRow]] = [
-    Column("claimed", lambda row: epsilon(row.eps_claimed)),
-    Column("measured", lambda row: f"{row.eps_lower:.2f}"),
-    Column("at most", lambda row: f"{row.eps_ceiling:.2f}"),
-    Column("verdict", _verdict, "name"),
-]
+    print_verdict(row, f"score {row.score}", console)

@@ -16,8 +16,9 @@ from foltr_audit.report.results.card_limits import ONE_OF, ObserverLimit, observ
 from foltr_audit.report.results.card_sentences import observer_text
 from foltr_audit.report.results.compare_rows import ClaimRow
 from foltr_audit.report.results.privacy_card import CardAttack, PrivacyCard
-from foltr_audit.report.results.wording import counted, join_names, verdict_mark, verdict_text, whole_percent
+from foltr_audit.report.results.wording import counted, join_names, whole_percent
 from foltr_audit.report.tables.compare_columns import NONE, claimed_cell, eps_text, known_cell
+from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.utils.rows import Estimate
 
@@ -151,7 +152,7 @@ def _verdict(one: ObserverLimit) -> Cell:
     if one.claim is None:
         return Cell("not checked", mark="dim")
     row = one.claim
-    return Cell(verdict_text(row.eps_claimed, row.verdict), mark=verdict_mark(row.verdict))
+    return verdict_cell(row.eps_claimed, row.verdict)
 
 
 def guesses_table(card: PrivacyCard) -> Table:
