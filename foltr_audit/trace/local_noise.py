@@ -47,13 +47,8 @@ class LocalNoise:
 
     @property
     def sigma(self) -> float | None:
-        """Standard deviation of the noise; None without epsilon and delta.
-
-        Source: Dwork & Roth 2014, "The algorithmic foundations of differential privacy", theorem A.1.
-        """
-        if self.epsilon is None or self.delta is None:
-            return None
-        return self.sensitivity * math.sqrt(2.0 * math.log(1.25 / self.delta)) / self.epsilon
+        """Standard deviation of the noise; None without epsilon and delta."""
+        return self.basis.classical_sigma
 
     @property
     def basis(self) -> AccountingBasis:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -95,6 +96,16 @@ class AccountingBasis:
     relation: Relation | None = None
     unit: str | None = None
     formula: Literal["analytic", "classical"] | None = None
+
+    @property
+    def classical_sigma(self) -> float | None:
+        """Deviation of the normal noise that the classical formula computes from these; None without them.
+
+        Source: Dwork & Roth 2014, "The algorithmic foundations of differential privacy", theorem A.1.
+        """
+        if not self.epsilon or not self.delta or not self.sensitivity:
+            return None
+        return self.sensitivity * math.sqrt(2.0 * math.log(1.25 / self.delta)) / self.epsilon
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,8 +69,8 @@ def _classical(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     mend = "use the analytic formula"
     follows = f"the classical formula is proven up to epsilon 1, and {digits(basis.epsilon)} is declared"
     enough, right = True, None
-    if basis.delta and basis.sensitivity and basis.epsilon < LARGEST:
-        used = math.sqrt(2.0 * math.log(1.25 / basis.delta)) * basis.sensitivity / basis.epsilon
+    used = basis.classical_sigma
+    if used is not None and basis.delta and basis.sensitivity and basis.epsilon < LARGEST:
         right = gaussian_sigma(basis.epsilon, basis.delta, basis.sensitivity)
         enough = used >= right
         mend = f"use a sigma of {few_digits(right, math.ceil):g}"
