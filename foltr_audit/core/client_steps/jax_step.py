@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from foltr_audit.core.client_steps.function_step import FunctionStep
+from foltr_audit.core.client_steps.function_step import FunctionStep, need
 from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.rankers.first_layer import FirstLayer
-from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Floats
 
 if TYPE_CHECKING:
@@ -90,6 +88,5 @@ def jax_step(
     Raises:
         UsageError: JAX is not installed.
     """
-    if find_spec("jax") is None:
-        raise UsageError("this client step needs JAX: install foltr-audit[jax]")
+    need("jax", "JAX")
     return JaxStep(function=function, parameters=parameters, scorer=scores, layer=first_layer)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.core.client_steps.function_step import FunctionStep
+from foltr_audit.core.client_steps.function_step import FunctionStep, need
 from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.rankers.first_layer import FirstLayer
-from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.errors import PluginError
 from foltr_audit.utils.arrays import Floats
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def torch_step(
     Raises:
         UsageError: PyTorch is not installed.
     """
-    need_torch()
+    need("torch", "PyTorch")
     return TorchStep(
         function=function,
         parameters=parameters,
@@ -133,15 +133,3 @@ def torch_step(
         scorer=scores,
         layer=first_layer,
     )
-
-
-def need_torch() -> None:
-    """Refuse to go on without PyTorch.
-
-    Raises:
-        UsageError: PyTorch is not installed.
-    """
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        raise UsageError("this client step needs PyTorch: install foltr-audit[torch]")
