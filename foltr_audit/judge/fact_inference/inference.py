@@ -34,24 +34,18 @@ def infer_facts(trace: Trace, observer: Observer) -> tuple[FactEstimate, ...]:
     records = list(thinned(trace).rounds())
     header = trace.header
     found = [format_estimate(records, header.content), *count_estimates(records)]
-    if not header.holds_models or header.kind == "masked":
-        why = (
-            "messages are masked"
-            if header.kind == "masked"
-            else f"messages of kind {header.kind} are no models"
-        )
-        names = ("clip_norm", "noise", *NAMES)
-        return (*found, *(cannot_tell(name, why) for name in names))
-    try:
-        views = _views(records, replace(observer, hidden=frozenset()))
-    except UsageError as error:  # features are not there, or of a ranker that is not known
-        why = str(error).removeprefix("trace: ")
-        return (*found, *(cannot_tell(name, why) for name in ("clip_norm", "noise", *NAMES)))
+    why, views = "no message is recorded", list[View]()
+    if header.kind == "masked":
+        why = "messages are masked"
+    elif not header.holds_models:
+        why = f"messages of kind {header.kind} are no models"
+    else:
+        try:
+            views = _views(records, replace(observer, hidden=frozenset()))
+        except UsageError as error:  # features are not there, or of a ranker that is not known
+            why = str(error).removeprefix("trace: ")
     if not views:
-        return (
-            *found,
-            *(cannot_tell(name, "no message is recorded") for name in ("clip_norm", "noise", *NAMES)),
-        )
+        return (*found, *(cannot_tell(name, why) for name in ("clip_norm", "noise", *NAMES)))
     clips = clip_estimates(views)
     lists = any(view.is_document.any() for view in views)
     noise = noise_estimate(views) if lists else cannot_tell("noise", "no shown list is recorded")
