@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from foltr_audit_recorder import ReceivedMessage, Recorder, ShownList
-from play_options import noise_facts, noise_options, play_options
+from play_options import fpdgd_facts, noise_options, play_options
 
 
 @dataclass
@@ -60,18 +60,13 @@ def wrap(module: object, ranker_class: type) -> Notes:
 
 def facts(asked: argparse.Namespace) -> dict[str, object]:
     """What everybody may know of the program, by the names of foltr-audit."""
-    return {
-        "learning_rate": asked.learning_rate,
-        "interactions": asked.interactions,
-        "pairs": "all",  # every clicked document with every other shown one
-        "normaliser": "shown",  # the Plackett-Luce model is of the shown documents alone
-        "lists": "sampled",
-        "rank_with": "local",
-        "click_model": asked.click_model,
-        "learner": "foltr-pdgd",
-        # A list without pairs is skipped before the clip.
-        **noise_facts(asked, clip_without_pairs=False),
-    }
+    return fpdgd_facts(
+        asked,
+        "foltr-pdgd",
+        pairs="all",  # every clicked document with every other shown one
+        normaliser="shown",  # the Plackett-Luce model is of the shown documents alone
+        clip_without_pairs=False,  # a list without pairs is skipped before the clip
+    )
 
 
 def play(asked: argparse.Namespace) -> None:

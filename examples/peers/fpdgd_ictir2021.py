@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from foltr_audit_recorder import ReceivedMessage, Recorder, ShownList
-from play_options import CLICK_MODELS, noise_facts, noise_options, play_options
+from play_options import CLICK_MODELS, fpdgd_facts, noise_options, play_options
 
 
 @dataclass
@@ -61,18 +61,13 @@ def wrap(ranker_class: type, client_module: object) -> Notes:
 
 def facts(asked: argparse.Namespace) -> dict[str, object]:
     """What everybody may know of the program, by the names of foltr-audit."""
-    return {
-        "learning_rate": asked.learning_rate,
-        "interactions": asked.interactions,
-        "pairs": "last-click+1",  # documents down to one below the last click
-        "normaliser": "candidates",  # the Plackett-Luce model is of all candidates of the query
-        "lists": "sampled",
-        "rank_with": "local",
-        "click_model": asked.click_model,
-        "learner": "fpdgd-ictir2021",
-        # After every list, also one without pairs, but only if noise is on.
-        **noise_facts(asked, clip_without_pairs=True),
-    }
+    return fpdgd_facts(
+        asked,
+        "fpdgd-ictir2021",
+        pairs="last-click+1",  # documents down to one below the last click
+        normaliser="candidates",  # the Plackett-Luce model is of all candidates of the query
+        clip_without_pairs=True,  # it acts after every list, but only if noise is on
+    )
 
 
 def play(asked: argparse.Namespace) -> None:

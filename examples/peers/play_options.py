@@ -39,12 +39,24 @@ def noise_options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return parser
 
 
-def noise_facts(asked: argparse.Namespace, *, clip_without_pairs: bool) -> dict[str, object]:
-    """What everybody may know of FPDGD's clip and noise, by the names of foltr-audit."""
+def fpdgd_facts(
+    asked: argparse.Namespace, learner: str, *, pairs: str, normaliser: str, clip_without_pairs: bool
+) -> dict[str, object]:
+    """What everybody may know of a program of FPDGD, its clip and its noise, by the names of foltr-audit."""
+    known: dict[str, object] = {
+        "learning_rate": asked.learning_rate,
+        "interactions": asked.interactions,
+        "pairs": pairs,
+        "normaliser": normaliser,
+        "lists": "sampled",
+        "rank_with": "local",
+        "click_model": asked.click_model,
+        "learner": learner,
+    }
     if asked.epsilon <= 0:
-        return {"noise": "none"}
+        return known | {"noise": "none"}
     n = asked.noise_clients or asked.clients
-    return {
+    return known | {
         "clip_norm": asked.sensitivity,
         "clip_ord": 2,
         "clip_without_pairs": clip_without_pairs,
