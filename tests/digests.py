@@ -45,6 +45,8 @@ RUNS: dict[str, dict[str, Any]] = {
     },
     "skellam, small mean": {"defense": ["skellam:delta=1e-05,sensitivity=3,sigma=1.5,step=1"]},
     "separation of three rounds": {"population": {"clients": 9, "cohort": 2, "separation": 3}},
+    "bulyan, one malicious": {"defense": ["bulyan:malicious=1"]},
+    "norm-bound of updates": {"defense": ["norm-bound:norm=.01"], "trace": {"message": "update"}},
     "float64 features": {"data": {"dtype": "float64"}},
 }
 """Runs beside those of each plug-in, by name."""

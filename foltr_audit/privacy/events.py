@@ -185,7 +185,7 @@ class CorrelatedNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class OpaqueChange:
-    """A change that is not declared: bounds before it are lost; after noise it costs nothing."""
+    """A change that is not declared: bounds before it are lost; after noise of clients it costs nothing."""
 
     mechanism: str
 

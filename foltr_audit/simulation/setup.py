@@ -131,5 +131,6 @@ class Setup:
             parameters=parameters,
             source=self.streams,
             separation=self.spec.population.rounds_apart,
+            message=self.spec.trace.message,
             prefix=prefix,
         )

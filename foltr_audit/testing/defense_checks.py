@@ -229,7 +229,7 @@ def _alone_on_the_wire(defense: Defense) -> None:
 def _smallest(defense: Defense) -> None:
     for stage in _stages(defense):
         _applied(defense, stage, _inputs(stage, 0), context([]))
-        _applied(defense, stage, _inputs(stage, 3, P=1), context([0, 1, 2], P=1))
+        _applied(defense, stage, _inputs(stage, _CLIENTS.size, P=1), context(_CLIENTS, P=1))
 
 
 @_CHECKS("noise depends on shares, not on who is there")

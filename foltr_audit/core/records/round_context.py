@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -23,6 +24,7 @@ class RoundContext:
         parameters: the global model at the start of the round, float64 (P,).
         source: the experiment's random streams.
         separation: rounds from one in which a client takes part to its next one, at least.
+        message: what clients send, a model or an update of the global one.
         prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
     """
 
@@ -33,6 +35,7 @@ class RoundContext:
     parameters: Floats
     source: Streams
     separation: int = 1
+    message: Literal["model", "update"] = "model"
     prefix: str = ""
 
     def __post_init__(self) -> None:

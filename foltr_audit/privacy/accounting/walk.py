@@ -199,6 +199,9 @@ class _SensitivityTracker:
         if self.at_least is not None:
             self.sum_changed = f"{mechanism} does not declare what it does to the sum before the noise"
             return
+        # Noise on a sum is the last stage: what follows it gets the messages, too, and may release them.
+        why = f"{mechanism} may use messages without the noise on their sum"
+        self.sum_noises = [replace(noise, apart=Norms(), unbounded=why) for noise in self.sum_noises]
         self._only(None)
         self.why = f"{mechanism} does not declare what it does to messages"
         self._spoil(f"{mechanism} changes each message after its noise")
