@@ -9,6 +9,7 @@ from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client import ClientSimulator
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.server_aggregator import ServerAggregator, WeightedMean
 from foltr_audit.simulation.setup import Setup
@@ -21,9 +22,12 @@ _WEIGHTED_MEAN = WeightedMean()
 class ModelSenders:
     """Clients that take local steps, defend their model and send it."""
 
-    def __init__(self, setup: Setup, world: ClientData, *, sampled: bool) -> None:
-        """Store the setup; kernels are compiled in the first round."""
+    def __init__(
+        self, setup: Setup, world: ClientData, *, sampled: bool, malicious: MaliciousClients | None = None
+    ) -> None:
+        """Store the setup and who is malicious; kernels are compiled in the first round."""
         self.setup = setup
+        self.malicious = malicious
         self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
@@ -38,6 +42,8 @@ class ModelSenders:
         local, interactions = self.clients.play(asked, context)
         chain, trace = self.setup.chain, self.setup.spec.trace
         models = chain.on_message(local.models, context)
+        if self.malicious is not None and self.malicious.poisoning.sends_otherwise:
+            models = self.malicious.poisoned(models, local.models, context)
         if trace.message == "update":
             models = models - context.parameters
         dtype = trace.dtype if chain.encoding is None else "float64"
@@ -60,7 +66,7 @@ class FedAvgServer:
         """Store the setup and the rule of the server."""
         self.aggregator = aggregator
         self.setup = setup
-        self.senders = ModelSenders(setup, world, sampled=True)
+        self.senders = ModelSenders(setup, world, sampled=True, malicious=setup.malicious)
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), without other state."""
