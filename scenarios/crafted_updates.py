@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.core.plugins.poisoning import honest_updates, with_malicious
 from foltr_audit.plugins import Poisoning, RoundContext
 from foltr_audit.utils.arrays import Bools, Floats
 
@@ -34,9 +33,9 @@ class LittleIsEnough(Poisoning):
 
     def on_updates(self, updates: Floats, malicious: Bools, context: RoundContext) -> Floats:
         """See `Poisoning`."""
-        honest = honest_updates(updates, malicious)
+        honest = self.honest(updates, malicious)
         z = self._largest(malicious.size, int(malicious.sum())) if self.z is None else self.z
-        return with_malicious(updates, malicious, honest.mean(axis=0) - z * honest.std(axis=0))
+        return self.replaced(updates, malicious, honest.mean(axis=0) - z * honest.std(axis=0))
 
     def _largest(self, n: int, m: int) -> float:
         from scipy.special import ndtri
@@ -53,12 +52,12 @@ class _FarthestUpdate(Poisoning):
 
     def on_updates(self, updates: Floats, malicious: Bools, context: RoundContext) -> Floats:
         """See `Poisoning`; where all honest updates are equal, malicious clients send the same."""
-        honest = honest_updates(updates, malicious)
+        honest = self.honest(updates, malicious)
         mean, direction = honest.mean(axis=0), -honest.std(axis=0)
         if not direction.any():
-            return with_malicious(updates, malicious, mean)
+            return self.replaced(updates, malicious, mean)
         gamma = self._gamma(mean - honest, direction, _squared_distances(honest))
-        return with_malicious(updates, malicious, mean + gamma * direction)
+        return self.replaced(updates, malicious, mean + gamma * direction)
 
     def _gamma(self, away: Floats, direction: Floats, distances: Floats) -> float:
         """The largest gamma, with the mean's differences (N, P) from and squared distances (N, N) of them."""
@@ -84,7 +83,7 @@ class MinMax(_FarthestUpdate):
 
     def _gamma(self, away: Floats, direction: Floats, distances: Floats) -> float:
         # |away + gamma direction|^2 <= bound, for each honest update.
-        a, b = float(direction @ direction), away @ direction
+        a, b = float((direction**2).sum()), (away * direction).sum(axis=1)
         c = (away**2).sum(axis=1) - distances.max()
         return max(0.0, float(((np.sqrt(np.maximum(b**2 - a * c, 0)) - b) / a).min()))
 
@@ -107,7 +106,7 @@ class MinSum(_FarthestUpdate):
     def _gamma(self, away: Floats, direction: Floats, distances: Floats) -> float:
         # The differences from the mean add up to 0, so the equation has no linear term.
         room = distances.sum(axis=1).max() - (away**2).sum()
-        return float(np.sqrt(max(room, 0.0) / (len(away) * (direction @ direction))))
+        return float(np.sqrt(max(room, 0.0) / (len(away) * (direction**2).sum())))
 
 
 class FangTrimmedMean(Poisoning):
@@ -130,14 +129,14 @@ class FangTrimmedMean(Poisoning):
 
     def on_updates(self, updates: Floats, malicious: Bools, context: RoundContext) -> Floats:
         """See `Poisoning`."""
-        honest = honest_updates(updates, malicious)
+        honest = self.honest(updates, malicious)
         here = context.at(np.flatnonzero(malicious))
         factor = 1 + here.streams(f"poisoning/{self.name}").uniform(updates.shape[1])
         down = honest.mean(axis=0) > 0
         bound = np.where(down, honest.min(axis=0), honest.max(axis=0))
         # Down from a positive number, and up from a negative one, leads towards zero.
         sent = np.where(down == (bound > 0), bound / factor, bound * factor)
-        return with_malicious(updates, malicious, sent)
+        return self.replaced(updates, malicious, sent)
 
 
 def _squared_distances(updates: Floats) -> Floats:

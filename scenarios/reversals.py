@@ -1,4 +1,8 @@
-"""Malicious clients that reverse what honest ones would do: their clicks or their updates."""
+"""Malicious clients that reverse what honest ones would do: their clicks or their updates.
+
+Source: Wang & Zuccon 2023, "An analysis of untargeted poisoning attack and defense methods for federated
+online learning to rank systems", data poisoning, for clicks in reverse.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.core.click_models import ReversedClickModel
-from foltr_audit.core.plugins.poisoning import with_malicious
-from foltr_audit.plugins import ClickModel, Poisoning, RoundContext
+from foltr_audit.plugins import Poisoning, RoundContext
 from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.utils.arrays import Bools, Floats
 
@@ -28,9 +30,9 @@ class ReversedClicks(Poisoning):
     name: ClassVar[str] = "reversed-clicks"
 
     @property
-    def click_model(self) -> ClickModel:
+    def click_model(self) -> str:
         """The clicks of the `perfect` click model with the grades in reverse."""
-        return ReversedClickModel()
+        return "reversed"
 
 
 class GradientReversal(Poisoning):
@@ -53,4 +55,4 @@ class GradientReversal(Poisoning):
         gamma = 1 + here.streams(f"poisoning/{self.name}/length").uniform(1)
         normal = Gaussian(sigma=1.0).sample(here.streams(f"poisoning/{self.name}/noise"), own.shape[1])
         mu = own.mean(axis=1, keepdims=True) + own.std(axis=1, keepdims=True) * normal
-        return with_malicious(updates, malicious, -2 * gamma * own + mu)
+        return self.replaced(updates, malicious, -2 * gamma * own + mu)

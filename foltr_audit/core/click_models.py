@@ -111,7 +111,7 @@ class InformationalClickModel(CascadeClickModel):
 
 
 class ReversedClickModel(CascadeClickModel):
-    """Reads the whole list and clicks on what is not relevant: a malicious client, see `Poisoning`."""
+    """Reads the whole list and clicks on what is not relevant, as a malicious client does."""
 
     name: ClassVar[str] = "reversed"
     click_given_grade: ClassVar[tuple[Probabilities, ...]] = (

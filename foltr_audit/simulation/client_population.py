@@ -166,11 +166,11 @@ class ClientPopulation:
         values = self.population.values
         own = [value.click_model for value in values if value.click_model is not None and own_clicks]
         poison = None if malicious is None else malicious.poisoning.click_model
-        models = [make(ClickModel, text) for text in dict.fromkeys(own or [click_model])]
+        texts = [*dict.fromkeys(own or [click_model]), *([] if poison is None else [poison])]
         world = ClientData.of(
             data,
             origin,
-            models if poison is None else [*models, poison],
+            [make(ClickModel, text) for text in texts],
             largest_label=self.largest_label,
             intents=self.intents,
             holdings=list(dict.fromkeys(value.grades for value in values if value.grades is not None)),

@@ -18,8 +18,7 @@ from foltr_audit.testing.sample_data import context, generator
 )
 def test_clicks_fall_with_relevance_and_none_ends_the_list(largest: int, chances: tuple[float, ...]) -> None:
     """Binomial tests at a false-alarm rate of 1e-7 each, at the first and at the last of ten positions."""
-    clicks = make(Poisoning, "reversed-clicks:share=0.3").click_model
-    assert isinstance(clicks, ClickModel)
+    clicks = make(ClickModel, make(Poisoning, "reversed-clicks:share=0.3").click_model or "")
     clients = np.arange(4000)
     for label, chance in enumerate(chances):
         labels = np.full((clients.size, 10), label)
@@ -37,8 +36,7 @@ def test_clicks_are_those_of_perfect_users_of_reversed_grades() -> None:
     clients = np.arange(500)
     labels = generator(1).integers(0, 3, size=(500, 10))
     streams = Streams(1).clients("clicks", 0, clients)
-    assert poisoning.click_model is not None
-    mine = poisoning.click_model.click(labels, 2, streams, 0)
+    mine = make(ClickModel, poisoning.click_model or "").click(labels, 2, streams, 0)
     assert np.array_equal(mine, perfect.click(2 - labels, 2, streams, 0))
 
 

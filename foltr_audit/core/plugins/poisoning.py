@@ -8,7 +8,6 @@ import numpy as np
 from pydantic import Field
 
 from foltr_audit.core.plugins.base import Plugin
-from foltr_audit.core.plugins.scenario import ClickModel
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.utils.arrays import Bools, Floats
 
@@ -27,8 +26,8 @@ class Poisoning(Plugin):
         return math.floor(self.share * clients + 1e-9)
 
     @property
-    def click_model(self) -> ClickModel | None:
-        """How malicious clients click in training; None: as the others do."""
+    def click_model(self) -> str | None:
+        """Text of the click model of malicious clients in training; None: they click as the others do."""
         return None
 
     @property
@@ -51,14 +50,14 @@ class Poisoning(Plugin):
         """
         return updates
 
+    @staticmethod
+    def honest(updates: Floats, malicious: Bools) -> Floats:
+        """The updates (N, P) of the honest clients of a round; where there are none, those of all clients."""
+        return updates if malicious.all() else updates[~malicious]
 
-def honest_updates(updates: Floats, malicious: Bools) -> Floats:
-    """The updates (N, P) of the honest clients of a round; where there are none, those of all clients."""
-    return updates if malicious.all() else updates[~malicious]
-
-
-def with_malicious(updates: Floats, malicious: Bools, sent: Floats) -> Floats:
-    """The updates (C, P) with what malicious clients send instead, (M, P) or (P,) for all of them."""
-    changed = updates.copy()
-    changed[np.flatnonzero(malicious)] = sent
-    return changed
+    @staticmethod
+    def replaced(updates: Floats, malicious: Bools, sent: Floats) -> Floats:
+        """The updates (C, P) with what malicious clients send instead, (M, P), or (P,) for all of them."""
+        changed = updates.copy()
+        changed[np.flatnonzero(malicious)] = sent
+        return changed
