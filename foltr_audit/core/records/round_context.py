@@ -22,6 +22,7 @@ class RoundContext:
         counts: interactions behind each client's message, int64 (C,).
         parameters: the global model at the start of the round, float64 (P,).
         source: the experiment's random streams.
+        received: the model that each client received, float64 (C, P); None if all received `parameters`.
         separation: rounds from one in which a client takes part to its next one, at least.
         prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
     """
@@ -34,13 +35,17 @@ class RoundContext:
     source: Streams
     separation: int = 1
     prefix: str = ""
+    received: Floats | None = None
 
     def __post_init__(self) -> None:
         freeze(self, clients=np.int64, counts=np.int64, parameters=np.float64)
+        if self.received is not None:
+            freeze(self, received=np.float64)
 
     def at(self, rows: Ints) -> RoundContext:
         """The same round with only the clients in `rows`."""
-        return replace(self, clients=self.clients[rows], counts=self.counts[rows])
+        received = None if self.received is None else self.received[rows]
+        return replace(self, clients=self.clients[rows], counts=self.counts[rows], received=received)
 
     def streams(self, purpose: str) -> ClientStreams:
         """One random stream per client for a purpose, e.g. `"defense/gamma-laplace"`."""

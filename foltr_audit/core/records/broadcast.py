@@ -1,0 +1,63 @@
+"""What a server sends to the clients of a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from foltr_audit.errors import UsageError
+from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.frozen_arrays import freeze
+
+TARGET: Final = "target"
+"""The fact of a round that holds the place of the client whose update its server isolates."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Delivery:
+    """One global model, and documents, for some clients of a round.
+
+    Attributes:
+        rows: the clients' places in the cohort, rising, int64 (n,).
+        parameters: the model that they receive, float64 (P,).
+        contrast: whether documents have their own features; otherwise all documents have the same.
+    """
+
+    rows: Ints
+    parameters: Floats
+    contrast: bool = True
+
+    def __post_init__(self) -> None:
+        freeze(self, rows=np.int64, parameters=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Broadcast:
+    """What each client of a round receives from a server that sends different things to different clients.
+
+    Attributes:
+        deliveries: one for every group of clients; each client of the cohort is in exactly one.
+        target: place in the cohort of the client whose update the server isolates.
+
+    Raises:
+        UsageError: a client without a delivery or with several, or a target outside of the cohort.
+    """
+
+    deliveries: tuple[Delivery, ...]
+    target: int
+
+    def __post_init__(self) -> None:
+        places = np.sort(np.concatenate([one.rows for one in self.deliveries]))
+        if not np.array_equal(places, np.arange(places.size)) or not 0 <= self.target < places.size:
+            raise UsageError("broadcast: expected one delivery for each client, and a target among them")
+
+    @property
+    def received(self) -> Floats:
+        """The model that each client receives, float64 (C, P)."""
+        size = sum(one.rows.size for one in self.deliveries)
+        out = np.empty((size, self.deliveries[0].parameters.size))
+        for one in self.deliveries:
+            out[one.rows] = one.parameters
+        return out
