@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
 
 TARGET: Final = "target"
@@ -60,4 +60,12 @@ class Broadcast:
         out = np.empty((size, self.deliveries[0].parameters.size))
         for one in self.deliveries:
             out[one.rows] = one.parameters
+        return out
+
+    @property
+    def contrast(self) -> Bools:
+        """Whether each client receives documents with their own features, bool (C,)."""
+        out = np.empty(len(self.received), dtype=np.bool_)
+        for one in self.deliveries:
+            out[one.rows] = one.contrast
         return out

@@ -54,7 +54,7 @@ class ModelSenders:
             models, updates, interactions = self._defended(self.clients, asked, context)
             starts = context.parameters
         else:
-            context = replace(context, received=broadcast.received)
+            context = replace(context, received=broadcast.received, contrast=broadcast.contrast)
             models, updates, interactions = self._answers(broadcast, asked, context)
             starts = broadcast.received
         if trace.message == "update":
