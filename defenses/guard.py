@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext, WireMessages
 from foltr_audit.utils.arrays import Bools, Floats
@@ -15,10 +15,10 @@ class Guard(Defense):
     """Clients send nothing if what they received cannot be meant for learning.
 
     Guarantees: no differential privacy, for any relation, unit or view. It limits what a server that does
-    not follow the protocol can send: `max_norm` bounds the L2 norm of the global model, and `contrast`
-    demands documents that differ in their features. A client that refuses counts as dropped out, and under
-    secure aggregation a round with too few answers opens nothing. A server may still treat clients
-    differently within the limits; only masks that depend on what was received rule that out.
+    not follow the protocol can send: clients refuse a global model with an L2 norm above `max_norm` and,
+    with `contrast`, documents that all have the same features. A client that refuses counts as dropped
+    out, and under secure aggregation a round with too few answers opens nothing. A server may still treat
+    clients differently within the limits; only masks that depend on the received model rule that out.
 
     Put it before secure aggregation in the chain.
 
@@ -28,33 +28,17 @@ class Guard(Defense):
 
     name: ClassVar[str] = "guard"
 
-    max_norm: float | None = Field(
-        None, gt=0, description="largest L2 norm of a model that clients accept; any if left out"
-    )
-    contrast: bool | None = Field(
-        None, description="true: refuse lists whose documents all have the same features"
-    )
-
-    @field_validator("contrast")
-    @classmethod
-    def _default_is_left_out(cls, value: bool | None) -> bool | None:
-        return value or None
-
-    @model_validator(mode="after")
-    def _checks_something(self) -> Guard:
-        if self.max_norm is None and not self.contrast:
-            raise ValueError("expected max_norm, contrast=true, or both")
-        return self
+    max_norm: float = Field(10.0, gt=0, description="largest L2 norm of a model that clients accept")
+    contrast: bool = Field(True, description="refuse lists whose documents all have the same features")
 
     def accepted(self, context: RoundContext) -> Bools:
         """Whether each client of a round answers, bool (C,)."""
-        accepted = np.ones(context.clients.size, dtype=np.bool_)
-        if self.max_norm is not None:
-            received = context.parameters[np.newaxis] if context.received is None else context.received
-            # Scaled first, since squares of very large numbers overflow.
-            largest = np.abs(received).max(axis=1, keepdims=True, initial=0.0)
-            unit = np.divide(received, largest, out=np.zeros_like(received), where=largest > 0)
-            accepted &= largest[:, 0] * np.sqrt((unit**2).sum(axis=1)) <= self.max_norm
+        received = context.parameters[np.newaxis] if context.received is None else context.received
+        # Scaled first, since squares of very large numbers overflow.
+        largest = np.abs(received).max(axis=1, keepdims=True, initial=0.0)
+        unit = np.divide(received, largest, out=np.zeros_like(received), where=largest > 0)
+        within = largest[:, 0] * np.sqrt((unit**2).sum(axis=1)) <= self.max_norm
+        accepted = np.array(np.broadcast_to(within, context.clients.shape))
         if self.contrast and context.contrast is not None:
             accepted &= context.contrast
         return accepted

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from foltr_audit.core.plugins.server import all_but, target_of
-from foltr_audit.core.rankers.base import Ranker
 from foltr_audit.plugins import Broadcast, RoundContext, Server
 
 
@@ -22,6 +20,6 @@ class FlatteningServer(Server):
 
     name: ClassVar[str] = "flatten"
 
-    def send(self, context: RoundContext, ranker: Ranker) -> Broadcast:
+    def send(self, context: RoundContext) -> Broadcast:
         """See `Server.send`."""
-        return all_but(context, target_of(context), context.parameters, contrast=False)
+        return Broadcast.all_but_one(context, context.parameters, contrast=False)

@@ -1,10 +1,10 @@
-"""The server that follows the protocol."""
+"""The server that follows the protocol, and is only curious."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from foltr_audit.plugins import Server
+from foltr_audit.plugins import Broadcast, RoundContext, Server
 
 
 class HonestServer(Server):
@@ -17,3 +17,12 @@ class HonestServer(Server):
     """
 
     name: ClassVar[str] = "honest"
+
+    @property
+    def isolates(self) -> bool:
+        """No: what it receives is the sum of all updates."""
+        return False
+
+    def send(self, context: RoundContext) -> Broadcast | None:
+        """None: every client receives the global model, and documents as they are."""
+        return None

@@ -7,8 +7,6 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.core.plugins.server import all_but, target_of
-from foltr_audit.core.rankers.base import Ranker
 from foltr_audit.plugins import Broadcast, RoundContext, Server
 
 
@@ -31,9 +29,9 @@ class SaturatingServer(Server):
 
     norm: float = Field(10_000.0, gt=0, description="L2 norm of the model that all but the target receive")
 
-    def send(self, context: RoundContext, ranker: Ranker) -> Broadcast:
+    def send(self, context: RoundContext) -> Broadcast:
         """See `Server.send`."""
         draws = context.server_stream("saturate", context.round).uniform(context.parameters.size)[0]
         direction = draws - 0.5
         length = float(np.sqrt((direction**2).sum()))
-        return all_but(context, target_of(context), direction * (self.norm / length))
+        return Broadcast.all_but_one(context, direction * (self.norm / length))

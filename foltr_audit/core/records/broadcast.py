@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
@@ -52,6 +53,26 @@ class Broadcast:
         places = np.sort(np.concatenate([one.rows for one in self.deliveries]))
         if not np.array_equal(places, np.arange(places.size)) or not 0 <= self.target < places.size:
             raise UsageError("broadcast: expected one delivery for each client, and a target among them")
+
+    @classmethod
+    def all_but_one(cls, context: RoundContext, parameters: Floats, *, contrast: bool = True) -> Broadcast:
+        """The global model for a target that is drawn at random, and other things for all other clients.
+
+        Args:
+            context: the round, with its cohort (C,).
+            parameters: the model that the others receive, (P,).
+            contrast: whether the documents that they receive have their own features.
+        """
+        draw = float(context.server_stream("target", context.round).uniform(1)[0, 0])
+        target = int(draw * context.clients.size)
+        others = np.delete(np.arange(context.clients.size), target)
+        return cls(
+            deliveries=(
+                Delivery(rows=np.array([target]), parameters=context.parameters),
+                Delivery(rows=others, parameters=parameters, contrast=contrast),
+            ),
+            target=target,
+        )
 
     @property
     def received(self) -> Floats:

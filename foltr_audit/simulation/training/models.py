@@ -49,7 +49,7 @@ class ModelSenders:
             UsageError: the wire stage cannot encode a message.
         """
         chain, trace = self.setup.chain, self.setup.spec.trace
-        broadcast = None if self.server is None else self.server.send(context, self.setup.ranker)
+        broadcast = None if self.server is None else self.server.send(context)
         if broadcast is None:
             models, updates, interactions = self._defended(self.clients, asked, context)
             starts = context.parameters
