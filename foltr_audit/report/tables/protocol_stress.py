@@ -35,8 +35,8 @@ def stress_table(report: ProtocolStressReport) -> Table:
         f"{report.shares_needed} shares needed",
         _COLUMNS,
         report.attempts,
-        caption="Promised: holds for a server that follows the protocol. The last column is the same attempt "
-        "with the answer.",
+        caption="Promised: holds for a server that follows the protocol. Last column: the same attempt "
+        "with the (first) answer.",
         section=lambda row: row.actor,
         space=2,
     )
