@@ -13,7 +13,16 @@ from foltr_audit.errors import UsageError, suggest_name
 
 KNOWLEDGE = "knowledge"
 KINDS = (
-    *("attacks", "defenses", "scenarios", "poisonings", "click-models", "learners", "client-steps"),
+    *(
+        "attacks",
+        "defenses",
+        "scenarios",
+        "poisonings",
+        "click-models",
+        "learners",
+        "client-steps",
+        "servers",
+    ),
     KNOWLEDGE,
 )
 

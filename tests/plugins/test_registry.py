@@ -20,6 +20,7 @@ from foltr_audit.core.plugins import (
     Plugin,
     Poisoning,
     Scenario,
+    Server,
     plain,
 )
 from foltr_audit.core.plugins.registry import (
@@ -76,7 +77,7 @@ def test_every_kind_has_words_of_its_own() -> None:
     assert (
         set(SINGULAR)
         == set(GROUPS)
-        == {Attack, Defense, Scenario, ClickModel, Learner, ClientStep, Poisoning}
+        == {Attack, Defense, Scenario, ClickModel, Learner, ClientStep, Poisoning, Server}
     )
     assert len(set(GROUPS.values())) == len(GROUPS)
 

@@ -23,6 +23,7 @@ from foltr_audit.core.plugins import (
     Plugin,
     Poisoning,
     Scenario,
+    Server,
 )
 from foltr_audit.errors import PluginError, shorten_value, suggest_name
 from foltr_audit.utils.reading import json_table
@@ -38,6 +39,7 @@ GROUPS: dict[type[Plugin], str] = {
     Learner: "foltr_audit.learners",
     ClientStep: "foltr_audit.client_steps",
     Poisoning: "foltr_audit.poisonings",
+    Server: "foltr_audit.servers",
 }
 SINGULAR = {
     Attack: "attack",
@@ -47,6 +49,7 @@ SINGULAR = {
     Learner: "learner",
     ClientStep: "client step",
     Poisoning: "poisoning",
+    Server: "server",
 }
 
 
