@@ -34,7 +34,7 @@ class ModelSenders:
         server: Server | None = None,
         malicious: MaliciousClients | None = None,
     ) -> None:
-        """Store the setup, the sender of models and the malicious; kernels are compiled in the first round."""
+        """Store who sends the model and who is malicious; kernels are compiled in the first round."""
         self.setup = setup
         self.server = server
         self.malicious = malicious
