@@ -33,6 +33,7 @@ from foltr_audit.cli import (
     report,
     scenario,
     significance,
+    stress,
     trace,
     train,
 )
@@ -64,6 +65,7 @@ for command in (
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(data.app, name="data")
 app.add_typer(scenario.app, name="scenario")
+app.add_typer(stress.app, name="stress")
 app.add_typer(trace.app, name="trace")
 app.command("list")(listing.listing)
 
