@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from foltr_audit.errors import UsageError
 from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext, WireMessages
@@ -25,10 +26,13 @@ class SecureAggregation(Defense):
 
     Weighted messages are sent as multiples of 2^-fraction modulo 2^bits, with a rounding error of at most
     2^-(fraction + 1). If fewer clients than the threshold survive, the round aborts and the global model
-    stays as it was.
+    stays as it was. With `bind=true` a sum opens only if all clients received the same model: otherwise their
+    masks do not cancel, and what the server decodes is noise.
 
     Source: Bonawitz et al. 2017, "Practical secure aggregation for privacy-preserving machine learning",
-    figure 4; Bell et al. 2020, "Secure single-server aggregation with (poly)logarithmic overhead", section 3.
+    figure 4; Bell et al. 2020, "Secure single-server aggregation with (poly)logarithmic overhead", section 3;
+    `bind`: Pasquini, Francati & Ateniese 2022, "Eluding secure aggregation in federated learning via model
+    inconsistency", section 6.
     """
 
     name: ClassVar[str] = "secure-aggregation"
@@ -52,6 +56,16 @@ class SecureAggregation(Defense):
     agreement: Literal["none", "x25519"] = Field(
         "none", description="how pairs agree on seeds: none (a keyed hash), or key agreement on Curve25519"
     )
+
+    bind: bool | None = Field(
+        None,
+        description="true: masks depend on the received model and the round, and cancel only if all agree",
+    )
+
+    @field_validator("bind")
+    @classmethod
+    def _default_is_left_out(cls, value: bool | None) -> bool | None:
+        return value or None
 
     @model_validator(mode="after")
     def _can_be_run(self) -> SecureAggregation:
@@ -90,7 +104,8 @@ class SecureAggregation(Defense):
         before = chance[:, 0] < self.drop_before
         after = (chance[:, 1] < self.drop_after) | ~survivors
         streams = context.streams("secure-aggregation")
-        outcome = self.protocol.run(messages, context.counts, streams, before, after)
+        digests = self._digests(context) if self.bind else None
+        outcome = self.protocol.run(messages, context.counts, streams, before, after, digests)
         arrived = outcome.survivors & (outcome.aborted is None)
         return WireMessages(
             messages=outcome.payload,
@@ -100,6 +115,17 @@ class SecureAggregation(Defense):
             aborted="" if outcome.aborted is None else outcome.aborted.text,
             costs=_costs(outcome),
         )
+
+    def _digests(self, context: RoundContext) -> list[bytes]:
+        """A hash of round and received model for each client."""
+        received = np.broadcast_to(
+            context.parameters if context.received is None else context.received,
+            (context.clients.size, context.parameters.size),
+        )
+        which, number = np.unique(received, axis=0, return_inverse=True)
+        said = [f"{context.round}/".encode() + model.astype("<f8").tobytes() for model in which]
+        hashed = [hashlib.blake2b(text, digest_size=32).digest() for text in said]
+        return [hashed[i] for i in number.reshape(-1).tolist()]
 
     def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
         """Masked messages uint64 (C, P) of clients in separate cohorts of `context.shares` clients each.

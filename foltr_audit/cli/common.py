@@ -58,8 +58,18 @@ SHARED = (
         "learner",
     ),
     *("interactions", "train.rounds", "learning_rate", "pdgd", "clip_without_pairs", "rank_with"),
-    *("train.ranker", "train.init", "train.no_relevant", "train.evaluate_every", "trace.message"),
-    *("trace.dtype", "runs", "seed", "out", "resume", "overwrite", "trace.every", "no_trace"),
+    *("train.ranker", "train.init", "train.server", "train.no_relevant", "train.evaluate_every"),
+    *(
+        "trace.message",
+        "trace.dtype",
+        "runs",
+        "seed",
+        "out",
+        "resume",
+        "overwrite",
+        "trace.every",
+        "no_trace",
+    ),
     *("trace.embed_features", "config", "save_config", "json", "threads"),
 )
 """Names of the options of commands, in the order of their help: see `lazy.takes`."""

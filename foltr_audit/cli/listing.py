@@ -12,7 +12,7 @@ from foltr_audit.cli.output import print_json, print_rows, warn_of_unloadable
 from foltr_audit.errors import UsageError, suggest_name
 
 KNOWLEDGE = "knowledge"
-KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", "client-steps", KNOWLEDGE)
+KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", "client-steps", "servers", KNOWLEDGE)
 
 
 def listing(

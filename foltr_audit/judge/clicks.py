@@ -218,5 +218,5 @@ class ClickTask(AttackTask[ClickEvidence]):
             UsageError: there is no round.
         """
         if not self.pieces:
-            raise UsageError("trace: it holds no round in which a message arrived")
+            raise UsageError("trace: it holds no round in which a message arrived or a sum was opened")
         return super().evidence()

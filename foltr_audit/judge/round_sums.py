@@ -7,16 +7,18 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from foltr_audit.core.records.broadcast import TARGET
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Knowledge, View
-from foltr_audit.errors import UsageError
+from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_rows
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
+from foltr_audit.utils.reading import is_whole
 
 _PER_LIST = ("part", "query", "shown", "features", "n_candidates")
 
@@ -33,6 +35,7 @@ class SummedRound(RoundRecord):
         alike: whether all weigh the same.
         unlisted: clients with interactions of which no list is recorded: their updates are in the sum.
         rounding: largest error of a number from encoding it as an integer; 0 without.
+        isolated: whether its server left one client's update alone in the sum, and only its lists are kept.
     """
 
     clients: int
@@ -40,6 +43,7 @@ class SummedRound(RoundRecord):
     alike: bool
     unlisted: int = 0
     rounding: float = 0.0
+    isolated: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,13 +92,13 @@ class RoundSums:
             UsageError: a round whose sum is not recorded, or whose lists are not.
         """
         for record in self.source.rounds():
-            if record.survivors.any() and not record.aborted:
+            if _is_read(record):
                 yield summed(record, self.source.header)
 
     def truths(self) -> Iterator[RoundTruth]:
         """The truth of each sum, in the same order."""
         for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
-            if record.survivors.any() and not record.aborted:
+            if _is_read(record):
                 yield _summed_truth(record, truth)
 
     def metrics(self) -> list[dict[str, float]]:
@@ -117,20 +121,26 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
     where = f"view aggregate: round {record.round}"
     if not header.holds_models:
         raise UsageError(f"{where}: messages of kind {header.kind} are no models; expected models or updates")
-    here, kept = record.survivors, record.survivors[record.slot]
+    here, target = record.survivors, isolated_client(record)
+    kept = _in_sum(record)[record.slot]
     if record.counts[here].any() and not kept.any():
         raise UsageError(
             f"{where}: no shown list is recorded; expected the clients' lists, without which a "
             "sum tells nothing"
         )
     counts = record.counts[here]
-    weight = float(counts.mean()) or 1.0
+    weight = float(counts.mean() if target is None else record.counts[target]) or 1.0
     total = _total(record, header)
     if total is None or not np.all(np.isfinite(total)):
         raise UsageError(f"{where}: the sum of its messages is not recorded; expected `total` or `aggregate`")
+    if target is not None and header.content == "model":
+        raise UsageError(f"{where}: its clients start from different models; expected updates as messages")
     change = total - counts.sum() * record.parameters if header.content == "model" else total
     start = record.parameters if header.content == "model" else 0.0
-    encoding, origins = header.encoding, np.cumsum(here)[record.slot[kept]] - 1
+    encoding = header.encoding
+    origins = (
+        np.cumsum(here)[record.slot[kept]] - 1 if target is None else np.zeros(kept.sum(), dtype=np.int64)
+    )
     error = 0.0
     if encoding is not None:
         words = np.zeros(1, dtype=np.uint64) if record.total is None else record.total
@@ -154,8 +164,9 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
         clients=counts.size,
         origins=origins,
         alike=bool(np.all(counts == counts[0])),
-        unlisted=int(np.count_nonzero(counts)) - np.unique(origins).size,
+        unlisted=0 if target is not None else int(np.count_nonzero(counts)) - np.unique(origins).size,
         rounding=error,
+        isolated=target is not None,
     )
 
 
@@ -172,8 +183,39 @@ def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
     return np.asarray(counts.sum() * mean)
 
 
+def isolated_client(record: RoundRecord) -> int | None:
+    """Place of the client whose update the server of a round isolates; None if there is none.
+
+    Raises:
+        TraceError: there is no such message.
+    """
+    target = record.facts.get(TARGET)
+    if target is None:
+        return None
+    if not is_whole(target, 0) or int(str(target)) >= record.n_messages:
+        raise TraceError(
+            f"trace: round {record.round}: target is {target!r:.40}; expected a message of the round"
+        )
+    return int(str(target))
+
+
+def _is_read(record: RoundRecord) -> bool:
+    """Whether a round has a sum, and the client in it that its server isolates, if any."""
+    if record.aborted or not record.survivors.any():
+        return False
+    target = isolated_client(record)
+    return target is None or bool(record.survivors[target])
+
+
+def _in_sum(record: RoundRecord) -> Bools:
+    """Whose updates the sum of a round tells of, bool (M,): all that arrived, or the isolated one."""
+    target = isolated_client(record)
+    return record.survivors if target is None else np.arange(record.n_messages) == target
+
+
 def _summed_truth(record: RoundRecord, truth: RoundTruth) -> RoundTruth:
-    here, kept = record.survivors, record.survivors[record.slot]
+    here = _in_sum(record)
+    kept = here[record.slot]
     lists = ("clicks", "intents", "canaries", "coins", "known")
     return with_rows(
         truth,
@@ -200,7 +242,7 @@ class SumObserver(Observer):
         return known.having(noise=noise, encoding_error=record.rounding)
 
     def _as_seen(self, view: View, record: RoundRecord) -> View:
-        if not isinstance(record, SummedRound) or record.clients == 1:
+        if not isinstance(record, SummedRound) or record.clients == 1 or record.isolated:
             return view
         return replace(
             view,

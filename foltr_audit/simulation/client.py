@@ -7,7 +7,8 @@ act on them; both ways draw the same random numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,6 +110,15 @@ class CohortInteractions:
     clicks: Bools
     reported: Bools
     clipped: Bools
+
+    @classmethod
+    def joined(cls, parts: Sequence[CohortInteractions], order: Ints) -> CohortInteractions:
+        """The interactions of several groups of clients as those of one cohort, whose rows are in `order`."""
+        every = {
+            one.name: np.concatenate([getattr(part, one.name) for part in parts])[order]
+            for one in fields(cls)
+        }
+        return cls(**every)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,10 +9,11 @@ from typing import TypeVar
 import numpy as np
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import ClickModel, Learner, ModelLearner, RoundContext
+from foltr_audit.core.plugins import ClickModel, Learner, ModelLearner, RoundContext, Server
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.defaults import SERVER
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.errors import UsageError
@@ -71,6 +72,11 @@ class Setup:
     def learner(self) -> Learner:
         """The learner."""
         return make(Learner, self.spec.train.learner)
+
+    @cached_property
+    def server(self) -> Server:
+        """The server of training rounds."""
+        return make(Server, self.spec.train.server or SERVER)
 
     @cached_property
     def chain(self) -> DefenseChain:

@@ -123,6 +123,7 @@ FACTS: dict[str, FactDomain] = {
     "rank_with": _one_of("local", "global"),
     "reconstruction_threshold": _whole(1),
     "sigma": _POSITIVE,
+    "target": _whole(0),
     "update_clip_norm": _POSITIVE,
     "width": _whole(1),
 }

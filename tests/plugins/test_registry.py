@@ -19,6 +19,7 @@ from foltr_audit.core.plugins import (
     Learner,
     Plugin,
     Scenario,
+    Server,
     plain,
 )
 from foltr_audit.core.plugins.registry import (
@@ -72,7 +73,9 @@ def test_every_plugin_of_the_three_folders_is_registered() -> None:
 
 
 def test_every_kind_has_words_of_its_own() -> None:
-    assert set(SINGULAR) == set(GROUPS) == {Attack, Defense, Scenario, ClickModel, Learner, ClientStep}
+    assert (
+        set(SINGULAR) == set(GROUPS) == {Attack, Defense, Scenario, ClickModel, Learner, ClientStep, Server}
+    )
     assert len(set(GROUPS.values())) == len(GROUPS)
 
 

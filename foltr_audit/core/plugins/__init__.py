@@ -11,7 +11,9 @@ from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.plugins.defense import Calibration, Defense, Stage
 from foltr_audit.core.plugins.learner import CentralLearner, Learner, MetricLearner, ModelLearner
 from foltr_audit.core.plugins.scenario import ClickModel, Scenario
+from foltr_audit.core.plugins.server import Server
 from foltr_audit.core.rankers.first_layer import FirstLayer
+from foltr_audit.core.records.broadcast import Broadcast, Delivery
 from foltr_audit.core.records.central import CentralResult, Users
 from foltr_audit.core.records.population import (
     Environment,
@@ -29,12 +31,14 @@ from foltr_audit.privacy.events import Ball, PrivacyClaim, PrivacyEvent
 __all__ = [
     "Attack",
     "Ball",
+    "Broadcast",
     "Calibration",
     "CentralLearner",
     "CentralResult",
     "ClickModel",
     "ClientStep",
     "Defense",
+    "Delivery",
     "Environment",
     "FirstLayer",
     "Inference",
@@ -52,6 +56,7 @@ __all__ = [
     "RoundContext",
     "Scenario",
     "ScenarioContext",
+    "Server",
     "Stage",
     "Trait",
     "TraitValue",

@@ -14,7 +14,16 @@ from urllib.parse import unquote, urlparse
 from pydantic import AfterValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from foltr_audit.core.plugins import Attack, ClickModel, ClientStep, Defense, Learner, Plugin, Scenario
+from foltr_audit.core.plugins import (
+    Attack,
+    ClickModel,
+    ClientStep,
+    Defense,
+    Learner,
+    Plugin,
+    Scenario,
+    Server,
+)
 from foltr_audit.errors import PluginError, shorten_value, suggest_name
 from foltr_audit.utils.reading import json_table
 
@@ -28,6 +37,7 @@ GROUPS: dict[type[Plugin], str] = {
     ClickModel: "foltr_audit.click_models",
     Learner: "foltr_audit.learners",
     ClientStep: "foltr_audit.client_steps",
+    Server: "foltr_audit.servers",
 }
 SINGULAR = {
     Attack: "attack",
@@ -36,6 +46,7 @@ SINGULAR = {
     ClickModel: "click model",
     Learner: "learner",
     ClientStep: "client step",
+    Server: "server",
 }
 
 

@@ -238,6 +238,10 @@ class QueryAssignment(NamedTuple):
         """Interactions of each client, int64 (C,)."""
         return np.asarray((self.queries >= 0).sum(axis=1))
 
+    def at(self, rows: Ints) -> QueryAssignment:
+        """The queries of only the clients in `rows`."""
+        return QueryAssignment(*(values[rows] for values in self))
+
     @classmethod
     def alike(cls, queries: Ints) -> QueryAssignment:
         """Queries (C, B) of clients with one common intent and click model."""

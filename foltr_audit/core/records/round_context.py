@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
 
 
@@ -22,6 +22,8 @@ class RoundContext:
         counts: interactions behind each client's message, int64 (C,).
         parameters: the global model at the start of the round, float64 (P,).
         source: the experiment's random streams.
+        contrast: whether the documents that each client received differ in features, bool (C,); None: all do.
+        received: the model that each client received, float64 (C, P); None if all received `parameters`.
         separation: rounds from one in which a client takes part to its next one, at least.
         prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
     """
@@ -34,13 +36,22 @@ class RoundContext:
     source: Streams
     separation: int = 1
     prefix: str = ""
+    received: Floats | None = None
+    contrast: Bools | None = None
 
     def __post_init__(self) -> None:
         freeze(self, clients=np.int64, counts=np.int64, parameters=np.float64)
+        if self.received is not None:
+            freeze(self, received=np.float64)
+        if self.contrast is not None:
+            freeze(self, contrast=np.bool_)
 
     def at(self, rows: Ints) -> RoundContext:
         """The same round with only the clients in `rows`."""
-        return replace(self, clients=self.clients[rows], counts=self.counts[rows])
+        received = None if self.received is None else self.received[rows]
+        contrast = None if self.contrast is None else self.contrast[rows]
+        clients, counts = self.clients[rows], self.counts[rows]
+        return replace(self, clients=clients, counts=counts, received=received, contrast=contrast)
 
     def streams(self, purpose: str) -> ClientStreams:
         """One random stream per client for a purpose, e.g. `"defense/gamma-laplace"`."""

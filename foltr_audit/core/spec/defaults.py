@@ -56,6 +56,9 @@ LEARNER: Final = "fpdgd"
 CLICK_MODELS: Final = ("perfect", "navigational", "informational")
 """The click models of attacked users; training uses the first."""
 
+SERVER: Final = "honest"
+"""The server that follows the protocol."""
+
 SCENARIO: Final = "uniform"
 """The scenario in which clients are alike."""
 

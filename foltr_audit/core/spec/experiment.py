@@ -12,8 +12,8 @@ from typing import Annotated, Literal, cast
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import Learner
-from foltr_audit.core.plugins.registry import first_problem, make
+from foltr_audit.core.plugins import Learner, Server
+from foltr_audit.core.plugins.registry import first_problem, make, make_if_known
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
@@ -85,7 +85,7 @@ class Spec(SpecTable):
             table = _with_default(table, "population", "clients", CLIENTS)
         if any(table.get(name) is not None for name in PROTOCOLS):
             table = _with_default(table, "train", "learner", default_learner(attacks=True))
-        return table
+        return _defaults_of_server(table)
 
     @model_validator(mode="after")
     def _learner_fits(self) -> Spec:
@@ -108,6 +108,26 @@ class Spec(SpecTable):
     def _attacked_messages_are_recorded(self) -> Spec:
         if self.attack is not None and self.attack.target == "training" and self.trace.every == 0:
             raise ValueError("target training needs recorded messages; expected no --no-trace")
+        return self
+
+    @model_validator(mode="after")
+    def _server_can_isolate(self) -> Spec:
+        if self.train.server is None or not make(Server, self.train.server).isolates:
+            return self
+        who = f"server {self.train.server}"
+        if make(Learner, self.train.learner).sends != "models":
+            raise ValueError(f"{who}: expected a learner that sends models, not {self.train.learner}")
+        if self.trace.message != "update":
+            raise ValueError(
+                f"{who}: clients start from different models, so sums of models tell nothing; "
+                "expected --message update"
+            )
+        if self.attack is not None and not self.attack.sums_of_rounds:
+            raise ValueError(
+                f"{who}: it reads sums of training rounds; expected --target training --view aggregate"
+            )
+        if self.audit is not None or self.membership is not None:
+            raise ValueError(f"{who}: expected train or attack; audits and membership know honest servers")
         return self
 
     @property
@@ -175,8 +195,9 @@ class Spec(SpecTable):
 
     @property
     def undefended(self) -> Spec:
-        """The same training without defense and protocols: the baseline of utility."""
-        return self.only_trained.model_copy(update={"defense": (NO_DEFENSE,)})
+        """The same training by an honest server, without defense and protocols: the baseline of utility."""
+        train = self.train.model_copy(update={"server": None})
+        return self.only_trained.model_copy(update={"defense": (NO_DEFENSE,), "train": train})
 
     @property
     def only_trained(self) -> Spec:
@@ -193,6 +214,20 @@ _TABLE_CLASSES: dict[str, type[SpecTable]] = {
     "audit": AuditSpec,
     "membership": MembershipSpec,
 }
+
+
+def _defaults_of_server(table: Mapping[str, object]) -> Mapping[str, object]:
+    """With a server that isolates one client, updates are sent and sums of training rounds are attacked."""
+    train = table.get("train")
+    named = train.get("server") if isinstance(train, Mapping) else getattr(train, "server", None)
+    server = make_if_known(Server, named) if isinstance(named, str) else None
+    if server is None or not server.isolates:
+        return table
+    table = _with_default(table, "trace", "message", "update")
+    if table.get("attack") is not None:
+        table = _with_default(table, "attack", "target", "training")
+        table = _with_default(table, "attack", "view", "aggregate")
+    return table
 
 
 def _with_default(table: Mapping[str, object], name: str, field: str, value: object) -> Mapping[str, object]:

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from foltr_audit.core.pdgd import PDGD_SETTINGS
-from foltr_audit.core.plugins import ClickModel, Learner
-from foltr_audit.core.plugins.registry import canonical
+from foltr_audit.core.plugins import ClickModel, Learner, Server
+from foltr_audit.core.plugins.registry import canonical, make
 from foltr_audit.core.rankers import ranker_text
 from foltr_audit.core.spec.base import Flag, SpecTable
-from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER
+from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER, SERVER
 
 
 def default_learner(*, attacks: bool) -> str:
@@ -20,6 +20,11 @@ def default_learner(*, attacks: bool) -> str:
         return LEARNER
     setting = PDGD_SETTINGS["pham-2022"]
     return f"{LEARNER}:pairs={setting.pairs},normaliser={setting.normaliser}"
+
+
+def other_server(text: str | None) -> str | None:
+    """The canonical text of a server; None for the honest one, the default, which Specs leave out."""
+    return None if text is None or text == SERVER else make(Server, text).text
 
 
 class TrainSpec(SpecTable):
@@ -39,6 +44,9 @@ class TrainSpec(SpecTable):
     init: str | None = Field(None, description="Start from a model: a .npy file or a Run folder.")
     no_relevant: Literal["zero", "skip"] = Field(
         "zero", description="How queries without relevant documents count in nDCG: zero or skip."
+    )
+    server: Annotated[str | None, AfterValidator(other_server), Flag(default=SERVER)] = Field(
+        None, description="What the server sends in training rounds; see list servers."
     )
     evaluate_every: int = Field(
         1, ge=1, description="Compute nDCG on the test part after every K rounds and after the last one."

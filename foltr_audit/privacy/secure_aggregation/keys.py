@@ -110,5 +110,18 @@ class CurveKey:
         return HKDF(algorithm=SHA256(), length=SEED_BYTES, salt=None, info=_PAIR).derive(agreed)
 
 
+def bound_seed(seed: bytes, digest: bytes) -> bytes:
+    """The seed of a pair, bound to the digest of what a client received; an empty digest leaves it as it is.
+
+    Both of a pair make the same mask only if they received the same.
+
+    Source: Pasquini, Francati & Ateniese 2022, "Eluding secure aggregation in federated learning via model
+    inconsistency", section 6.
+    """
+    if not digest:
+        return seed
+    return hashlib.blake2b(seed, key=digest, person=b"received", digest_size=SEED_BYTES).digest()
+
+
 PrivateKey = HashKey | CurveKey
 """One client's private key: with another's public key it gives the seed that both share."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.privacy.secure_aggregation.graph import MaskGraph
-from foltr_audit.privacy.secure_aggregation.keys import PrivateKey
+from foltr_audit.privacy.secure_aggregation.keys import PrivateKey, bound_seed
 from foltr_audit.utils.arrays import Bools, Ints
 
 _WORD = 8  # bytes of an integer
@@ -57,11 +57,13 @@ class PairwiseMasks:
         graph: who is whose neighbour.
         clients: ids, int64 (C,); of a pair the smaller one adds the mask and the other subtracts it.
         keys: private key of each client by place; None for a client without.
+        digests: of what each client received, by place; None if masks do not depend on it.
     """
 
     graph: MaskGraph
     clients: Ints
     keys: Sequence[PrivateKey | None]
+    digests: Sequence[bytes] | None = None
 
     def add_masks(self, out: NDArray[np.uint64], sends: Bools) -> None:
         """Add to the rows of senders in out (C, P) all their pair masks; each mask is expanded once."""
@@ -74,12 +76,29 @@ class PairwiseMasks:
 
     def _add(self, out: NDArray[np.uint64], left: Ints, right: Ints) -> None:
         # A copy, since `np.frombuffer` gives memory that cannot be written, and signs change in place.
-        masks = expand(self.seeds(left, right), out.shape[1]).copy()
-        swapped = self.clients[left] > self.clients[right]
-        np.negative(masks, where=swapped[:, np.newaxis], out=masks)
+        seeds, swapped = self.seeds(left, right), self.clients[left] > self.clients[right]
+        ours = self._signed(self._bound(seeds, left), swapped, out.shape[1])
+        same = self.digests is None or all(
+            self.digests[one] == self.digests[two]
+            for one, two in zip(left.tolist(), right.tolist(), strict=True)
+        )
+        theirs = ours if same else self._signed(self._bound(seeds, right), swapped, out.shape[1])
         # The places of a ring do not repeat on either side; with repeats `+=` would add only one of them.
-        out[left] += masks
-        out[right] -= masks
+        out[left] += ours
+        out[right] -= theirs
+
+    def _signed(self, seeds: Sequence[bytes], swapped: Bools, size: int) -> NDArray[np.uint64]:
+        """The masks (S, size) of seeds, negated where the right one of a pair has the smaller id."""
+        masks = expand(seeds, size).copy()
+        np.negative(masks, where=swapped[:, np.newaxis], out=masks)
+        return masks
+
+    def _bound(self, seeds: Sequence[bytes], places: Ints) -> Sequence[bytes]:
+        """The seeds of pairs as the clients in these places use them."""
+        digests = self.digests
+        if digests is None:
+            return seeds
+        return [bound_seed(seed, digests[place]) for seed, place in zip(seeds, places.tolist(), strict=True)]
 
     def seeds(self, left: Ints, right: Ints) -> list[bytes]:
         """The seed of each pair of places."""

@@ -9,6 +9,7 @@ once and used with both signs, and only those Shamir shares are evaluated that t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -98,6 +99,7 @@ class SecureSum:
         streams: ClientStreams,
         before: Bools | None = None,
         after: Bools | None = None,
+        digests: Sequence[bytes] | None = None,
     ) -> SecureSumResult:
         """One round for the cohort of `streams`.
 
@@ -107,6 +109,7 @@ class SecureSum:
             streams: key, purpose and round name every secret; the ids must be distinct.
             before: clients that drop out before they share keys, bool (C,).
             after: clients that drop out after that, before they send their message, bool (C,).
+            digests: of what each client received, which its masks depend on; None: they do not.
 
         Raises:
             UsageError: a value or a sum that the encoding does not hold, or clients that occur twice.
@@ -126,9 +129,11 @@ class SecureSum:
             sends = none
         payload = np.zeros(values.shape, dtype=np.uint64)
         payload[sends] = self.encoding.encode(values[sends], weights[sends], clients[sends])
-        recovery = MaskRecovery(graph, clients, secrets, self.agreement, plan.shares_needed, shared, sends)
+        recovery = MaskRecovery(
+            graph, clients, secrets, self.agreement, plan.shares_needed, shared, sends, digests
+        )
         if self.masks and not aborted:
-            pairs = PairwiseMasks(graph=graph, clients=clients, keys=recovery.keys)
+            pairs = PairwiseMasks(graph=graph, clients=clients, keys=recovery.keys, digests=digests)
             pairs.add_masks(payload, sends)
             rows = np.flatnonzero(sends)
             seeds = [secrets.secret("self", client) for client in clients[rows].tolist()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.privacy.secure_aggregation.graph import MaskGraph
-from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets, PrivateKey
+from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets, PrivateKey, bound_seed
 from foltr_audit.privacy.secure_aggregation.masks import sum_of_masks
 from foltr_audit.privacy.secure_aggregation.result import AggregationAbort
 from foltr_audit.privacy.secure_aggregation.shamir import polynomial, reconstruct, shares
@@ -29,6 +30,7 @@ class MaskRecovery:
         threshold: shares that reconstruct a secret.
         shared: who shared keys, bool (C,).
         survivors: clients that sent a masked message and answer now, bool (C,).
+        digests: of what each client received; None if masks do not depend on it.
     """
 
     graph: MaskGraph
@@ -38,6 +40,7 @@ class MaskRecovery:
     threshold: int
     shared: Bools
     survivors: Bools
+    digests: Sequence[bytes] | None = None
 
     @cached_property
     def keys(self) -> list[PrivateKey | None]:
@@ -95,7 +98,12 @@ class MaskRecovery:
         """The pair masks that survivors added for a client that sent nothing."""
         key = self.secrets.private_key(self._recovered("pair", place), self.agreement)
         others = self.graph.table[place][self._holders[place]]
-        seeds = [key.seed(other.public) for o in others.tolist() if (other := self.keys[o]) is not None]
+        # The server knows what it sent to each survivor, and so which mask each of them has added.
+        seeds = [
+            bound_seed(key.seed(other.public), b"" if self.digests is None else self.digests[o])
+            for o in others.tolist()
+            if (other := self.keys[o]) is not None
+        ]
         # These are the signs that the survivors used: of a pair the smaller id adds the mask.
         signs = np.where(self.clients[others] < self.clients[place], 1, -1)
         return sum_of_masks(seeds, size, signs)

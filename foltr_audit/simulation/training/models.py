@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cached_property
+
 import numpy as np
 
-from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.plugins import Broadcast, RoundContext, Server
 from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.simulation.client import ClientSimulator
+from foltr_audit.simulation.client import ClientSimulator, CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.server_aggregator import ServerAggregator, WeightedMean
@@ -21,10 +24,20 @@ _WEIGHTED_MEAN = WeightedMean()
 class ModelSenders:
     """Clients that take local steps, defend their model and send it."""
 
-    def __init__(self, setup: Setup, world: ClientData, *, sampled: bool) -> None:
-        """Store the setup; kernels are compiled in the first round."""
+    def __init__(
+        self, setup: Setup, world: ClientData, *, sampled: bool, server: Server | None = None
+    ) -> None:
+        """Store the setup and who sends the model; kernels are compiled in the first round."""
         self.setup = setup
+        self.server = server
         self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
+
+    @cached_property
+    def _without_contrast(self) -> ClientSimulator:
+        """The same clients, to whom all documents are sent with the same features."""
+        world = self.clients.world
+        flat = replace(world.data, features=np.ones_like(world.data.features))
+        return ClientSimulator(self.clients.rules, replace(world, data=flat))
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """Local steps, message and wire stage of clients that ask queries (C, B).
@@ -35,11 +48,17 @@ class ModelSenders:
             DataError: a message is not finite in its number format.
             UsageError: the wire stage cannot encode a message.
         """
-        local, interactions = self.clients.play(asked, context)
         chain, trace = self.setup.chain, self.setup.spec.trace
-        models = chain.on_message(local.models, context)
+        broadcast = None if self.server is None else self.server.send(context)
+        if broadcast is None:
+            models, updates, interactions = self._defended(self.clients, asked, context)
+            starts = context.parameters
+        else:
+            context = replace(context, received=broadcast.received, contrast=broadcast.contrast)
+            models, updates, interactions = self._answers(broadcast, asked, context)
+            starts = broadcast.received
         if trace.message == "update":
-            models = models - context.parameters
+            models = models - starts
         dtype = trace.dtype if chain.encoding is None else "float64"
         sent = to_format(models, dtype, context.round)
         # The server works with what was really sent, so the number format rounds before anything is summed.
@@ -48,7 +67,33 @@ class ModelSenders:
         messages: Payload = wired.messages
         if not wired.is_encoded:
             messages = sent if wired.messages is plain else to_format(wired.messages, dtype, context.round)
-        return CohortMessages(messages=messages, wired=wired, updates=local.steps, interactions=interactions)
+        return CohortMessages(
+            messages=messages,
+            wired=wired,
+            updates=updates,
+            interactions=interactions,
+            target=None if broadcast is None else broadcast.target,
+        )
+
+    def _defended(
+        self, clients: ClientSimulator, asked: QueryAssignment, context: RoundContext
+    ) -> tuple[Floats, Floats, CohortInteractions]:
+        """Models (C, P) after the message stage, updates (C, P) without a defense, and the interactions."""
+        local, interactions = clients.play(asked, context)
+        return self.setup.chain.on_message(local.models, context), local.steps, interactions
+
+    def _answers(
+        self, broadcast: Broadcast, asked: QueryAssignment, context: RoundContext
+    ) -> tuple[Floats, Floats, CohortInteractions]:
+        """The same of clients that received different things, each in its row."""
+        answers = []
+        for one in broadcast.deliveries:
+            clients = self.clients if one.contrast else self._without_contrast
+            here = replace(context.at(one.rows), parameters=one.parameters)
+            answers.append(self._defended(clients, asked.at(one.rows), here))
+        order = np.argsort(np.concatenate([one.rows for one in broadcast.deliveries]))
+        models, updates = (np.concatenate([answer[i] for answer in answers])[order] for i in (0, 1))
+        return models, updates, CohortInteractions.joined([answer[2] for answer in answers], order)
 
 
 class FedAvgServer:
@@ -60,7 +105,7 @@ class FedAvgServer:
         """Store the setup and the rule of the server."""
         self.aggregator = aggregator
         self.setup = setup
-        self.senders = ModelSenders(setup, world, sampled=True)
+        self.senders = ModelSenders(setup, world, sampled=True, server=setup.server)
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), without other state."""

@@ -1,0 +1,1 @@
+"""Servers that do not follow the protocol: each sends something that leaves one update alone in the sum."""
