@@ -12,6 +12,7 @@ click_models    `ClickModel`                             CONTRIBUTING.md
 learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
                 `CentralLearner`
 client_steps    `ClientStep`                             docs/client-steps.md
+poisonings      `Poisoning`                              docs/worlds.md
 servers         `Server`                                 docs/servers.md
 =============== ======================================== ============================
 

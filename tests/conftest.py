@@ -66,6 +66,7 @@ def setup_of(collection: Collection) -> SetupOf:
         attack: dict[str, Any] | None = None,
         chain: tuple[Defense, ...] | None = None,
         scenario: str = "uniform",
+        poisoning: str | None = None,
         data: Collection | None = None,
     ) -> Setup:
         spec = Spec.parse(
@@ -79,6 +80,7 @@ def setup_of(collection: Collection) -> SetupOf:
                     "clients": clients,
                     "cohort": cohort,
                     "separation": separation,
+                    "poisoning": poisoning,
                 },
                 "train": {
                     "rounds": rounds,

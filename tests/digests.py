@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Scenario
+from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Poisoning, Scenario
 from foltr_audit.core.plugins.registry import names
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
@@ -113,6 +113,10 @@ def runs() -> dict[str, Callable[[], str]]:
                 "data": {"intents": INTENTS},
             }
             for name in names(Scenario)
+        },
+        **{
+            f"poisoning {name}": {"population": {"poisoning": example(Poisoning, name).text}}
+            for name in names(Poisoning)
         },
         **{f"clicks {name}": {"train": {"click_model": name}} for name in names(ClickModel)},
         **RUNS,

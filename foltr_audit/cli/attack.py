@@ -60,7 +60,7 @@ def attack(
     for name, value in {"know": know, "client-step": client_step, "guesses": guesses}.items():
         if value:
             raise UsageError(f"--{name}: only with --trace")
-    if common.fields.get("attack.target") == "training":
+    if common.fields.get("attack.target") == "training" or _cheats(common):
         _refuse_fresh(common)
     same = common.fields.get("train.click_model") == SAME
     common = common.setting(train__click_model=None) if same else common
@@ -90,6 +90,15 @@ def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | Non
     if output is not None:
         output.save_results(report.json(published_table(published)))
     _show(report, common, published)
+
+
+def _cheats(common: CommonOptions) -> bool:
+    """Whether a server is named that isolates clients in sums of training rounds, which are then attacked."""
+    from foltr_audit.core.plugins import Server
+    from foltr_audit.core.plugins.registry import make
+
+    named = common.fields.get("train.server")
+    return isinstance(named, str) and make(Server, named).isolates
 
 
 def _refuse_fresh(common: CommonOptions) -> None:

@@ -55,6 +55,7 @@ SHARED = (
         "population.cohort",
         "population.separation",
         "population.scenario",
+        "population.poisoning",
         "learner",
     ),
     *("interactions", "train.rounds", "learning_rate", "pdgd", "clip_without_pairs", "rank_with"),

@@ -12,7 +12,19 @@ from foltr_audit.cli.output import print_json, print_rows, warn_of_unloadable
 from foltr_audit.errors import UsageError, suggest_name
 
 KNOWLEDGE = "knowledge"
-KINDS = ("attacks", "defenses", "scenarios", "click-models", "learners", "client-steps", "servers", KNOWLEDGE)
+KINDS = (
+    *(
+        "attacks",
+        "defenses",
+        "scenarios",
+        "poisonings",
+        "click-models",
+        "learners",
+        "client-steps",
+        "servers",
+    ),
+    KNOWLEDGE,
+)
 
 
 def listing(

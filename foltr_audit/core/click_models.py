@@ -110,6 +110,18 @@ class InformationalClickModel(CascadeClickModel):
     )
 
 
+class ReversedClickModel(CascadeClickModel):
+    """Reads the whole list and clicks on what is not relevant, as a malicious client does."""
+
+    name: ClassVar[str] = "reversed"
+    click_given_grade: ClassVar[tuple[Probabilities, ...]] = (
+        (1.0, 0.0),
+        (1.0, 0.5, 0.0),
+        (1.0, 0.8, 0.6, 0.2, 0.0),
+    )
+    stop_given_grade: ClassVar[tuple[Probabilities, ...]] = PerfectClickModel.stop_given_grade
+
+
 class ClickModelMixture(ClickModel):
     """Several click models; each list has one of them.
 

@@ -21,6 +21,7 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.spec.population import PopulationSpec, parse_scenarios
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.traffic import QueryTraffic
 
 
@@ -147,19 +148,29 @@ class ClientPopulation:
         return {name: self.spec.model_copy(update={"scenario": text}) for name, text in found.items()}
 
     def traffic(
-        self, data: Dataset, origin: QueryOrigin, click_model: str, *, own_clicks: bool
+        self,
+        data: Dataset,
+        origin: QueryOrigin,
+        click_model: str,
+        *,
+        own_clicks: bool,
+        malicious: MaliciousClients | None = None,
     ) -> QueryTraffic:
         """What the clients search for in some data; with `own_clicks` as the click models of their traits do.
+
+        Malicious clients may have a click model of their own, which comes last.
 
         Raises:
             UsageError: a scenario that does not fit the data or the learner.
         """
         values = self.population.values
         own = [value.click_model for value in values if value.click_model is not None and own_clicks]
+        poison = None if malicious is None else malicious.poisoning.click_model
+        texts = [*dict.fromkeys(own or [click_model]), *([] if poison is None else [poison])]
         world = ClientData.of(
             data,
             origin,
-            [make(ClickModel, text) for text in dict.fromkeys(own or [click_model])],
+            [make(ClickModel, text) for text in texts],
             largest_label=self.largest_label,
             intents=self.intents,
             holdings=list(dict.fromkeys(value.grades for value in values if value.grades is not None)),
@@ -172,4 +183,5 @@ class ClientPopulation:
             most=self.interactions,
             total=self._time.total,
             paired=isinstance(self.learner, MetricLearner) and self.learner.antithetic,
+            poisoned=None if poison is None else malicious,
         )

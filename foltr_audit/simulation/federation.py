@@ -37,7 +37,11 @@ class Federation:
         self.setup = setup
         train = setup.collection.train
         self.clientele = setup.clients.traffic(
-            train, QueryOrigin.of_part(TRAIN, train), setup.spec.train.click_model, own_clicks=True
+            train,
+            QueryOrigin.of_part(TRAIN, train),
+            setup.spec.train.click_model,
+            own_clicks=True,
+            malicious=setup.malicious,
         )
         self.training = make_server(setup, self.clientele.world)
         self.online = OnlineMetrics(

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import ClickModel, Learner, ModelLearner, RoundContext, Server
+from foltr_audit.core.plugins import ClickModel, Learner, ModelLearner, Poisoning, RoundContext, Server
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records import Collection
@@ -20,6 +20,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.client_population import ClientPopulation
+from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.privacy_description import PrivacyDescription
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -92,6 +93,16 @@ class Setup:
             learner=self.learner,
             intents_of_data=self.collection.n_intents,
             largest_label=self.collection.largest_label,
+        )
+
+    @cached_property
+    def malicious(self) -> MaliciousClients | None:
+        """The malicious clients; None if everybody is honest."""
+        population = self.spec.population
+        if population.poisoning is None:
+            return None
+        return MaliciousClients(
+            poisoning=make(Poisoning, population.poisoning), clients=population.clients, streams=self.streams
         )
 
     @cached_property

@@ -10,6 +10,7 @@ import numpy as np
 from foltr_audit.core.plugins import Environment, Population, RoundContext, Trait
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.utils.arrays import Floats, Ints
 
 
@@ -25,6 +26,7 @@ class QueryTraffic:
         most: the most interactions of a client in a round, B.
         total: interactions of the whole training.
         paired: the second half of a client's interactions uses the mirrored models of the first half.
+        poisoned: malicious clients that click by the last click model of the world; None if nobody does.
     """
 
     world: ClientData
@@ -34,6 +36,7 @@ class QueryTraffic:
     most: int
     total: int
     paired: bool = False
+    poisoned: MaliciousClients | None = None
 
     def ask(self, context: RoundContext) -> QueryAssignment:
         """Queries of the clients of a training round, (C, B), padded with -1.
@@ -50,7 +53,7 @@ class QueryTraffic:
         if self.environment is not None and self.environment.kept is not None:
             gone |= intents != self.environment.kept
         return _move_to_front(
-            QueryAssignment(np.where(gone, -1, queries), intents, self._ways(kinds, intents))
+            QueryAssignment(np.where(gone, -1, queries), intents, self._ways(context, kinds, intents))
         )
 
     def assign(self, queries: Ints, context: RoundContext) -> QueryAssignment:
@@ -64,7 +67,9 @@ class QueryTraffic:
         places = self.world.places[self._holding(kinds), queries]
         time = np.full((C, B), max(0, self.total - 1))
         intents = self._intents(context, kinds, time)
-        return QueryAssignment(np.where(places >= 0, places, queries), intents, self._ways(kinds, intents))
+        return QueryAssignment(
+            np.where(places >= 0, places, queries), intents, self._ways(context, kinds, intents)
+        )
 
     def weights(self, time: int) -> Floats:
         """How likely each intent is among all interactions at a time, float64 (I,)."""
@@ -130,9 +135,12 @@ class QueryTraffic:
         passed = draws[..., np.newaxis] >= np.cumsum(chances, axis=2)[..., :-1]
         return np.where(own >= 0, own, passed.sum(axis=2))
 
-    def _ways(self, kinds: list[Ints], intents: Ints) -> Ints:
+    def _ways(self, context: RoundContext, kinds: list[Ints], intents: Ints) -> Ints:
         numbers: dict[object, int] = {model.text: m for m, model in enumerate(self.world.models)}
         model = np.maximum(self._of(kinds, "click_model", numbers), 0)
+        if self.poisoned is not None:
+            malicious = self.poisoned.among(context.clients)[:, np.newaxis]
+            model = np.where(malicious, len(self.world.models) - 1, model)
         return np.asarray(model * self.world.intents + intents)
 
     def _sizes(self, clients: Ints) -> Ints:

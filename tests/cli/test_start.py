@@ -87,6 +87,7 @@ def test_no_arguments_show_the_help() -> None:
         ("attacks", "olsr", "tolerance"),
         ("defenses", "gamma-laplace", "sensitivity"),
         ("scenarios", "uniform", None),
+        ("poisonings", "lie", "share"),
         ("click-models", "navigational", None),
         ("learners", "fpdgd", "learning_rate"),
     ],

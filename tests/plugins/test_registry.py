@@ -18,6 +18,7 @@ from foltr_audit.core.plugins import (
     Defense,
     Learner,
     Plugin,
+    Poisoning,
     Scenario,
     Server,
     plain,
@@ -74,7 +75,9 @@ def test_every_plugin_of_the_three_folders_is_registered() -> None:
 
 def test_every_kind_has_words_of_its_own() -> None:
     assert (
-        set(SINGULAR) == set(GROUPS) == {Attack, Defense, Scenario, ClickModel, Learner, ClientStep, Server}
+        set(SINGULAR)
+        == set(GROUPS)
+        == {Attack, Defense, Scenario, ClickModel, Learner, ClientStep, Poisoning, Server}
     )
     assert len(set(GROUPS.values())) == len(GROUPS)
 

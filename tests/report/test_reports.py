@@ -174,6 +174,7 @@ def test_training_rounds_refuse_options_of_the_fresh_protocol() -> None:
     for option in (["--click-model", "perfect"], ["--repeats", "2"], ["--attack-on", "vali"]):
         done = run("attack", *SMALL, "--target", "training", *option)
         assert done.code == 2
+        assert run("attack", *SMALL, "--server", "flatten", *option).one_error() == done.one_error()
         assert f"{option[0]}: only with --target fresh" in done.one_error()
 
 

@@ -14,7 +14,7 @@ import pytest
 import foltr_audit
 from foltr_audit.cli.main import INTERRUPTED
 from foltr_audit.core import plugins
-from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, Scenario
+from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, Poisoning, Scenario
 from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, names, plugin_class
 from foltr_audit.errors import FoltrAuditError
@@ -143,7 +143,13 @@ def test_the_page_of_exit_codes_has_every_code() -> None:
 
 @pytest.mark.parametrize(
     ("page", "base"),
-    [("attacks", Attack), ("defenses", Defense), ("learners", Learner), ("worlds", Scenario)],
+    [
+        ("attacks", Attack),
+        ("defenses", Defense),
+        ("learners", Learner),
+        ("worlds", Scenario),
+        ("worlds", Poisoning),
+    ],
 )
 def test_a_page_of_plug_ins_has_every_one_and_no_other(page: str, base: type[Plugin]) -> None:
     """Baselines are named where results are read, and no defense needs no row."""

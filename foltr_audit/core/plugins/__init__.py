@@ -10,6 +10,7 @@ from foltr_audit.core.plugins.base import Plugin, plain
 from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.plugins.defense import Calibration, Defense, Stage
 from foltr_audit.core.plugins.learner import CentralLearner, Learner, MetricLearner, ModelLearner
+from foltr_audit.core.plugins.poisoning import Poisoning
 from foltr_audit.core.plugins.scenario import ClickModel, Scenario
 from foltr_audit.core.plugins.server import Server
 from foltr_audit.core.rankers.first_layer import FirstLayer
@@ -50,6 +51,7 @@ __all__ = [
     "MetricLearner",
     "ModelLearner",
     "Plugin",
+    "Poisoning",
     "Population",
     "PrivacyClaim",
     "PrivacyEvent",

@@ -21,6 +21,7 @@ from foltr_audit.core.plugins import (
     Defense,
     Learner,
     Plugin,
+    Poisoning,
     Scenario,
     Server,
 )
@@ -37,6 +38,7 @@ GROUPS: dict[type[Plugin], str] = {
     ClickModel: "foltr_audit.click_models",
     Learner: "foltr_audit.learners",
     ClientStep: "foltr_audit.client_steps",
+    Poisoning: "foltr_audit.poisonings",
     Server: "foltr_audit.servers",
 }
 SINGULAR = {
@@ -46,6 +48,7 @@ SINGULAR = {
     ClickModel: "click model",
     Learner: "learner",
     ClientStep: "client step",
+    Poisoning: "poisoning",
     Server: "server",
 }
 

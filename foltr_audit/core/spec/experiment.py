@@ -94,7 +94,9 @@ class Spec(SpecTable):
             learner
         )
         if problem is None and learner.sends != "models":
-            if self.membership is not None:
+            if self.population.poisoning is not None:
+                problem = f"it sends {learner.sends}; poisoning needs messages that are models"
+            elif self.membership is not None:
                 problem = f"it sends {learner.sends}; membership needs messages that are models"
             elif self.audit is not None:
                 problem = f"it sends {learner.sends}; an audit needs messages that are models"

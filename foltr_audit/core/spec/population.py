@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.core.plugins import ClickModel, Scenario
+from foltr_audit.core.plugins import ClickModel, Poisoning, Scenario
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.core.spec.defaults import SCENARIO
@@ -46,6 +46,10 @@ def canonical_scenarios(text: str) -> str:
     return "+".join(scenario.text for scenario in scenarios)
 
 
+def _canonical_poisoning(text: str | None) -> str | None:
+    return None if text is None else make(Poisoning, text).text
+
+
 class PopulationSpec(SpecTable):
     """Scenarios joined by `+`, the number of clients, and the number of clients in each round."""
 
@@ -63,6 +67,19 @@ class PopulationSpec(SpecTable):
         le=10_000_000,
         description="Rounds from one in which a client takes part to its next one, at least.",
     )
+
+    poisoning: Annotated[str | None, AfterValidator(_canonical_poisoning), Flag(default="none")] = Field(
+        None, description="What malicious clients do, e.g. NAME:share=0.1 for one client in ten."
+    )
+
+    @model_validator(mode="after")
+    def _somebody_is_malicious(self) -> PopulationSpec:
+        if self.poisoning is not None and not make(Poisoning, self.poisoning).count(self.clients):
+            raise ValueError(
+                f"poisoning={self.poisoning}: no client of {self.clients} is malicious; "
+                f"expected a share of {1 / self.clients:.3g} at least"
+            )
+        return self
 
     @model_validator(mode="after")
     def _cohort_fits(self) -> PopulationSpec:

@@ -12,6 +12,7 @@ from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client import ClientSimulator, CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.server_aggregator import ServerAggregator, WeightedMean
 from foltr_audit.simulation.setup import Setup
@@ -25,11 +26,18 @@ class ModelSenders:
     """Clients that take local steps, defend their model and send it."""
 
     def __init__(
-        self, setup: Setup, world: ClientData, *, sampled: bool, server: Server | None = None
+        self,
+        setup: Setup,
+        world: ClientData,
+        *,
+        sampled: bool,
+        server: Server | None = None,
+        malicious: MaliciousClients | None = None,
     ) -> None:
-        """Store the setup and who sends the model; kernels are compiled in the first round."""
+        """Store who sends the model and who is malicious; kernels are compiled in the first round."""
         self.setup = setup
         self.server = server
+        self.malicious = malicious
         self.clients = ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
 
     @cached_property
@@ -78,9 +86,12 @@ class ModelSenders:
     def _defended(
         self, clients: ClientSimulator, asked: QueryAssignment, context: RoundContext
     ) -> tuple[Floats, Floats, CohortInteractions]:
-        """Models (C, P) after the message stage, updates (C, P) without a defense, and the interactions."""
+        """Models (C, P) that clients send, updates (C, P) without a defense, and the interactions."""
         local, interactions = clients.play(asked, context)
-        return self.setup.chain.on_message(local.models, context), local.steps, interactions
+        models = self.setup.chain.on_message(local.models, context)
+        if self.malicious is not None and self.malicious.poisoning.sends_otherwise:
+            models = self.malicious.poisoned(models, local.models, context)
+        return models, local.steps, interactions
 
     def _answers(
         self, broadcast: Broadcast, asked: QueryAssignment, context: RoundContext
@@ -105,7 +116,9 @@ class FedAvgServer:
         """Store the setup and the rule of the server."""
         self.aggregator = aggregator
         self.setup = setup
-        self.senders = ModelSenders(setup, world, sampled=True, server=setup.server)
+        self.senders = ModelSenders(
+            setup, world, sampled=True, server=setup.server, malicious=setup.malicious
+        )
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The first model (P,), without other state."""

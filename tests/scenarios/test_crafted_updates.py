@@ -1,0 +1,128 @@
+"""Updates that malicious clients make from those of honest ones, against loops, searches and SciPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from foltr_audit.core.plugins import Poisoning
+from foltr_audit.core.plugins.registry import make, names
+from foltr_audit.testing.sample_data import context, generator
+from foltr_audit.utils.arrays import Bools, Floats
+
+CRAFTED = ("lie", "min-max", "min-sum", "fang")
+
+
+def poisoned(text: str, updates: Floats, malicious: Bools) -> Floats:
+    """What the clients 0, 1, ... send."""
+    clients = list(range(len(updates)))
+    return make(Poisoning, text).on_updates(updates, malicious, context(clients))
+
+
+def cohort(seed: int, honest: int = 7, malicious: int = 3, size: int = 6) -> tuple[Floats, Bools]:
+    """Random updates, and who is malicious."""
+    updates = generator(seed).normal(size=(honest + malicious, size)) + 0.3
+    who = np.zeros(honest + malicious, dtype=np.bool_)
+    who[generator(seed + 1).permutation(who.size)[:malicious]] = True
+    return updates, who
+
+
+@pytest.mark.parametrize("name", names(Poisoning))
+def test_honest_clients_send_what_they_sent_and_nothing_is_changed_in_place(name: str) -> None:
+    updates, who = cohort(1)
+    before = updates.copy()
+    sent = poisoned(f"{name}:share=0.3", updates, who)
+    assert sent[~who].tobytes() == updates[~who].tobytes()
+    assert updates.tobytes() == before.tobytes()
+    assert (name == "reversed-clicks") == np.array_equal(sent, updates)
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_crafted_updates_do_not_depend_on_what_malicious_clients_computed(name: str) -> None:
+    updates, who = cohort(2)
+    other = np.where(who[:, np.newaxis], 99.0, updates)
+    text = f"{name}:share=0.3"
+    assert np.array_equal(poisoned(text, updates, who)[who], poisoned(text, other, who)[who])
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+@pytest.mark.parametrize("honest", [0, 1])
+def test_a_cohort_with_hardly_an_honest_client_stays_finite(name: str, honest: int) -> None:
+    updates, who = cohort(3, honest=honest, malicious=2)
+    assert np.isfinite(poisoned(f"{name}:share=0.3", updates, who)).all()
+
+
+@pytest.mark.parametrize(("honest", "malicious"), [(7, 3), (16, 4), (9, 1), (6, 4), (2, 6), (26, 24)])
+def test_a_little_is_enough(honest: int, malicious: int) -> None:
+    updates, who = cohort(4, honest, malicious)
+    n = honest + malicious
+    unusual = min(max(math.floor(n / 2 + 1) - malicious, 1), honest - 1)
+    z = norm.ppf((n - malicious - unusual) / (n - malicious))
+    sent = poisoned("lie:share=0.3", updates, who)
+    for j in range(updates.shape[1]):
+        column = [updates[i, j] for i in range(n) if not who[i]]
+        mean = sum(column) / honest
+        deviation = math.sqrt(sum((x - mean) ** 2 for x in column) / honest)
+        for i in np.flatnonzero(who):
+            assert sent[i, j] == pytest.approx(mean - z * deviation, rel=1e-9, abs=1e-12)
+            given_z = poisoned("lie:share=0.3,z=2.5", updates, who)[i, j]
+            assert given_z == pytest.approx(mean - 2.5 * deviation, rel=1e-9, abs=1e-12)
+
+
+def allowed(name: str, sent: Floats, honest: Floats) -> bool:
+    """The condition of the paper, by loops over the honest updates."""
+    between = [[float(((x - y) ** 2).sum()) for y in honest] for x in honest]
+    from_sent = [float(((x - sent) ** 2).sum()) for x in honest]
+    if name == "min-max":
+        return max(from_sent) <= max(map(max, between))
+    return sum(from_sent) <= max(map(sum, between))
+
+
+@pytest.mark.parametrize("name", ["min-max", "min-sum"])
+@given(seed=st.integers(0, 10_000), honest=st.integers(2, 9), size=st.integers(1, 8))
+def test_gamma_is_the_largest_that_is_allowed(name: str, seed: int, honest: int, size: int) -> None:
+    updates, who = cohort(seed, honest, 2, size)
+    others = updates[~who]
+    mean, deviation = others.mean(axis=0), others.std(axis=0, ddof=1)  # its length does not matter
+    low, high = 0.0, 1.0
+    assert allowed(name, mean, others)
+    while allowed(name, mean - high * deviation, others):
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if allowed(name, mean - middle * deviation, others) else (low, middle)
+    sent = poisoned(f"{name}:share=0.3", updates, who)[who]
+    assert np.allclose(sent, mean - low * deviation, rtol=1e-6, atol=1e-6)
+
+
+@given(seed=st.integers(0, 10_000))
+def test_fang_pushes_each_coordinate_beyond_all_honest_ones(seed: int) -> None:
+    updates, who = cohort(seed)
+    sent = poisoned("fang:share=0.3", updates, who)
+    for j in range(updates.shape[1]):
+        honest = updates[~who, j]
+        for x in sent[who, j]:
+            if honest.mean() > 0:
+                bound, inside = honest.min(), x < honest.min()
+            else:
+                bound, inside = honest.max(), x > honest.max()
+            assert inside
+            ratio = x / bound
+            assert 1 < max(ratio, 1 / ratio) < 2
+
+
+def test_factors_of_fang_are_uniform_between_1_and_2() -> None:
+    """Kolmogorov-Smirnov at a false-alarm rate of 1e-6; a factor that is drawn once for all would fail."""
+    from scipy.stats import kstest
+
+    updates = np.tile(generator(5).normal(size=4000) + 3.0, (4, 1))
+    updates = np.abs(updates) + 0.1
+    who = np.array([True, False, False, False])
+    factor = updates[1] / poisoned("fang:share=0.3", updates, who)[0]
+    assert kstest(factor - 1, "uniform").pvalue > 1e-6
+    assert kstest(np.full(4000, factor[0] - 1), "uniform").pvalue < 1e-6
