@@ -123,6 +123,13 @@ def test_keys_of_the_server_open_a_message_unless_keys_are_signed(agreement: Agr
     assert (row.outcome, row.with_answer) == ("broken", "held")
 
 
+def test_a_signature_passes_for_the_client_that_made_it_only() -> None:
+    stage = stage_of()
+    public = stage.private(3).public
+    assert key_attempts.verified(stage, 3, public)
+    assert not key_attempts.verified(stage, 3, public, signer="server/sign")
+
+
 def test_models_that_differ_leave_one_message_in_the_sum() -> None:
     row = key_attempts.inconsistent_models(stage_of())
     assert (row.outcome, row.with_answer) == ("broken", "held")
@@ -166,3 +173,19 @@ def test_a_round_that_cannot_be_is_refused() -> None:
     for clients, parameters in ((3, 5), (20, 0), (20, 5)):
         with pytest.raises(UsageError, match=r"--clients|--parameters"):
             drawn_round(protocol, clients, parameters, 0)
+
+
+def test_survivors_that_fall_apart_get_no_sum() -> None:
+    """On a circle of two neighbours each, four lost clients that do not all sit side by side break it."""
+    protocol = SecureSum(encoding=ENCODING, neighbours=2, threshold=0.1)
+    reasons = set()
+    for seed in range(20):
+        stage = drawn_round(protocol, 40, 3, seed)
+        row = share_attempts.drop_out(stage, "after keys")
+        assert row.outcome == "held"
+        lost = np.zeros(40, dtype=np.bool_)
+        lost[[place for place in range(40) if place != stage.target][:4]] = True
+        run = stage.protocol.run(stage.values, stage.weights, stage.streams, after=lost)
+        assert (run.aborted is not None) == row.learnt.startswith("the round aborts")
+        reasons.add(row.learnt[:9])
+    assert "the round" in reasons

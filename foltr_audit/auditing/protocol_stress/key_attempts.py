@@ -60,7 +60,7 @@ def _impersonated(stage: StagedRound, *, signed: bool) -> Floats | None:
         stage.secrets.private_key(stage.secrets.secret("server", number), agreement) for number in range(size)
     ]
     if signed and not all(
-        _verified(stage, other, key.public)
+        verified(stage, other, key.public, signer="server/sign")
         for other, key in zip(stage.graph.table[place].tolist(), forged, strict=True)
     ):
         return None  # the client sends nothing
@@ -78,16 +78,23 @@ def _impersonated(stage: StagedRound, *, signed: bool) -> Floats | None:
     return stage.decode(message - stage.mask([recovered, *opened], [1, *signs]))
 
 
-def _verified(stage: StagedRound, owner: int, public: bytes) -> bool:
-    """Whether a signature that the server makes under a key of its own passes as that of a client."""
+def verified(stage: StagedRound, owner: int, public: bytes, *, signer: str = "sign") -> bool:
+    """Whether the signature on a public key passes as that of a client.
+
+    Args:
+        stage: the round.
+        owner: place of the client whose key it is said to be.
+        public: the key.
+        signer: name of the secret that it was signed with; `sign` is the client's own.
+    """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     client = int(stage.streams.clients[owner])
     known = Ed25519PrivateKey.from_private_bytes(stage.secrets.secret("sign", client)).public_key()
-    forger = Ed25519PrivateKey.from_private_bytes(stage.secrets.secret("server/sign", client))
+    signature = Ed25519PrivateKey.from_private_bytes(stage.secrets.secret(signer, client)).sign(public)
     try:
-        known.verify(forger.sign(public), public)
+        known.verify(signature, public)
     except InvalidSignature:
         return False
     return True

@@ -112,10 +112,14 @@ def drop_out(stage: StagedRound, when: DropStage) -> ProtocolAttempt:
     tried = replace(stage, absent=missing) if when == "before keys" else stage
     listed = ~missing if when != "before unmasking" else ~tried.absent
     asked = ShareHolders(tried)
-    words = asked.total(listed, ~missing)
+    stops = _aborts(tried, listed)
+    words = None if stops else asked.total(listed, ~missing)
     victim = int(np.flatnonzero(missing)[0]) if when == "after keys" else tried.target
     tried = replace(tried, target=victim)
-    found = _with_given_shares(asked, tried, listed, missing)
+    if stops:  # before any client was asked for a share
+        found = tried.decode(tried.result.payload[victim])
+    else:
+        found = _with_given_shares(asked, tried, listed, missing)
     exact = True
     if words is not None:
         codes = tried.protocol.encoding.encode(tried.values, tried.weights)[listed]
@@ -169,6 +173,12 @@ def _difference(asked: ShareHolders) -> Floats | None:
     without[stage.target] = False
     first, second = asked.total(everybody, everybody), asked.total(without, without)
     return None if first is None or second is None else stage.decode(first - second)
+
+
+def _aborts(stage: StagedRound, listed: Bools) -> bool:
+    """Whether a server that follows the protocol asks for no shares, as `MaskRecovery.why_not` says."""
+    fewest = stage.protocol.plan(stage.clients).at_least
+    return int(listed.sum()) < fewest or stage.graph.groups(listed) > 1
 
 
 def _with_given_shares(
