@@ -62,6 +62,9 @@ SERVER: Final = "honest"
 SCENARIO: Final = "uniform"
 """The scenario in which clients are alike."""
 
+NO_POISONING: Final = "none"
+"""What is written for a population without malicious clients."""
+
 MODEL_ATTACKS: Final = ("olsr", "lad")
 """Attacks on models and updates that name none, each with one of the next two."""
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from foltr_audit.core.plugins import ClickModel, Poisoning, Scenario
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.base import Flag, SpecTable
-from foltr_audit.core.spec.defaults import SCENARIO
+from foltr_audit.core.spec.defaults import NO_POISONING, SCENARIO
 from foltr_audit.privacy.noise.parse import parts
 
 
@@ -47,7 +47,8 @@ def canonical_scenarios(text: str) -> str:
 
 
 def _canonical_poisoning(text: str | None) -> str | None:
-    return None if text is None else make(Poisoning, text).text
+    """The canonical text of a poisoning; None for `none`, the default, which Specs leave out."""
+    return None if text in (None, NO_POISONING) else make(Poisoning, text).text
 
 
 class PopulationSpec(SpecTable):
@@ -68,7 +69,7 @@ class PopulationSpec(SpecTable):
         description="Rounds from one in which a client takes part to its next one, at least.",
     )
 
-    poisoning: Annotated[str | None, AfterValidator(_canonical_poisoning), Flag(default="none")] = Field(
+    poisoning: Annotated[str | None, AfterValidator(_canonical_poisoning), Flag(default=NO_POISONING)] = Field(
         None, description="What malicious clients do, e.g. NAME:share=0.1 for one client in ten."
     )
 
