@@ -69,8 +69,8 @@ class PopulationSpec(SpecTable):
         description="Rounds from one in which a client takes part to its next one, at least.",
     )
 
-    poisoning: Annotated[str | None, AfterValidator(_canonical_poisoning), Flag(default=NO_POISONING)] = Field(
-        None, description="What malicious clients do, e.g. NAME:share=0.1 for one client in ten."
+    poisoning: Annotated[str | None, AfterValidator(_canonical_poisoning), Flag(default=NO_POISONING)] = (
+        Field(None, description="What malicious clients do, e.g. NAME:share=0.1 for one client in ten.")
     )
 
     @model_validator(mode="after")
