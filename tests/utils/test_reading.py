@@ -328,6 +328,15 @@ def test_a_footer_that_names_fewer_values_than_the_pages_is_not_believed() -> No
         parquet_frame(lying, "x", TraceError)
 
 
+def test_a_page_of_a_negative_number_of_values_is_refused() -> None:
+    good = parquet(pl.DataFrame({"a": [1, 2]}))
+    header = good.index(b"\x2c\x15\x04", 20)
+    # Thrift writes 2 as 4, and -1 as 1. Polars would end the process: no exception could be caught.
+    bad = good[: header + 2] + b"\x01" + good[header + 3 :]
+    with pytest.raises(TraceError, match="x: cannot be read as Parquet: a page of less than no bytes or values"):
+        parquet_frame(bad, "x", TraceError)
+
+
 def varint(number: int) -> bytes:
     """A whole number as Thrift has it."""
     digits = b""

@@ -107,11 +107,13 @@ def _pages(data: bytes, facts: dict[int, Any]) -> tuple[int, int]:
     values = unpacked = 0
     while reader.at < min(end, len(data)):
         page = reader.struct()
-        values += sum(page[kind][_PAGE_VALUES] for kind in _PAGE_KINDS if kind in page)
+        counts = [page[kind][_PAGE_VALUES] for kind in _PAGE_KINDS if kind in page]
+        # A negative size would lead back to an earlier page, and this loop would never end. Of a negative number
+        # of values Polars makes a very large one, and the process ends for want of memory.
+        if min(page[_PAGE_PACKED], page[_PAGE_UNPACKED], *counts) < 0:
+            raise ValueError("a page of less than no bytes or values")
+        values += sum(counts)
         unpacked += page[_PAGE_UNPACKED]
-        # A negative size would lead back to an earlier page, and this loop would never end.
-        if page[_PAGE_PACKED] < 0:
-            raise ValueError("a page of less than no bytes")
         reader.at += page[_PAGE_PACKED]
     return values, unpacked
 
