@@ -333,7 +333,9 @@ def test_a_page_of_a_negative_number_of_values_is_refused() -> None:
     header = good.index(b"\x2c\x15\x04", 20)
     # Thrift writes 2 as 4, and -1 as 1. Polars would end the process: no exception could be caught.
     bad = good[: header + 2] + b"\x01" + good[header + 3 :]
-    with pytest.raises(TraceError, match="x: cannot be read as Parquet: a page of less than no bytes or values"):
+    with pytest.raises(
+        TraceError, match="x: cannot be read as Parquet: a page of less than no bytes or values"
+    ):
         parquet_frame(bad, "x", TraceError)
 
 

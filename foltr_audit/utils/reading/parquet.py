@@ -108,8 +108,8 @@ def _pages(data: bytes, facts: dict[int, Any]) -> tuple[int, int]:
     while reader.at < min(end, len(data)):
         page = reader.struct()
         counts = [page[kind][_PAGE_VALUES] for kind in _PAGE_KINDS if kind in page]
-        # A negative size would lead back to an earlier page, and this loop would never end. Of a negative number
-        # of values Polars makes a very large one, and the process ends for want of memory.
+        # A negative size would lead back to an earlier page, and this loop would never end. Polars takes a
+        # negative number of values for a very large one, and the process ends for want of memory.
         if min(page[_PAGE_PACKED], page[_PAGE_UNPACKED], *counts) < 0:
             raise ValueError("a page of less than no bytes or values")
         values += sum(counts)
