@@ -23,6 +23,7 @@ from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
 
 TRAINING = AttackSpec(target="training")
 FRESH = AttackSpec(on=("vali",), choices=3, repeats=2)
+ROUND_SUMS = AttackSpec(target="training", view="aggregate")
 SUMS = AttackSpec(on=("vali",), repeats=2, view="aggregate")
 
 _SENT = {"es": "metrics", "clicks": "clicks"}
@@ -103,10 +104,16 @@ def _with_seeds_of_numpy(played: PlayedRounds) -> PlayedRounds:
     return PlayedRounds(store, Observer(header, played.server.collection), played.protocol)
 
 
-def rounds_to_judge(kinds: frozenset[str], *, sums: bool) -> Iterator[PlayedRounds]:
-    """Rounds with messages of these kinds in every form that a task may need; or sums, of updates only."""
+def rounds_to_judge(kinds: frozenset[str], *, sums: bool, round_sums: bool = False) -> Iterator[PlayedRounds]:
+    """Rounds with messages of these kinds in every form that a task may need; or sums, of updates only.
+
+    Sums are over clients who saw one list; with `round_sums`, over the clients of a training round.
+    """
     for kind in sorted(kinds):
-        if not sums:
+        if round_sums:
+            if kind not in _SENT:
+                yield played_rounds(kind, ROUND_SUMS)
+        elif not sums:
             several = [played_rounds(kind, protocol) for protocol in (TRAINING, FRESH)]
             yield from several
             if kind == "es":
