@@ -13,7 +13,6 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.hypothetical_views import with_lists
-from foltr_audit.judge.participants import ParticipantTask
 from foltr_audit.judge.protocol import judge, task_of
 from foltr_audit.rng import Streams
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
@@ -253,7 +252,7 @@ def _judged(attack: Attack) -> None:
     seen = task is not CountTask or "aggregate" in attack.observers
     expect(seen, "observers with aggregate, who see the sums that are counted in", f"{set(attack.observers)}")
     answered, refusals = False, list[str]()
-    for played in rounds_to_judge(attack.reads, sums=task is CountTask, round_sums=task is ParticipantTask):
+    for played in rounds_to_judge(attack.reads, task):
         try:
             found = judge(played.store, played.server, [asked], Streams(1), played.protocol)
         except PluginError:

@@ -14,7 +14,10 @@ from foltr_audit.core.plugins.registry import at_hand, loadable, plugin_class
 from foltr_audit.core.records.interactions import RoundTruth
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER
+from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.participants import ParticipantTask
+from foltr_audit.judge.protocol import TaskClass
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
@@ -104,19 +107,14 @@ def _with_seeds_of_numpy(played: PlayedRounds) -> PlayedRounds:
     return PlayedRounds(store, Observer(header, played.server.collection), played.protocol)
 
 
-def rounds_to_judge(kinds: frozenset[str], *, sums: bool, round_sums: bool = False) -> Iterator[PlayedRounds]:
-    """Rounds with messages of these kinds in every form that a task may need; or sums, of updates only.
-
-    Sums are over clients who saw one list; with `round_sums`, over the clients of a training round.
-    """
+def rounds_to_judge(kinds: frozenset[str], task: TaskClass) -> Iterator[PlayedRounds]:
+    """Rounds with messages of these kinds in every form that a task may need; or sums, of updates only."""
+    sums = {CountTask: SUMS, ParticipantTask: ROUND_SUMS}.get(task)
     for kind in sorted(kinds):
-        if round_sums:
-            if kind not in _SENT:
-                yield played_rounds(kind, ROUND_SUMS)
-        elif not sums:
+        if sums is None:
             several = [played_rounds(kind, protocol) for protocol in (TRAINING, FRESH)]
             yield from several
             if kind == "es":
                 yield from map(_with_seeds_of_numpy, several)
         elif kind not in _SENT:
-            yield played_rounds(kind, SUMS)
+            yield played_rounds(kind, sums)
