@@ -109,7 +109,8 @@ def _with_seeds_of_numpy(played: PlayedRounds) -> PlayedRounds:
 
 def rounds_to_judge(kinds: frozenset[str], task: TaskClass) -> Iterator[PlayedRounds]:
     """Rounds with messages of these kinds in every form that a task may need; or sums, of updates only."""
-    sums = {CountTask: SUMS, ParticipantTask: ROUND_SUMS}.get(task)
+    in_sums: dict[TaskClass, AttackSpec] = {CountTask: SUMS, ParticipantTask: ROUND_SUMS}
+    sums = in_sums.get(task)
     for kind in sorted(kinds):
         if sums is None:
             several = [played_rounds(kind, protocol) for protocol in (TRAINING, FRESH)]
