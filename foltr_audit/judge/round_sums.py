@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foltr_audit.core.records.broadcast import TARGET
+from foltr_audit.core.records.broadcast import SECOND_TOTAL, SUBTRACTED, TARGET
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.errors import TraceError, UsageError
@@ -27,6 +28,8 @@ _PER_LIST = ("part", "query", "shown", "features", "n_candidates")
 class SummedRound(RoundRecord):
     """A round with one message: the model plus the sum of all updates that arrived, with all their lists.
 
+    What the server can take out of the sum is not in it.
+
     Clients whose messages count more than others' weigh accordingly; the sum is divided by the mean weight.
 
     Attributes:
@@ -36,6 +39,8 @@ class SummedRound(RoundRecord):
         unlisted: clients with interactions of which no list is recorded: their updates are in the sum.
         rounding: largest error of a number from encoding it as an integer; 0 without.
         isolated: whether its server left one client's update alone in the sum, and only its lists are kept.
+        weights: how much each update counts in the sum, 1 on average, float64 (clients,); of an isolated
+            client, its own alone, (1,).
     """
 
     clients: int
@@ -44,10 +49,11 @@ class SummedRound(RoundRecord):
     unlisted: int = 0
     rounding: float = 0.0
     isolated: bool = False
+    weights: Floats
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        freeze(self, origins=np.int64)
+        freeze(self, origins=np.int64, weights=np.float64)
 
     @property
     def of_one_list(self) -> bool:
@@ -55,6 +61,23 @@ class SummedRound(RoundRecord):
         alone = np.array_equal(self.origins, np.arange(self.clients))
         same = [np.all(values == values[:1]) for values in (self.shown, self.query, self.part)]
         return alone and all(same)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SummedTruth(RoundTruth):
+    """What is behind a sum, and behind each message in it.
+
+    Attributes:
+        members: the client behind each message in the sum, int64 (n,).
+        member_updates: their updates before any defense, float64 (n, P), as in `RoundTruth.updates`.
+    """
+
+    members: Ints
+    member_updates: Floats
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        freeze(self, members=self.members.dtype, member_updates=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +118,7 @@ class RoundSums:
             if _is_read(record):
                 yield summed(record, self.source.header)
 
-    def truths(self) -> Iterator[RoundTruth]:
+    def truths(self) -> Iterator[SummedTruth]:
         """The truth of each sum, in the same order."""
         for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
             if _is_read(record):
@@ -121,7 +144,7 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
     where = f"view aggregate: round {record.round}"
     if not header.holds_models:
         raise UsageError(f"{where}: messages of kind {header.kind} are no models; expected models or updates")
-    here, target = record.survivors, isolated_client(record)
+    here, target = _unknown(record), isolated_client(record)
     kept = _in_sum(record)[record.slot]
     if record.counts[here].any() and not kept.any():
         raise UsageError(
@@ -167,16 +190,22 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
         unlisted=0 if target is not None else int(np.count_nonzero(counts)) - np.unique(origins).size,
         rounding=error,
         isolated=target is not None,
+        weights=record.counts[_in_sum(record)] / weight,
     )
 
 
 def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
-    """The sum of counts times messages over what arrived, (P,); None where it is not recorded."""
-    here, counts = record.survivors, record.counts[record.survivors].astype(np.float64)
+    """The sum of counts times messages over what arrived and cannot be subtracted, (P,).
+
+    None where it is not recorded. The messages of a server's own clients are 0.
+    """
+    here = _unknown(record)
+    counts = record.counts[here].astype(np.float64)
     if header.kind != "masked":
         return np.asarray(counts @ record.messages[here].astype(np.float64))
     if record.total is not None and header.encoding is not None:
-        return header.encoding.decode_sum(record.total, record.counts[here])
+        left = np.asarray(record.total - _second_total(record), dtype=np.uint64)
+        return header.encoding.decode_sum(left, record.counts[here])
     if header.knowledge.get("aggregate", "mean") != "mean":
         return None
     mean = record.aggregate if header.content == "model" else record.aggregate - record.parameters
@@ -199,30 +228,67 @@ def isolated_client(record: RoundRecord) -> int | None:
     return int(str(target))
 
 
+def _unknown(record: RoundRecord) -> Bools:
+    """Which messages arrived and cannot be subtracted by the server, bool (M,).
+
+    Raises:
+        TraceError: the fact names something else than messages of the round.
+    """
+    left = record.survivors.copy()
+    places = _whole_numbers(record, SUBTRACTED, "messages of the round", record.n_messages)
+    left[np.array(places, dtype=np.int64)] = False
+    return left
+
+
+def _second_total(record: RoundRecord) -> NDArray[np.uint64]:
+    """The sum of the encodings that the server subtracts, (W,) or (1,) where they are 0.
+
+    Raises:
+        TraceError: it is no sum of the round.
+    """
+    words = _whole_numbers(record, SECOND_TOTAL, "a sum", 2**64)
+    if words and (record.total is None or len(words) != record.total.size):
+        raise TraceError(
+            f"trace: round {record.round}: {SECOND_TOTAL} has {len(words)} numbers; expected as many as a sum"
+        )
+    return np.array(words or [0], dtype=np.uint64)
+
+
+def _whole_numbers(record: RoundRecord, fact: str, expected: str, limit: int) -> list[int]:
+    """The numbers from 0 on, below a limit, that a fact lists as texts; none where it is not given."""
+    texts = record.facts.get(fact, [])
+    known = isinstance(texts, list) and all(
+        isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 20 for text in texts
+    )
+    numbers = [int(text) for text in texts] if known and isinstance(texts, list) else []
+    if not known or max(numbers, default=0) >= limit:
+        raise TraceError(f"trace: round {record.round}: {fact} is {texts!r:.40}; expected {expected}")
+    return numbers
+
+
 def _is_read(record: RoundRecord) -> bool:
     """Whether a round has a sum, and the client in it that its server isolates, if any."""
-    if record.aborted or not record.survivors.any():
-        return False
-    target = isolated_client(record)
-    return target is None or bool(record.survivors[target])
+    return not record.aborted and bool(_in_sum(record).any())
 
 
 def _in_sum(record: RoundRecord) -> Bools:
-    """Whose updates the sum of a round tells of, bool (M,): all that arrived, or the isolated one."""
-    target = isolated_client(record)
-    return record.survivors if target is None else np.arange(record.n_messages) == target
+    """Whose updates the sum of a round tells of, bool (M,): all that are unknown, or the isolated one."""
+    target, unknown = isolated_client(record), _unknown(record)
+    return unknown if target is None else unknown & (np.arange(record.n_messages) == target)
 
 
-def _summed_truth(record: RoundRecord, truth: RoundTruth) -> RoundTruth:
+def _summed_truth(record: RoundRecord, truth: RoundTruth) -> SummedTruth:
     here = _in_sum(record)
     kept = here[record.slot]
     lists = ("clicks", "intents", "canaries", "coins", "known")
-    return with_rows(
+    total = with_rows(
         truth,
         ((*lists, "clipped") if truth.knows_clips else lists, np.flatnonzero(kept)),
         clients=np.zeros(1, dtype=np.int64),
         updates=truth.updates[here].sum(axis=0, keepdims=True),
     )
+    given = {one.name: getattr(total, one.name) for one in fields(RoundTruth)}
+    return SummedTruth(**given, members=truth.clients[here], member_updates=truth.updates[here])
 
 
 class SumObserver(Observer):
