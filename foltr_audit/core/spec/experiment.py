@@ -124,7 +124,7 @@ class Spec(SpecTable):
                 f"{who}: clients start from different models, so sums of models tell nothing; "
                 "expected --message update"
             )
-        if self.attack is not None and not self.attack.sums_of_rounds:
+        if self.attack is not None and (self.attack.target, self.attack.view) != ("training", "aggregate"):
             raise ValueError(
                 f"{who}: it reads sums of training rounds; expected --target training --view aggregate"
             )
