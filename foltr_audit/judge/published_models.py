@@ -6,6 +6,7 @@ Whether they do shows in the change itself: it is a combination of the documents
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,14 +15,20 @@ from foltr_audit.core.records.broadcast import TARGET
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import UsageError
+from foltr_audit.inference.joint_search import JointSearch
 from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
+from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.round_sums import RoundSums, SummedRound, SumObserver, added_up, is_read
 from foltr_audit.judge.view_builder import readable
 from foltr_audit.simulation.recorder import RoundStore
-from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.rows import ResultRow
 
+_POOLED = 8  # documents per parameter whose span is compared with that of one client's documents
+_MOST_SEARCHED = 16  # clients whose clicks are searched one by one
+_SHORTLIST, _SWEEPS = 32, 12  # of this search
 _NEEDED = frozenset({"features", "shown", "query"})  # without these nobody's lists can be tried
 
 
@@ -109,10 +116,12 @@ class PublishedModels(RoundSums):
         start = record.parameters if self.header.content == "model" else 0.0
         everyone = np.tile(start + change, (record.n_messages, 1))
         each = replace(record, messages=everyone, total=None, seeds=None, sizes=None)
-        fitting, residuals = zip(*(_fit(seen.view) for seen in self.observer.views(each)), strict=True)
-        here = np.concatenate(fitting) & record.survivors
-        best = np.where(here, np.concatenate(residuals), np.inf).argmin()
-        return int(here.sum()), int(best)
+        seen = [one.view for one in self.observer.views(each)]
+        distances = np.concatenate(_distances(seen))
+        if not np.isfinite(distances[record.survivors]).any() and record.survivors.sum() <= _MOST_SEARCHED:
+            distances = np.concatenate([_surprises(view) for view in seen])
+        distances = np.where(record.survivors, distances, np.inf)
+        return int(np.isfinite(distances).sum()), int(distances.argmin())
 
     def _sum(self, record: RoundRecord) -> SummedRound:
         target, change = record.facts.get(TARGET), record.aggregate - record.parameters
@@ -123,18 +132,38 @@ class PublishedModels(RoundSums):
         return replace(added_up(record, self.header, change, "view client"), clients=1)
 
 
-def _fit(view: View) -> tuple[Bools, Floats]:
-    """Whether each message (n,) of a view is a combination of its documents, and what is left (n,).
+def _distances(views: Sequence[View]) -> list[Floats]:
+    """Distance of each message (n,) of some views from the documents of its lists.
 
-    PDGD pushes a list's documents apart in pairs, so that their weights add up to 0. A message that any
-    numbers would fit fits nothing.
+    It is infinite where rounding does not explain it, and where the lists tell nothing: their documents span
+    all that the documents of the round span.
     """
-    columns = _centred(view)
-    values = view.click_updates
-    fit = least_squares(columns, values, roundings(view), view.feature_resolution)
-    left = np.linalg.norm(values - np.einsum("npm,nm->np", columns, fit.weights), axis=1)
-    free = np.linalg.matrix_rank(columns) < columns.shape[1]
-    return ~fit.noisy & free & view.is_document.any(axis=(1, 2)), left
+    columns = [_centred(view) for view in views]
+    pooled = np.concatenate([each.transpose(1, 0, 2).reshape(each.shape[1], -1) for each in columns], axis=1)
+    dimensions = np.linalg.matrix_rank(pooled[:, : _POOLED * len(pooled)])
+    found = []
+    for view, each in zip(views, columns, strict=True):
+        fit = least_squares(each, view.click_updates, roundings(view), view.feature_resolution)
+        left = np.linalg.norm(view.click_updates - np.einsum("npm,nm->np", each, fit.weights), axis=1)
+        fits = ~fit.noisy & (np.linalg.matrix_rank(each) < dimensions) & view.is_document.any(axis=(1, 2))
+        found.append(np.where(fits, left, np.inf))
+    return found
+
+
+def _surprises(view: View) -> Floats:
+    """-log probability of the best clicks behind each message (n,), infinite where they do not explain it."""
+    found = np.full(len(view), np.inf)
+    if view.knowledge.client_step is not None or not all(view.knowledge.has(name) for name in NEEDS):
+        return found
+    if why_no_replay(view) is not None or why_too_long(view) is not None:
+        return found
+    seen = view.trimmed()
+    search = JointSearch(PatternDecoder(seen, "position"), _SHORTLIST, _SWEEPS)
+    if not np.isfinite(search.decoder.usual_fit):
+        return found
+    for one in search.found():
+        found[one.best.message] = np.where(one.lost, np.inf, -one.best.value)
+    return found
 
 
 def _centred(view: View) -> Floats:

@@ -28,7 +28,7 @@ from tests.fixtures.tiny import context
 
 PLAIN = System(clients=8, rounds=5, shares=None, seed=5)
 SEVERAL = replace(PLAIN, lists=4)
-TOO_MANY = replace(PLAIN, lists=9)  # more documents than parameters
+TOO_MANY = replace(PLAIN, clients=5, rounds=1, lists=6)  # more documents than parameters
 NOISY = replace(PLAIN, shares=1000)
 RULE = "krum:malicious=1"
 
@@ -111,9 +111,19 @@ def test_the_mean_is_read_as_the_sum_of_all() -> None:
         np.testing.assert_allclose(found.messages[0], record.messages.sum(axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("system", [TOO_MANY, NOISY])
-def test_nobody_is_named_where_any_lists_would_do_or_none(system: System) -> None:
-    changes = published(system, ruled(system, RULE))
+@pytest.mark.slow
+def test_clicks_name_a_client_whose_documents_span_everything() -> None:
+    rounds = ruled(TOO_MANY, RULE)
+    changes = published(TOO_MANY, rounds)
+    assert all(found.isolated for found in changes.rounds())
+    assert changes.tally == SingledOut(rounds=1, singled_out=1, right=1, published=1)
+    linear = published(TOO_MANY, rounds, frozenset({"learning_rate"}))  # without which no clicks are searched
+    assert not any(found.isolated for found in linear.rounds())
+    assert linear.tally == SingledOut(rounds=1, published=1)
+
+
+def test_noise_hides_whose_update_it_is() -> None:
+    changes = published(NOISY, ruled(NOISY, RULE), frozenset({"noise"}))
     assert not any(found.isolated for found in changes.rounds())
     assert changes.tally == SingledOut(rounds=5, published=5)
 
