@@ -5,7 +5,8 @@ Write a subclass, and register it as an entry point:
 =============== ======================================== ============================
 group           subclass of                              guide
 =============== ======================================== ============================
-attacks         `Attack`, `IntentAttack`, `LinkAttack`   docs/write-an-attack.md
+attacks         `Attack`, `IntentAttack`, `LinkAttack`,  docs/write-an-attack.md
+                `ParticipantAttack`
 defenses        `Defense`                                docs/write-a-defense.md
 scenarios       `Scenario`                               docs/worlds.md
 click_models    `ClickModel`                             CONTRIBUTING.md

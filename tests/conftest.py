@@ -67,6 +67,7 @@ def setup_of(collection: Collection) -> SetupOf:
         chain: tuple[Defense, ...] | None = None,
         scenario: str = "uniform",
         poisoning: str | None = None,
+        cohorts: str | None = None,
         data: Collection | None = None,
     ) -> Setup:
         spec = Spec.parse(
@@ -80,6 +81,7 @@ def setup_of(collection: Collection) -> SetupOf:
                     "clients": clients,
                     "cohort": cohort,
                     "separation": separation,
+                    "cohorts": cohorts,
                     "poisoning": poisoning,
                 },
                 "train": {

@@ -54,6 +54,7 @@ SHARED = (
         "population.clients",
         "population.cohort",
         "population.separation",
+        "population.cohorts",
         "population.scenario",
         "population.poisoning",
         "learner",

@@ -16,7 +16,7 @@ from foltr_audit.errors import UsageError
 
 LINTED = (
     *("eps", "sensitivity", "defense", "data.source", "fold", "population.clients", "population.cohort"),
-    "population.separation",
+    *("population.separation", "population.cohorts"),
     *("population.scenario", "learner", "interactions", "train.rounds", "rank_with", "clip_without_pairs"),
     *("train.ranker", "trace.message", "trace.dtype", "seed", "config", "json"),
 )

@@ -16,6 +16,7 @@ from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.intents import IntentTask
 from foltr_audit.judge.linkage import LinkTask
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.participants import ParticipantTask
 from foltr_audit.judge.pieces import find_refusals
 from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.published_models import PublishedModels, SingledOut, seen_as_published
@@ -30,7 +31,7 @@ from foltr_audit.utils.progress import NO_TICK, Tick
 TaskClass = type[AttackTask[Evidence]]
 
 TASKS: dict[str, TaskClass] = {
-    task.name: task for task in (ClickTask, QueryTask, IntentTask, LinkTask, CountTask)
+    task.name: task for task in (ClickTask, QueryTask, IntentTask, LinkTask, CountTask, ParticipantTask)
 }
 """The tasks that attacks name in `asks`, in the order of reports."""
 
@@ -176,7 +177,7 @@ def _by_task(
     """The attacks of each task, in the order of `TASKS`, and why some do not fit the view.
 
     In sums over clients who saw one list, clicks are counted, without baselines; in the sums of rounds, also
-    the clicks on each list are found.
+    the clicks on each list are found, and what lasts about each client.
     """
     if protocol.sums:
         return _by_task_in_sums(attacks, rounds=protocol.sums_of_rounds)
@@ -192,6 +193,9 @@ def _by_task(
     not_here = {
         attack.label: "it counts the clicks in sums of messages; expected --view aggregate or pooled"
         for attack in asked.pop(CountTask)
+    } | {
+        attack.label: "it reads sums of training rounds; expected --target training --view aggregate"
+        for attack in asked.pop(ParticipantTask)
     }
     return {task: asking for task, asking in asked.items() if asking}, not_here
 
@@ -200,7 +204,8 @@ def _by_task_in_sums(
     attacks: Sequence[Attack], *, rounds: bool
 ) -> tuple[dict[TaskClass, list[Attack]], dict[str, str]]:
     """As `_by_task`, in sums over clients who saw one list, or over those of a round."""
-    asked: dict[TaskClass, list[Attack]] = {ClickTask: [], CountTask: []} if rounds else {CountTask: []}
+    of_rounds: tuple[TaskClass, ...] = (ClickTask, CountTask, ParticipantTask)
+    asked: dict[TaskClass, list[Attack]] = {task: [] for task in of_rounds} if rounds else {CountTask: []}
     not_here = {}
     for attack in attacks:
         task = task_of(attack)
@@ -208,6 +213,9 @@ def _by_task_in_sums(
             asked[task].append(attack)
         elif not attack.baseline:
             rest = "sums over clients who saw the same list" if task is ClickTask else "sums"
+            if task is ParticipantTask:
+                not_here[attack.label] = "it reads sums of training rounds; expected --target training"
+                continue
             not_here[attack.label] = f"it finds the {task.name} behind single messages, and these are {rest}"
     counting = {CountTask} if not rounds else set()  # sums without an attack still have their baselines
     return {task: asking for task, asking in asked.items() if asking or task in counting}, not_here

@@ -36,6 +36,8 @@ class SummedRound(RoundRecord):
         unlisted: clients with interactions of which no list is recorded: their updates are in the sum.
         rounding: largest error of a number from encoding it as an integer; 0 without.
         isolated: whether it is one client's update, and only its lists are kept.
+        weights: how much each update counts in the sum, 1 on average, float64 (clients,); of an isolated
+            client, its own alone, (1,).
     """
 
     clients: int
@@ -44,10 +46,11 @@ class SummedRound(RoundRecord):
     unlisted: int = 0
     rounding: float = 0.0
     isolated: bool = False
+    weights: Floats
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        freeze(self, origins=np.int64)
+        freeze(self, origins=np.int64, weights=np.float64)
 
     @property
     def of_one_list(self) -> bool:
@@ -55,6 +58,23 @@ class SummedRound(RoundRecord):
         alone = np.array_equal(self.origins, np.arange(self.clients))
         same = [np.all(values == values[:1]) for values in (self.shown, self.query, self.part)]
         return alone and all(same)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SummedTruth(RoundTruth):
+    """What is behind a sum, and behind each message in it.
+
+    Attributes:
+        members: the client behind each message in the sum, int64 (n,).
+        member_updates: their updates before any defense, float64 (n, P), as in `RoundTruth.updates`.
+    """
+
+    members: Ints
+    member_updates: Floats
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        freeze(self, members=self.members.dtype, member_updates=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +115,7 @@ class RoundSums:
             if (read := self._read(record)) is not None:
                 yield self._sum(read)
 
-    def truths(self) -> Iterator[RoundTruth]:
+    def truths(self) -> Iterator[SummedTruth]:
         """The truth of each sum, in the same order."""
         for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
             if (read := self._read(record)) is not None:
@@ -190,6 +210,7 @@ def added_up(
         unlisted=0 if target is not None else int(np.count_nonzero(counts)) - np.unique(origins).size,
         rounding=rounding,
         isolated=target is not None,
+        weights=record.counts[_in_sum(record)] / weight,
     )
 
 
@@ -242,16 +263,18 @@ def _in_sum(record: RoundRecord) -> Bools:
     return record.survivors if target is None else np.arange(record.n_messages) == target
 
 
-def _summed_truth(record: RoundRecord, truth: RoundTruth) -> RoundTruth:
+def _summed_truth(record: RoundRecord, truth: RoundTruth) -> SummedTruth:
     here = _in_sum(record)
     kept = here[record.slot]
     lists = ("clicks", "intents", "canaries", "coins", "known")
-    return with_rows(
+    total = with_rows(
         truth,
         ((*lists, "clipped") if truth.knows_clips else lists, np.flatnonzero(kept)),
         clients=np.zeros(1, dtype=np.int64),
         updates=truth.updates[here].sum(axis=0, keepdims=True),
     )
+    given = {one.name: getattr(total, one.name) for one in fields(RoundTruth)}
+    return SummedTruth(**given, members=truth.clients[here], member_updates=truth.updates[here])
 
 
 class SumObserver(Observer):

@@ -13,19 +13,21 @@ from foltr_audit.utils.arrays import Ints
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CohortSampler:
-    """Draws cohorts without replacement, from all clients or from those whose turn it is.
+    """Draws cohorts: any clients without replacement, or one of fixed batches; of those whose turn it is.
 
     Attributes:
         clients: ids of the clients, rising, int64 (n,).
         size: number of clients in a round.
         separation: rounds from one in which a client plays to its next one, at least.
         streams: named random streams.
+        fixed: whether the clients of a round always play together.
     """
 
     clients: Ints
     size: int
     separation: int
     streams: Streams
+    fixed: bool = False
 
     def cohort(self, round_: int) -> Ints:
         """Ids of the clients that play a round, rising.
@@ -33,10 +35,20 @@ class CohortSampler:
         A uniform sample without replacement: of all clients, or with a `separation` of b rounds of the b-th
         part of them whose turn it is. The clients with the smallest tickets play. A client's ticket comes
         from its own stream, so that more clients do not change the tickets of the others.
+
+        Fixed cohorts are batches into which those are split once, and a batch is drawn for each round;
+        clients that fill no batch never play. So a sum never has a part of a batch, and whoever sees all sums
+        learns the sums of whole batches, and no more.
+
+        Source: So et al. 2023, "Securing secure aggregation: mitigating multi-round privacy leakage in
+        federated learning", its batch partitioning with one batch in each round.
         """
         able = self._turns[round_ % len(self._turns)]
         if self.size == able.size:
             return able
+        if self.fixed:
+            batches = self._batches[round_ % len(self._turns)]
+            return batches[self.streams.generator(f"batch/{round_}").integers(len(batches))]
         tickets = self.streams.clients("cohort", round_, able).uniform(1)[:, 0]
         # The largest ticket that plays, found without sorting all. Of equal tickets the lower ids play, so
         # that the cohort has its size.
@@ -59,3 +71,14 @@ class CohortSampler:
         tickets = self.streams.clients("separation", 0, self.clients).uniform(1)[:, 0]
         order = np.argsort(tickets, kind="stable")
         return [self.clients[np.sort(order[turn :: self.separation])] for turn in range(self.separation)]
+
+    @cached_property
+    def _batches(self) -> list[list[Ints]]:
+        """The batches of each turn; their clients rise."""
+        return [self._split(able) for able in self._turns]
+
+    def _split(self, able: Ints) -> list[Ints]:
+        tickets = self.streams.clients("batches", 0, able).uniform(1)[:, 0]
+        order = able[np.argsort(tickets, kind="stable")]
+        ends = range(self.size, able.size + 1, self.size)
+        return [np.sort(order[end - self.size : end]) for end in ends]

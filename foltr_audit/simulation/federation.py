@@ -67,6 +67,7 @@ class Federation:
             size=population.cohort_size,
             separation=population.rounds_apart,
             streams=streams,
+            fixed=population.cohorts == "fixed",
         )
 
     def rounds(self, start: Floats | GlobalModel, first: int = 0) -> Iterator[RoundResult]:

@@ -125,7 +125,8 @@ class PrivacyDescription:
             cohort=self.context.shares,
             interactions=clients.interactions,
             rounds=clients.rounds,
-            sampled=cohort / clients.spec.clients,
+            # A secret sample hides a client among all others, and a fixed cohort among its own.
+            sampled=None if clients.spec.cohorts == "fixed" else cohort / clients.spec.clients,
             number_format="float64" if self.dtype == "float64" else "float32",
             lists_follow_clicks=clients.lists_follow_clicks,
             alike_in_number=clients.alike_in_number or clients.learner.sends != "models",

@@ -252,7 +252,7 @@ def _judged(attack: Attack) -> None:
     seen = task is not CountTask or "aggregate" in attack.observers
     expect(seen, "observers with aggregate, who see the sums that are counted in", f"{set(attack.observers)}")
     answered, refusals = False, list[str]()
-    for played in rounds_to_judge(attack.reads, sums=task is CountTask):
+    for played in rounds_to_judge(attack.reads, task):
         try:
             found = judge(played.store, played.server, [asked], Streams(1), played.protocol)
         except PluginError:

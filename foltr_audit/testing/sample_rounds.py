@@ -14,7 +14,10 @@ from foltr_audit.core.plugins.registry import at_hand, loadable, plugin_class
 from foltr_audit.core.records.interactions import RoundTruth
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER
+from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.participants import ParticipantTask
+from foltr_audit.judge.protocol import TaskClass
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
@@ -23,6 +26,7 @@ from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
 
 TRAINING = AttackSpec(target="training")
 FRESH = AttackSpec(on=("vali",), choices=3, repeats=2)
+ROUND_SUMS = AttackSpec(target="training", view="aggregate")
 SUMS = AttackSpec(on=("vali",), repeats=2, view="aggregate")
 
 _SENT = {"es": "metrics", "clicks": "clicks"}
@@ -103,13 +107,15 @@ def _with_seeds_of_numpy(played: PlayedRounds) -> PlayedRounds:
     return PlayedRounds(store, Observer(header, played.server.collection), played.protocol)
 
 
-def rounds_to_judge(kinds: frozenset[str], *, sums: bool) -> Iterator[PlayedRounds]:
+def rounds_to_judge(kinds: frozenset[str], task: TaskClass) -> Iterator[PlayedRounds]:
     """Rounds with messages of these kinds in every form that a task may need; or sums, of updates only."""
+    in_sums: dict[TaskClass, AttackSpec] = {CountTask: SUMS, ParticipantTask: ROUND_SUMS}
+    sums = in_sums.get(task)
     for kind in sorted(kinds):
-        if not sums:
+        if sums is None:
             several = [played_rounds(kind, protocol) for protocol in (TRAINING, FRESH)]
             yield from several
             if kind == "es":
                 yield from map(_with_seeds_of_numpy, several)
         elif kind not in _SENT:
-            yield played_rounds(kind, SUMS)
+            yield played_rounds(kind, sums)

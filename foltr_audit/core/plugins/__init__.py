@@ -5,7 +5,7 @@ A plug-in is a small frozen pydantic object that validates its parameters. Its t
 plug-ins: see `foltr_audit.core.plugins.registry`.
 """
 
-from foltr_audit.core.plugins.attack import Attack, IntentAttack, LinkAttack
+from foltr_audit.core.plugins.attack import Attack, IntentAttack, LinkAttack, ParticipantAttack
 from foltr_audit.core.plugins.base import Plugin, plain
 from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.plugins.defense import Calibration, Defense, Stage
@@ -16,6 +16,7 @@ from foltr_audit.core.plugins.server import Server
 from foltr_audit.core.rankers.first_layer import FirstLayer
 from foltr_audit.core.records.broadcast import Broadcast, Delivery
 from foltr_audit.core.records.central import CentralResult, Users
+from foltr_audit.core.records.participation import ParticipantEstimates, Participation, RoundMembers
 from foltr_audit.core.records.population import (
     Environment,
     IntentPeriod,
@@ -50,12 +51,16 @@ __all__ = [
     "LinkAttack",
     "MetricLearner",
     "ModelLearner",
+    "ParticipantAttack",
+    "ParticipantEstimates",
+    "Participation",
     "Plugin",
     "Poisoning",
     "Population",
     "PrivacyClaim",
     "PrivacyEvent",
     "RoundContext",
+    "RoundMembers",
     "Scenario",
     "ScenarioContext",
     "Server",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from pydantic import Field, field_validator
 
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.rankers import known_ranker
+from foltr_audit.core.records.participation import ParticipantEstimates, Participation
 from foltr_audit.core.records.view import STEP_FACTS, Inference, Knowledge, View
 from foltr_audit.errors import PluginError, suggest_name
 from foltr_audit.utils.arrays import Floats, Ints
@@ -26,7 +28,8 @@ class Attack(Plugin):
         observers: observers whose views it can read: `individual`, `aggregate`.
         asks: its task: `clicks`; `query`, which of several lists a message comes from; `counts`, how many of
             the clients in a sum clicked each document; `intent`, see `IntentAttack`; `client`, see
-            `LinkAttack`; or a class, a subclass of `foltr_audit.judge.task.AttackTask` of its own package.
+            `LinkAttack`; `participant`, see `ParticipantAttack`; or a class, a subclass of
+            `foltr_audit.judge.task.AttackTask` of its own package.
         needs: names of `Knowledge` that it requires.
         probabilities: whether its scores are probabilities; reports then show their calibration.
         baseline: whether it runs with every other attack, for comparison.
@@ -154,5 +157,25 @@ class LinkAttack(Attack):
             first: traits of n messages of one round, (n, F).
             second: traits of all N messages of another round, (N, F).
             offered: the m candidates of each message, as indices into the N messages, int64 (n, m).
+        """
+        raise NotImplementedError
+
+
+class ParticipantAttack(Attack):
+    """Infers what lasts about each client from the sums of the rounds in which it took part.
+
+    Its `answer` describes each sum, in an order that the attack chooses, float64 (n, F); F may differ from
+    round to round.
+    """
+
+    asks: ClassVar[str | type] = "participant"
+    observers: ClassVar[frozenset[str]] = frozenset({"aggregate", "individual"})
+
+    def participants(self, sums: Sequence[Floats], taking_part: Participation) -> ParticipantEstimates:
+        """Estimates of the mean update, and maybe of the intent, of each client.
+
+        Args:
+            sums: what `infer` answered on the sum of each of R rounds, (F,) each.
+            taking_part: who took part in these rounds.
         """
         raise NotImplementedError

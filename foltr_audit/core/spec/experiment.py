@@ -113,6 +113,12 @@ class Spec(SpecTable):
         return self
 
     @model_validator(mode="after")
+    def _members_are_sampled(self) -> Spec:
+        if self.membership is not None and self.population.cohorts == "fixed":
+            raise ValueError("membership: half of the clients train; expected cohorts=sampled, not fixed")
+        return self
+
+    @model_validator(mode="after")
     def _server_can_isolate(self) -> Spec:
         if self.train.server is None or not make(Server, self.train.server).isolates:
             return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -29,6 +29,11 @@ def parse_scenarios(text: str) -> tuple[Scenario, ...]:
 def not_one(value: int | None) -> int | None:
     """None for 1, the default, so that it is left out of the form of a Spec."""
     return None if value == 1 else value
+
+
+def not_sampled(value: str | None) -> str | None:
+    """None for `sampled`, the default, so that it is left out of the form of a Spec."""
+    return None if value == "sampled" else value
 
 
 def canonical_scenarios(text: str) -> str:
@@ -69,6 +74,13 @@ class PopulationSpec(SpecTable):
         description="Rounds from one in which a client takes part to its next one, at least.",
     )
 
+    cohorts: Annotated[
+        Literal["sampled", "fixed"] | None, AfterValidator(not_sampled), Flag(default="sampled")
+    ] = Field(
+        None,
+        description="Who takes part together: sampled, any clients, or fixed, always the same ones.",
+    )
+
     poisoning: Annotated[str | None, AfterValidator(_canonical_poisoning), Flag(default=NO_POISONING)] = (
         Field(None, description="What malicious clients do, e.g. NAME:share=0.1 for one client in ten.")
     )
@@ -90,6 +102,17 @@ class PopulationSpec(SpecTable):
             raise ValueError(
                 f"separation={self.separation}: cohorts of {self.cohort_size} out of {self.clients} clients; "
                 f"expected at most {self.clients // self.cohort_size}, the cohorts without a common client"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _batches_divide_the_clients(self) -> PopulationSpec:
+        together = self.rounds_apart * self.cohort_size
+        if self.cohorts == "fixed" and self.clients % together:
+            apart = f" times the separation {self.rounds_apart}" if self.rounds_apart > 1 else ""
+            raise ValueError(
+                f"cohorts=fixed: {self.clients} clients in cohorts of {self.cohort_size}{apart}; "
+                "expected a number of clients that these divide"
             )
         return self
 

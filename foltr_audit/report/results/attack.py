@@ -13,7 +13,7 @@ from foltr_audit.judge.ceilings import click_ceilings
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.linkage import counts_are_alike
 from foltr_audit.judge.promises import RecordedPromises
-from foltr_audit.judge.protocol import TASKS, TaskEvidence
+from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.results import attack_rows as rows_of_clicks
 from foltr_audit.report.results.attack_rows import (
@@ -53,6 +53,8 @@ from foltr_audit.report.results.published_changes import PublishedChangeRow, pub
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import ResultRow, column
 
+_WITH_ROWS_OF_THEIR_OWN = ("clicks", "query", "intent", "client", "counts")
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttackRows(ResultRow):
@@ -78,7 +80,8 @@ class AttackRows(ResultRow):
         queries: one row per attack and attacked list of the named queries.
         query_identification: one row per attack that identifies queries.
         refused: one row per attack that could not run, and why.
-        tasks: one row per attack with a task of another package, which `task` names; left out without any.
+        tasks: one row per attack with another task, such as `participant` or one of another package, which
+            `task` names; left out without any.
         results: one row per method, click model, claimed epsilon and view; baselines first.
     """
 
@@ -214,7 +217,10 @@ def inquiry_rows(found: TaskEvidence, click_model: str, setting: Setting, stream
         query_identification=tuple(score_row(QueryIdRow, score, where, message) for score in queries),
         refused=_refused(found.refused, where),
         tasks=tuple(
-            TaskRow.of(task, score, where) for task in scores if task not in TASKS for score in scores[task]
+            TaskRow.of(task, score, where)
+            for task in scores
+            if task not in _WITH_ROWS_OF_THEIR_OWN
+            for score in scores[task]
         ),
     )
 

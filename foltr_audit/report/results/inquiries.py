@@ -136,7 +136,7 @@ class LinkRow(ResultRow, OfAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRow(ResultRow, OfAttack):
-    """How well an attack does a task of another package.
+    """How well an attack does a task without rows of its own, such as one of another package.
 
     Attributes:
         baseline: whether it is there for comparison only; None for a task without baselines.
