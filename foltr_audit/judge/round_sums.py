@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foltr_audit.core.records.broadcast import TARGET
+from foltr_audit.core.records.broadcast import SECOND_TOTAL, SUBTRACTED, TARGET
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.errors import TraceError, UsageError
@@ -26,6 +27,8 @@ _PER_LIST = ("part", "query", "shown", "features", "n_candidates")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SummedRound(RoundRecord):
     """A round with one message: the model plus the sum of all updates that arrived, with all their lists.
+
+    What the server can take out of the sum is not in it.
 
     Clients whose messages count more than others' weigh accordingly; the sum is divided by the mean weight.
 
@@ -148,7 +151,7 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
     where = f"view aggregate: round {record.round}"
     if not header.holds_models:
         raise UsageError(f"{where}: messages of kind {header.kind} are no models; expected models or updates")
-    counts, target = record.counts[record.survivors], isolated_client(record)
+    counts, target = record.counts[_unknown(record)], isolated_client(record)
     total = _total(record, header)
     if total is None or not np.all(np.isfinite(total)):
         raise UsageError(f"{where}: the sum of its messages is not recorded; expected `total` or `aggregate`")
@@ -177,7 +180,7 @@ def added_up(
     Raises:
         UsageError: the clients' lists are not recorded.
     """
-    here, target, weight = record.survivors, isolated_client(record), _weight(record)
+    here, target, weight = _unknown(record), isolated_client(record), _weight(record)
     kept, counts = _in_sum(record)[record.slot], record.counts[here]
     if counts.any() and not kept.any():
         raise UsageError(
@@ -217,16 +220,21 @@ def added_up(
 def _weight(record: RoundRecord) -> float:
     """What the messages of a round weigh on average, or the isolated one; 1 where they weigh nothing."""
     target = isolated_client(record)
-    return float(record.counts[record.survivors].mean() if target is None else record.counts[target]) or 1.0
+    return float(record.counts[_unknown(record)].mean() if target is None else record.counts[target]) or 1.0
 
 
 def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
-    """The sum of counts times messages over what arrived, (P,); None where it is not recorded."""
-    here, counts = record.survivors, record.counts[record.survivors].astype(np.float64)
+    """The sum of counts times messages over what arrived and cannot be subtracted, (P,).
+
+    None where it is not recorded. The messages of a server's own clients are 0.
+    """
+    here = _unknown(record)
+    counts = record.counts[here].astype(np.float64)
     if header.kind != "masked":
         return np.asarray(counts @ record.messages[here].astype(np.float64))
     if record.total is not None and header.encoding is not None:
-        return header.encoding.decode_sum(record.total, record.counts[here])
+        left = np.asarray(record.total - _second_total(record), dtype=np.uint64)
+        return header.encoding.decode_sum(left, record.counts[here])
     if header.knowledge.get("aggregate", "mean") != "mean":
         return None
     mean = record.aggregate if header.content == "model" else record.aggregate - record.parameters
@@ -249,18 +257,53 @@ def isolated_client(record: RoundRecord) -> int | None:
     return int(str(target))
 
 
+def _unknown(record: RoundRecord) -> Bools:
+    """Which messages arrived and cannot be subtracted by the server, bool (M,).
+
+    Raises:
+        TraceError: the fact names something else than messages of the round.
+    """
+    left = record.survivors.copy()
+    places = _whole_numbers(record, SUBTRACTED, "messages of the round", record.n_messages)
+    left[np.array(places, dtype=np.int64)] = False
+    return left
+
+
+def _second_total(record: RoundRecord) -> NDArray[np.uint64]:
+    """The sum of the encodings that the server subtracts, (W,) or (1,) where they are 0.
+
+    Raises:
+        TraceError: it is no sum of the round.
+    """
+    words = _whole_numbers(record, SECOND_TOTAL, "a sum", 2**64)
+    if words and (record.total is None or len(words) != record.total.size):
+        raise TraceError(
+            f"trace: round {record.round}: {SECOND_TOTAL} has {len(words)} numbers; expected as many as a sum"
+        )
+    return np.array(words or [0], dtype=np.uint64)
+
+
+def _whole_numbers(record: RoundRecord, fact: str, expected: str, limit: int) -> list[int]:
+    """The numbers from 0 on, below a limit, that a fact lists as texts; none where it is not given."""
+    texts = record.facts.get(fact, [])
+    known = isinstance(texts, list) and all(
+        isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 20 for text in texts
+    )
+    numbers = [int(text) for text in texts] if known and isinstance(texts, list) else []
+    if not known or max(numbers, default=0) >= limit:
+        raise TraceError(f"trace: round {record.round}: {fact} is {texts!r:.40}; expected {expected}")
+    return numbers
+
+
 def is_read(record: RoundRecord) -> bool:
     """Whether a round has a sum, and the client in it that its server isolates, if any."""
-    if record.aborted or not record.survivors.any():
-        return False
-    target = isolated_client(record)
-    return target is None or bool(record.survivors[target])
+    return not record.aborted and bool(_in_sum(record).any())
 
 
 def _in_sum(record: RoundRecord) -> Bools:
-    """Whose updates the sum of a round tells of, bool (M,): all that arrived, or the isolated one."""
-    target = isolated_client(record)
-    return record.survivors if target is None else np.arange(record.n_messages) == target
+    """Whose updates the sum of a round tells of, bool (M,): all that are unknown, or the isolated one."""
+    target, unknown = isolated_client(record), _unknown(record)
+    return unknown if target is None else unknown & (np.arange(record.n_messages) == target)
 
 
 def _summed_truth(record: RoundRecord, truth: RoundTruth) -> SummedTruth:

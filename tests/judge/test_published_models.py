@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -47,12 +48,15 @@ def ruled(system: System, rule: str) -> Rounds:
     return made
 
 
-def header(system: System) -> TraceHeader:
-    return foreign_trace.header(system, facts={"aggregate": "other"})
+def header(system: System, rule: str | None = None) -> TraceHeader:
+    facts = {"aggregate": "other", "defense": None if rule is None else [rule]}
+    return foreign_trace.header(system, facts=facts)
 
 
-def published(system: System, rounds: Rounds, hidden: frozenset[str] = frozenset()) -> PublishedModels:
-    store = MemoryRoundStore(header(system))
+def published(
+    system: System, rounds: Rounds, hidden: frozenset[str] = frozenset(), rule: str | None = None
+) -> PublishedModels:
+    store = MemoryRoundStore(header(system, rule))
     for record, truth in rounds:
         store.write(record, truth)
     return seen_as_published(store, Observer(store.header, None, hidden))[0]
@@ -122,10 +126,24 @@ def test_clicks_name_a_client_whose_documents_span_everything() -> None:
     assert linear.tally == SingledOut(rounds=1, published=1)
 
 
-def test_noise_hides_whose_update_it_is() -> None:
-    changes = published(NOISY, ruled(NOISY, RULE), frozenset({"noise"}))
-    assert not any(found.isolated for found in changes.rounds())
-    assert changes.tally == SingledOut(rounds=5, published=5)
+def test_who_knows_the_law_of_the_noise_or_the_rule_finds_the_client_under_noise() -> None:
+    rounds = ruled(NOISY, RULE)
+    for hidden, rule, right in (("noise", None, 0), ("intents", None, 5), ("noise", RULE, 5)):
+        changes = published(NOISY, rounds, frozenset({hidden}), rule)
+        assert sum(found.isolated for found in changes.rounds()) == right
+        assert changes.tally == SingledOut(rounds=5, singled_out=right, right=right, published=5)
+
+
+def test_a_mean_of_chosen_messages_is_read_as_their_sum() -> None:
+    rule = "multi-krum:malicious=1,chosen=3"
+    rounds = ruled(PLAIN, rule)
+    for found, (record, _) in zip(published(PLAIN, rounds, rule=rule).rounds(), rounds, strict=True):
+        np.testing.assert_allclose(found.messages[0], 3 * (record.aggregate - record.parameters))
+        sums = [
+            np.abs(np.asarray(record.messages)[list(three)].sum(axis=0) - found.messages[0]).max()
+            for three in combinations(range(8), 3)
+        ]
+        assert min(sums) < 1e-12
 
 
 def test_nobody_is_named_without_lists_or_features() -> None:
@@ -141,8 +159,9 @@ def test_a_clip_does_not_hide_the_client() -> None:
     for found, (record, _) in zip(changes.rounds(), rounds, strict=True):
         chosen = krum_choice(np.asarray(record.messages), 1)
         assert found.isolated
-        assert found.query == record.query[chosen]  # clients with the same documents explain the same changes
-    assert changes.tally.right == 4
+        np.testing.assert_array_equal(found.shown, record.shown[[chosen]])
+    # Two clients with the same documents explain one change; their clicks tell them apart.
+    assert (changes.tally.right, changes.tally.several) == (5, 1)
 
 
 def test_clients_with_the_same_list_both_fit() -> None:

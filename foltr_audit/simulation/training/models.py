@@ -62,7 +62,12 @@ class ModelSenders:
             models, updates, interactions = self._defended(self.clients, asked, context)
             starts = context.parameters
         else:
-            context = replace(context, received=broadcast.received, contrast=broadcast.contrast)
+            context = replace(
+                context,
+                received=broadcast.received,
+                contrast=broadcast.contrast,
+                reopened=broadcast.reopened,
+            )
             models, updates, interactions = self._answers(broadcast, asked, context)
             starts = broadcast.received
         if trace.message == "update":
@@ -80,7 +85,7 @@ class ModelSenders:
             wired=wired,
             updates=updates,
             interactions=interactions,
-            target=None if broadcast is None else broadcast.target,
+            broadcast=broadcast,
         )
 
     def _defended(
@@ -101,7 +106,10 @@ class ModelSenders:
         for one in broadcast.deliveries:
             clients = self.clients if one.contrast else self._without_contrast
             here = replace(context.at(one.rows), parameters=one.parameters)
-            answers.append(self._defended(clients, asked.at(one.rows), here))
+            models, updates, done = self._defended(clients, asked.at(one.rows), here)
+            if one.own:  # the server's own clients only seem to take part
+                models = np.tile(one.parameters, (one.rows.size, 1))
+            answers.append((models, updates, done))
         order = np.argsort(np.concatenate([one.rows for one in broadcast.deliveries]))
         models, updates = (np.concatenate([answer[i] for answer in answers])[order] for i in (0, 1))
         return models, updates, CohortInteractions.joined([answer[2] for answer in answers], order)
