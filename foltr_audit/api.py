@@ -34,6 +34,7 @@ from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.results.system_lint import SystemLintReport
 from foltr_audit.report.results.train import TrainReport
+from foltr_audit.report.results.unlearning import UnlearningReport
 
 
 def load_data(
@@ -145,6 +146,27 @@ def membership(
             "membership: a Spec has no membership protocol; expected Spec(..., membership={...})"
         )
     return MembershipReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
+
+
+def unlearn(
+    specs: Spec | Sequence[Spec],
+    *,
+    data: Collection | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> UnlearningReport:
+    """Train one or several Specs, and check what models keep of clients that left such trainings.
+
+    Arguments as for `simulate`.
+
+    Raises:
+        UsageError: a Spec without an unlearning protocol.
+    """
+    plan = Plan(_several(specs, data))
+    if any(spec.unlearning is None for spec in plan.specs):
+        raise UsageError("unlearn: a Spec has no unlearning protocol; expected Spec(..., unlearning={...})")
+    return UnlearningReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
 def audit_mechanism(
