@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from foltr_audit.core.plugins import Broadcast, RoundContext, Server
+from foltr_audit.core.plugins import Broadcast, RoundContext, Server, WireMessages
 from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client import ClientSimulator, CohortInteractions
@@ -138,9 +138,17 @@ class FedAvgServer:
     ) -> tuple[CohortMessages, GlobalModel]:
         """See `TrainingServer.play`. Without any message or any query the model stays as it is."""
         sent = self.senders.send(asked, context)
-        if not context.counts[sent.wired.survivors].any():
-            return sent, before
-        found = self.aggregator.aggregate(sent.wired, context.counts)
-        mean = self.setup.chain.on_aggregate(found.value, sent.wired, found.weights, context)
+        return sent, self.aggregate(sent.wired, context, before)
+
+    def aggregate(self, wired: WireMessages, context: RoundContext, before: GlobalModel) -> GlobalModel:
+        """The global model after messages (C, P) of clients with `context.counts` interactions.
+
+        Raises:
+            DataError: it is not finite.
+        """
+        if not context.counts[wired.survivors].any():
+            return before
+        found = self.aggregator.aggregate(wired, context.counts)
+        mean = self.setup.chain.on_aggregate(found.value, wired, found.weights, context)
         after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
-        return sent, GlobalModel(check_finite(after, context.round))
+        return GlobalModel(check_finite(after, context.round))
