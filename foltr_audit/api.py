@@ -240,10 +240,10 @@ def attack_trace(
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
     Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. With the
-    view `aggregate` the observer sees the sum of each round, and the lists of its clients. `step` is what
-    the clients compute from a list and its clicks, if it is not PDGD: a client step such as `torch_step`
-    makes, or a function `step(model, features, clicks)` as of `numpy_step`. `know` are facts
-    over those of its header, e.g. `{"learning_rate": 0.1}`.
+    view `aggregate` the observer sees the sum of each round, with `client` the global models before and after
+    it, and the lists of its clients. `step` is what the clients compute from a list and its clicks, if it is
+    not PDGD: a client step such as `torch_step` makes, or a function `step(model, features, clicks)` as of
+    `numpy_step`. `know` are facts over those of its header, e.g. `{"learning_rate": 0.1}`.
 
     Raises:
         UsageError: it holds no truth, its data set is missing, or a fact does not exist.

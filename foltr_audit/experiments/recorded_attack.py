@@ -28,8 +28,8 @@ from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_i
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks
-from foltr_audit.judge.round_sums import RoundSums, seen_as_sums
+from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rounds
+from foltr_audit.judge.round_sums import RoundSums
 from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
@@ -137,7 +137,7 @@ class TraceAttack:
                     raise TraceError(f"{trace.folder}: made by another Spec than {path / SPEC}")
         recorded = spec.attack if spec and spec.attack else AttackSpec(target="training")
         given = {name: value for name, value in (changes or {}).items() if value is not None}
-        if given.get("view") == "aggregate" and not fresh:
+        if given.get("view") in ("aggregate", "client") and not fresh:
             given |= {"target": "training", "lists": None}
         known = checked_facts(know or {})
         traces = {name: with_facts(trace, known) for name, trace in traces.items()}
@@ -356,7 +356,7 @@ class TraceAttack:
         store: RoundStore = trace
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide), self.client_step)
         if self.protocol.sums_of_rounds:
-            store, observer = seen_as_sums(trace, observer)
+            store, observer = seen_as_rounds(trace, observer, self.protocol)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in store.rounds():
                 answers = infer_round(record, observer, attacks, self.streams)
