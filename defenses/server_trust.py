@@ -20,7 +20,7 @@ class ServerTrust(Defense):
     count.
 
     The server's queries are drawn once from the training part. In each round it takes as many local steps as
-    a client, from lists of the global model and clicks on every relevant document, without any defense.
+    a client, from lists that the model ranks and clicks by its labels, without any defense.
 
     Guarantees: no privacy, for any relation, unit or view: the server has each message before it weighs it.
     All bounds on sums are lost; noise that a client added to its own message still protects it. No client

@@ -49,7 +49,7 @@ class RoundResult:
         metrics: utility of the round by name.
         asked: the queries of the clients.
         world: the data that they searched.
-        embeds: whether feature rows are stored with the shown lists.
+        embeds: whether the feature rows on which clients train are stored with the shown lists.
     """
 
     context: RoundContext
@@ -85,7 +85,7 @@ class RoundResult:
             part=origin.part[asked],
             query=origin.query[asked],
             shown=origin.shown(data, asked, shown),
-            features=data.shown_features(asked, shown) if self.embeds else None,
+            features=self.world.trained_features(asked, shown, step) if self.embeds else None,
             total=sent.wired.total,
             aborted=sent.wired.aborted,
             seeds=None if sent.seeds is None else sent.seeds[kept],

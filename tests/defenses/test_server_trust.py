@@ -37,8 +37,7 @@ def trusted(updates: Floats, own: Floats, message: Literal["model", "update"] = 
     """What the rule makes of messages of a round whose global model is far from 0."""
     here = replace(context(range(len(updates)), P=P), message=message, server_update=own)
     weights = np.full(len(updates), 1 / len(updates))
-    found = make(Defense, "fltrust").on_aggregate(weights @ updates, updates, weights, here)
-    return found
+    return make(Defense, "fltrust").on_aggregate(weights @ updates, updates, weights, here)
 
 
 def by_hand(updates: Sequence[Sequence[float]], own: Sequence[float]) -> list[float]:
@@ -81,9 +80,8 @@ def test_models_are_compared_with_the_global_one() -> None:
     updates, own = drawn(3)
     start = context([0], P=P).parameters
     assert start.any()
-    np.testing.assert_allclose(
-        trusted(start + updates, own, "model"), start + trusted(updates, own), atol=1e-9
-    )
+    expected = start + trusted(updates, own)
+    np.testing.assert_allclose(trusted(start + updates, own, "model"), expected, atol=1e-9)
 
 
 def test_the_server_learns_from_its_own_queries_alone(setup_of: SetupOf) -> None:

@@ -27,6 +27,7 @@ class RoundContext:
         parameters: the global model at the start of the round, float64 (P,).
         source: the experiment's random streams.
         contrast: whether the documents that each client received differ in features, bool (C,); None: all do.
+        manipulated: whether clients train on other features than those they rank by.
         received: the model that each client received, float64 (C, P); None if all received `parameters`.
         reopened: the clients over whose messages the server asks for a second sum, bool (C,); None if it asks
             for one sum only.
@@ -46,6 +47,7 @@ class RoundContext:
     separation: int = 1
     message: Literal["model", "update"] = "model"
     prefix: str = ""
+    manipulated: bool = False
     received: Floats | None = None
     contrast: Bools | None = None
     reopened: Bools | None = None

@@ -18,7 +18,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS
+from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS, SERVER
 from foltr_audit.core.spec.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.spec.population import PopulationSpec
 from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
@@ -136,12 +136,21 @@ class Spec(SpecTable):
         return self
 
     @model_validator(mode="after")
-    def _server_can_isolate(self) -> Spec:
-        if self.train.server is None or not make(Server, self.train.server).isolates:
+    def _server_fits(self) -> Spec:
+        server = make(Server, self.train.server or SERVER)
+        if not server.isolates and not server.manipulates:
             return self
-        who = f"server {self.train.server}"
-        if make(Learner, self.train.learner).sends != "models":
+        who, learner = f"server {self.train.server}", make(Learner, self.train.learner)
+        if learner.sends != "models":
             raise ValueError(f"{who}: expected a learner that sends models, not {self.train.learner}")
+        if any(each is not None for each in (self.audit, self.membership, self.unlearning)):
+            raise ValueError(f"{who}: expected train or attack; other protocols know honest servers")
+        if server.manipulates and learner.facts.get("normaliser") == "candidates":
+            raise ValueError(
+                f"{who}: it changes the features of shown documents; expected a learner with normaliser=shown"
+            )
+        if not server.isolates:
+            return self
         if self.trace.message != "update":
             raise ValueError(
                 f"{who}: clients start from different models, so sums of models tell nothing; "
@@ -151,8 +160,6 @@ class Spec(SpecTable):
             raise ValueError(
                 f"{who}: it reads sums of training rounds; expected --target training --view aggregate"
             )
-        if any(each is not None for each in (self.audit, self.membership, self.unlearning)):
-            raise ValueError(f"{who}: expected train or attack; other protocols know honest servers")
         return self
 
     @property

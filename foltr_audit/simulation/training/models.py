@@ -58,6 +58,7 @@ class ModelSenders:
             UsageError: the wire stage cannot encode a message.
         """
         chain, trace = self.setup.chain, self.setup.spec.trace
+        context = replace(context, manipulated=bool(self.clients.world.trained))
         broadcast = None if self.server is None else self.server.send(context)
         if broadcast is None:
             models, updates, interactions = self._defended(self.clients, asked, context)
