@@ -16,6 +16,9 @@ class Promotion(Poisoning):
     updates of clients that like a document. Rounds report its rank in the training data as `promoted_rank`,
     also those that no malicious client takes part in.
 
+    Source: promotion of a target item by fake users, Fang, Yang, Gong & Liu 2018, "Poisoning attacks to
+    graph-based recommender systems", section 3; here with a plain choice of clicks.
+
     Example:
         >>> Promotion(share=0.3, query=5, document=2).text
         'promotion:document=2,query=5,share=0.3'
