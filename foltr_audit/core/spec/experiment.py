@@ -20,9 +20,9 @@ from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS
 from foltr_audit.core.spec.membership import CLIENTS, MembershipSpec
+from foltr_audit.core.spec.plain_table import with_default
 from foltr_audit.core.spec.population import PopulationSpec
 from foltr_audit.core.spec.server_fit import why_no_server, with_server_defaults
-from foltr_audit.core.spec.table_defaults import with_default
 from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.core.spec.unlearning import FEW_CLIENTS, UnlearningSpec
 from foltr_audit.errors import UsageError, suggest_name

@@ -11,8 +11,8 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner, Server
 from foltr_audit.core.plugins.registry import make, make_if_known
 from foltr_audit.core.spec.defaults import SERVER
+from foltr_audit.core.spec.plain_table import with_default
 from foltr_audit.core.spec.population import PopulationSpec
-from foltr_audit.core.spec.table_defaults import with_default
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
