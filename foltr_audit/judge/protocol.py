@@ -12,6 +12,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import ClickTask
+from foltr_audit.judge.collusion import without_colluders
 from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.intents import IntentTask
 from foltr_audit.judge.linkage import LinkTask
@@ -133,7 +134,7 @@ def judge(
     protocol = protocol or AttackSpec()
     store = recording
     if protocol.sums_of_rounds:
-        store, observer = seen_as_sums(recording, observer)
+        store, observer = seen_as_sums(without_colluders(recording, protocol.colluders, streams), observer)
     setting = JudgeSetting(observer, protocol, streams, groups)
     asked, not_here = _by_task(attacks, protocol)
     tasks = [task(asking, setting) for task, asking in asked.items()]
