@@ -46,13 +46,13 @@ flower:
 
 $(WITH_FLOWER):
 	test -x $(FLOWER)/bin/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(FLOWER)
-	$(FLOWER)/bin/python -m pip install --quiet "flwr>=1.41,<1.42"
+	$(FLOWER)/bin/python -m pip install --quiet --no-compile "flwr>=1.41,<1.42"
 	touch $@
 
 # PyTorch and JAX are large and only client steps use them, so that their tests have an environment of their own.
 test-steps:
 	test -x $(TORCH)/bin/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(TORCH)
-	$(TORCH)/bin/python -m pip install --quiet -e '.[test,torch,jax]'
+	$(TORCH)/bin/python -m pip install --quiet --no-compile -e '.[test,torch,jax]'
 	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py tests/core/test_torch_training.py tests/core/test_jax_steps.py
 
 bench: $(STAMP) $(KERNELS)
@@ -86,11 +86,11 @@ format: $(STAMP)
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[test]"
 	touch $@
 
 $(DOCS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
 	touch $@
 
 # A cached kernel does not notice a change in a kernel of another file that it calls: forget them all.

@@ -16,7 +16,8 @@ class Guard(Defense):
 
     Guarantees: no differential privacy, for any relation, unit or view. It limits what a server that does
     not follow the protocol can send: clients refuse a global model with an L2 norm above `max_norm` and,
-    with `contrast`, documents that all have the same features. A client that refuses counts as dropped
+    with `contrast`, documents that all have the same features, or other features than those by which the
+    client ranked them. A client that refuses counts as dropped
     out, and under secure aggregation a round with too few answers opens nothing. A server may still treat
     clients differently within the limits; only masks that depend on the received model rule that out.
 
@@ -29,7 +30,9 @@ class Guard(Defense):
     name: ClassVar[str] = "guard"
 
     max_norm: float = Field(10.0, gt=0, description="largest L2 norm of a model that clients accept")
-    contrast: bool = Field(True, description="refuse lists whose documents all have the same features")
+    contrast: bool = Field(
+        True, description="refuse lists whose documents all have the same features, or changed ones"
+    )
 
     def accepted(self, context: RoundContext) -> Bools:
         """Whether each client of a round answers, bool (C,)."""
@@ -41,6 +44,8 @@ class Guard(Defense):
         accepted = np.array(np.broadcast_to(within, context.clients.shape))
         if self.contrast and context.contrast is not None:
             accepted &= context.contrast
+        if self.contrast and context.manipulated:
+            accepted[:] = False
         return accepted
 
     def on_wire(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:

@@ -45,6 +45,10 @@ class Krum(Defense):
         _expect_enough(self, messages, 2 * self.malicious + 3)
         return np.array(messages[_by_score(squared_distances(messages), self.malicious)[0]])
 
+    def averaged(self, messages: int) -> int:
+        """One message is taken as it is."""
+        return 1
+
 
 class MultiKrum(Defense):
     """The server takes the plain mean of the messages with the best Krum scores.
@@ -74,10 +78,13 @@ class MultiKrum(Defense):
         """
         if not len(messages):
             return aggregate.copy()
-        most = len(messages) - self.malicious
         _expect_enough(self, messages, max(2 * self.malicious + 3, (self.chosen or 1) + self.malicious))
-        best = _by_score(squared_distances(messages), self.malicious)[: self.chosen or most]
+        best = _by_score(squared_distances(messages), self.malicious)[: self.averaged(len(messages))]
         return np.asarray(messages[np.sort(best)].mean(axis=0))
+
+    def averaged(self, messages: int) -> int:
+        """The number of messages that are chosen."""
+        return self.chosen or messages - self.malicious
 
 
 class Bulyan(Defense):

@@ -27,7 +27,8 @@ class SecureAggregation(Defense):
     Weighted messages are sent as multiples of 2^-fraction modulo 2^bits, with a rounding error of at most
     2^-(fraction + 1). If fewer clients than the threshold survive, the round aborts and the global model
     stays as it was. With `bind=true` a sum opens only if all clients received the same model: otherwise their
-    masks do not cancel, and what the server decodes is noise.
+    masks do not cancel, and what the server decodes is noise. Clients help to open the sum of a round once;
+    with `once=false` they do so again, and the difference of two sums is the sum of the clients in one alone.
 
     Source: Bonawitz et al. 2017, "Practical secure aggregation for privacy-preserving machine learning",
     figure 4; Bell et al. 2020, "Secure single-server aggregation with (poly)logarithmic overhead", section 3;
@@ -62,10 +63,19 @@ class SecureAggregation(Defense):
         description="true: masks depend on the received model and the round, and cancel only if all agree",
     )
 
+    once: bool | None = Field(
+        None, description="false: clients also answer a second request to open the sum of a round"
+    )
+
     @field_validator("bind")
     @classmethod
-    def _default_is_left_out(cls, value: bool | None) -> bool | None:
+    def _unbound_is_left_out(cls, value: bool | None) -> bool | None:
         return value or None
+
+    @field_validator("once")
+    @classmethod
+    def _once_is_left_out(cls, value: bool | None) -> bool | None:
+        return False if value is False else None
 
     @model_validator(mode="after")
     def _can_be_run(self) -> SecureAggregation:
@@ -107,11 +117,17 @@ class SecureAggregation(Defense):
         digests = self._digests(context) if self.bind else None
         outcome = self.protocol.run(messages, context.counts, streams, before, after, digests)
         arrived = outcome.survivors & (outcome.aborted is None)
+        second = None
+        if context.reopened is not None and self.once is False:
+            # The server says that the others dropped out, and their neighbours help to remove their masks.
+            lost = after | ~context.reopened
+            second = self.protocol.run(messages, context.counts, streams, before, lost, digests).total
         return WireMessages(
             messages=outcome.payload,
             survivors=arrived,
             total=outcome.total,
             sum=outcome.sum,
+            second_total=None if outcome.total is None else second,
             aborted="" if outcome.aborted is None else outcome.aborted.text,
             costs=_costs(outcome),
         )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         load_data,
         membership,
         simulate,
+        unlearn,
     )
     from foltr_audit.core.client_steps.function_step import numpy_step
     from foltr_audit.core.client_steps.jax_step import jax_step
@@ -66,6 +67,7 @@ _WHERE = {
     "load_data": "api",
     "membership": "api",
     "simulate": "api",
+    "unlearn": "api",
     "published_chain": "core.published_chain",
     "FoltrAuditError": "errors",
     "Plan": "experiments.plan",
@@ -109,6 +111,7 @@ __all__ = [
     "simulate",
     "torch_module_step",
     "torch_step",
+    "unlearn",
 ]
 
 

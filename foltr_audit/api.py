@@ -34,6 +34,7 @@ from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.results.system_lint import SystemLintReport
 from foltr_audit.report.results.train import TrainReport
+from foltr_audit.report.results.unlearning import UnlearningReport
 
 
 def load_data(
@@ -147,6 +148,27 @@ def membership(
     return MembershipReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
+def unlearn(
+    specs: Spec | Sequence[Spec],
+    *,
+    data: Collection | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> UnlearningReport:
+    """Train one or several Specs, and check what models keep of clients that left such trainings.
+
+    Arguments as for `simulate`.
+
+    Raises:
+        UsageError: a Spec without an unlearning protocol.
+    """
+    plan = Plan(_several(specs, data))
+    if any(spec.unlearning is None for spec in plan.specs):
+        raise UsageError("unlearn: a Spec has no unlearning protocol; expected Spec(..., unlearning={...})")
+    return UnlearningReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
+
+
 def audit_mechanism(
     mechanism: Mechanism[T],
     inputs: tuple[T, T],
@@ -218,10 +240,10 @@ def attack_trace(
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
     Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. With the
-    view `aggregate` the observer sees the sum of each round, and the lists of its clients. `step` is what
-    the clients compute from a list and its clicks, if it is not PDGD: a client step such as `torch_step`
-    makes, or a function `step(model, features, clicks)` as of `numpy_step`. `know` are facts
-    over those of its header, e.g. `{"learning_rate": 0.1}`.
+    view `aggregate` the observer sees the sum of each round, with `client` the global models before and after
+    it, and the lists of its clients. `step` is what the clients compute from a list and its clicks, if it is
+    not PDGD: a client step such as `torch_step` makes, or a function `step(model, features, clicks)` as of
+    `numpy_step`. `know` are facts over those of its header, e.g. `{"learning_rate": 0.1}`.
 
     Raises:
         UsageError: it holds no truth, its data set is missing, or a fact does not exist.

@@ -71,8 +71,18 @@ def audit_function(
         UsageError: an unknown estimator or one that does not fit, or see `call_function`.
     """
     _check_estimator(spec)
+    return audit_outputs(
+        call_function(mechanism, inputs, spec.calls, Streams(spec.seed), progress, reload), spec
+    )
+
+
+def audit_outputs(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> FunctionFinding:
+    """As `audit_function`, on the outputs of `spec.calls` trials with each input that were made before.
+
+    Raises:
+        UsageError: an estimator that does not fit the outputs.
+    """
     streams, normal = Streams(spec.seed), spec.estimator in FOR_NORMAL
-    outputs = call_function(mechanism, inputs, spec.calls, streams, progress, reload)
     score, trials = _best(_scores(outputs, spec), spec)
     if normal:
         _refuse_other_noise(trials, spec.estimator)

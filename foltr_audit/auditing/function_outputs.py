@@ -67,6 +67,14 @@ class FunctionOutputs:
     repeatable: bool
     reloaded_alike: bool = False
 
+    @classmethod
+    def of_arrays(cls, zero: Floats, one: Floats) -> FunctionOutputs:
+        """The outputs with each input as rows, float64 (N, d), of a function that is repeatable."""
+        both = np.concatenate([zero, one])
+        codes = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        tables = OutputTable(zero, codes[: len(zero)]), OutputTable(one, codes[len(zero) :])
+        return cls(*tables, kind="numbers", shape=zero.shape[1:], repeatable=True)
+
 
 class _Output(NamedTuple):
     """One output: its kind, its shape, its bits, and its numbers (d,)."""

@@ -48,6 +48,11 @@ MEMBERSHIP = (
     *("membership.rounds_seen", "membership.shadows"),
     *("membership.references", "membership.others", "membership.gamma", "membership.offline_scale"),
 )
+UNLEARNING = (
+    *("unlearning.clients", "unlearning.methods", "unlearning.trials", "unlearning.delta"),
+    *("unlearning.confidence", "unlearning.calibrate_every", "unlearning.calibration_interactions"),
+    *("unlearning.fine_tune_rounds", "unlearning.ascent_rounds", "unlearning.ball"),
+)
 SHARED = (
     *("eps", "sensitivity", "defense", "data.source", "fold", "data.normalise", "data.dtype", "data.intents"),
     *(
@@ -273,7 +278,8 @@ def field_flags() -> dict[str, str]:
     """The option that sets each field of the Spec, for messages."""
     from foltr_audit.cli.field_options import flags
 
-    names = tuple(name for name in (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP) if "." in name or name == "seed")
+    every = (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)
+    names = tuple(name for name in every if "." in name or name == "seed")
     own = {"population": "", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}
     found = own | flags(names)
     del found["train.click_model"]  # commands name it differently

@@ -8,7 +8,14 @@ from importlib import import_module
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from foltr_audit.cli.given import methods_of, parse_numbers, query_ids, split_methods, split_names
+from foltr_audit.cli.given import (
+    methods_of,
+    named_or_all,
+    parse_numbers,
+    query_ids,
+    split_methods,
+    split_names,
+)
 from foltr_audit.cli.options import DATA, FEDERATION, GRID, option
 
 if TYPE_CHECKING:
@@ -40,6 +47,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "grid.attacks": split_methods,
     "grid.defenses": list,
     "grid.scenarios": list,
+    "unlearning.methods": named_or_all,
 }
 
 

@@ -88,6 +88,12 @@ def methods_of(given: list[str] | None) -> list[str] | None:
     )
 
 
+def named_or_all(given: list[str]) -> list[str] | None:
+    """The names of an option, several of which may be separated by commas; None if `all` is among them."""
+    names = split_names(given)
+    return None if "all" in names else names
+
+
 def read_text(path: Path, option: str) -> str:
     """The UTF-8 text of a file that an option names.
 

@@ -36,6 +36,7 @@ from foltr_audit.cli import (
     stress,
     trace,
     train,
+    unlearn,
 )
 from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.output import drop, note
@@ -60,7 +61,7 @@ for command in (
     *(attack.attack, audit.audit, audit_function.audit_function, bundle.bundle, calibrate.calibrate),
     *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),
     *(significance.significance, diff.diff, lint.lint, membership.membership, merge.merge, report.report),
-    bundle.verify,
+    *(bundle.verify, unlearn.unlearn),
 ):
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(data.app, name="data")

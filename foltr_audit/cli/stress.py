@@ -44,7 +44,8 @@ def secure_aggregation(
         raise UsageError(
             f"--defense: {defense!r}; expected {SECURE_AGGREGATION} alone, with parameters or not"
         )
-    stage = drawn_round(protocol, clients, parameters, seed)
+    once, bind = getattr(chain[0], "once", None) is not False, bool(getattr(chain[0], "bind", False))
+    stage = drawn_round(protocol, clients, parameters, seed, once=once, bind=bind)
     report = ProtocolStressReport.of(defense, seed, stage, attempts(stage))
     show(report.json, partial(print_stress, report), json=json)
     if not report.kept:

@@ -29,8 +29,8 @@ from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.collusion import without_colluders
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks
-from foltr_audit.judge.round_sums import RoundSums, seen_as_sums
+from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rounds
+from foltr_audit.judge.round_sums import RoundSums
 from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
@@ -138,7 +138,7 @@ class TraceAttack:
                     raise TraceError(f"{trace.folder}: made by another Spec than {path / SPEC}")
         recorded = spec.attack if spec and spec.attack else AttackSpec(target="training")
         given = {name: value for name, value in (changes or {}).items() if value is not None}
-        if given.get("view") == "aggregate" and not fresh:
+        if given.get("view") in ("aggregate", "client") and not fresh:
             given |= {"target": "training", "lists": None}
         known = checked_facts(know or {})
         traces = {name: with_facts(trace, known) for name, trace in traces.items()}
@@ -358,7 +358,7 @@ class TraceAttack:
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide), self.client_step)
         if self.protocol.sums_of_rounds:
             honest = without_colluders(trace, self.protocol.colluders, self.streams)
-            store, observer = seen_as_sums(honest, observer)
+            store, observer = seen_as_rounds(honest, observer, self.protocol)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in store.rounds():
                 answers = infer_round(record, observer, attacks, self.streams)

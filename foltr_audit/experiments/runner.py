@@ -30,13 +30,8 @@ from foltr_audit.experiments.runs.folder import (
     report_write_errors,
 )
 from foltr_audit.experiments.runs.reader import read_plan
-from foltr_audit.experiments.stages import (
-    TrainResult,
-    attack_fresh,
-    first_model,
-    judge_attacks,
-    train,
-)
+from foltr_audit.experiments.stages import TrainResult, attack_fresh, first_model, judge_attacks, train
+from foltr_audit.experiments.unlearning.experiment import UnlearningFinding, unlearn
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.privacy.accounting.run_bound import ProvenView
@@ -198,6 +193,7 @@ class RunResult:
         proven: what is proven for the observer of the attacks, first without the lists; empty without one.
         findings: results of an audit of its chain's claim.
         membership: who was told to have taken part, from other federations of the same Spec.
+        unlearning: what models keep of clients that left, of other federations of the same Spec.
     """
 
     spec: Spec
@@ -210,6 +206,7 @@ class RunResult:
     proven: tuple[ProvenView, ...] = ()
     findings: tuple[AuditResult, ...] = ()
     membership: tuple[MembershipFinding, ...] = ()
+    unlearning: tuple[UnlearningFinding, ...] = ()
 
 
 def proven_of(setup: Setup, protocol: AttackSpec) -> tuple[ProvenView, ...]:
@@ -298,6 +295,7 @@ class Runner:
             proven=() if protocol is None else proven_of(setup, protocol),
             findings=findings,
             membership=infer_membership(setup, self.progress),
+            unlearning=unlearn(setup, self.progress),
         )
 
     def _attack(

@@ -20,8 +20,9 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.participants import ParticipantTask
 from foltr_audit.judge.pieces import find_refusals
 from foltr_audit.judge.promises import RecordedPromises
+from foltr_audit.judge.published_models import PublishedModels, SingledOut, seen_as_published
 from foltr_audit.judge.queries import QueryTask
-from foltr_audit.judge.round_sums import seen_as_sums
+from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
 from foltr_audit.rng import Streams
@@ -71,12 +72,14 @@ class TaskEvidence:
         not_here: why an attack does not fit the view, by label.
         view: the view, as in `AttackSpec.view`.
         promises: what is proven for these messages; None where their header declares no events.
+        singled_out: of view `client`, how often a change of the global model is one client's update.
     """
 
     found: Mapping[str, Evidence] = field(default_factory=dict)
     not_here: dict[str, str] = field(default_factory=dict)
     view: str = "individual"
     promises: RecordedPromises | None = None
+    singled_out: SingledOut | None = None
 
     @property
     def clicks(self) -> ClickEvidence | None:
@@ -94,6 +97,7 @@ class TaskEvidence:
     def combined(cls, pieces: Sequence[TaskEvidence]) -> TaskEvidence:
         """What several repetitions found, as one."""
         by_task: dict[str, list[Evidence]] = {}
+        tallies = [piece.singled_out for piece in pieces]
         for piece in pieces:
             for name, evidence in piece.found.items():
                 by_task.setdefault(name, []).append(evidence)
@@ -102,6 +106,7 @@ class TaskEvidence:
             not_here={label: why for piece in pieces for label, why in piece.not_here.items()},
             view=pieces[0].view,
             promises=pieces[0].promises,
+            singled_out=None if None in tallies else sum(filter(None, tallies), SingledOut()),
         )
 
 
@@ -134,7 +139,8 @@ def judge(
     protocol = protocol or AttackSpec()
     store = recording
     if protocol.sums_of_rounds:
-        store, observer = seen_as_sums(without_colluders(recording, protocol.colluders, streams), observer)
+        honest = without_colluders(recording, protocol.colluders, streams)
+        store, observer = seen_as_rounds(honest, observer, protocol)
     setting = JudgeSetting(observer, protocol, streams, groups)
     asked, not_here = _by_task(attacks, protocol)
     tasks = [task(asking, setting) for task, asking in asked.items()]
@@ -156,7 +162,15 @@ def judge(
         not_here=not_here,
         view=protocol.view,
         promises=promises,
+        singled_out=store.tally if isinstance(store, PublishedModels) else None,
     )
+
+
+def seen_as_rounds(
+    store: RoundStore, observer: Observer, protocol: AttackSpec
+) -> tuple[RoundSums, SumObserver]:
+    """The rounds of a store as the observer of a protocol sees them who sees no single messages."""
+    return (seen_as_published if protocol.view == "client" else seen_as_sums)(store, observer)
 
 
 def _by_task(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foltr_audit.core.records.broadcast import TARGET
+from foltr_audit.core.records.broadcast import SECOND_TOTAL, SUBTRACTED, TARGET
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.errors import TraceError, UsageError
@@ -27,6 +28,8 @@ _PER_LIST = ("part", "query", "shown", "features", "n_candidates")
 class SummedRound(RoundRecord):
     """A round with one message: the model plus the sum of all updates that arrived, with all their lists.
 
+    What the server can take out of the sum is not in it.
+
     Clients whose messages count more than others' weigh accordingly; the sum is divided by the mean weight.
 
     Attributes:
@@ -35,7 +38,7 @@ class SummedRound(RoundRecord):
         alike: whether all weigh the same.
         unlisted: clients with interactions of which no list is recorded: their updates are in the sum.
         rounding: largest error of a number from encoding it as an integer; 0 without.
-        isolated: whether its server left one client's update alone in the sum, and only its lists are kept.
+        isolated: whether it is one client's update, and only its lists are kept.
         weights: how much each update counts in the sum, 1 on average, float64 (clients,); of an isolated
             client, its own alone, (1,).
     """
@@ -112,14 +115,21 @@ class RoundSums:
             UsageError: a round whose sum is not recorded, or whose lists are not.
         """
         for record in self.source.rounds():
-            if _is_read(record):
-                yield summed(record, self.source.header)
+            if (read := self._read(record)) is not None:
+                yield self._sum(read)
 
     def truths(self) -> Iterator[SummedTruth]:
         """The truth of each sum, in the same order."""
         for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
-            if _is_read(record):
-                yield _summed_truth(record, truth)
+            if (read := self._read(record)) is not None:
+                yield _summed_truth(read, truth)
+
+    def _read(self, record: RoundRecord) -> RoundRecord | None:
+        """A round in which fact `target` names the client that is alone in the sum; None: nothing arrived."""
+        return record if is_read(record) else None
+
+    def _sum(self, record: RoundRecord) -> SummedRound:
+        return summed(record, self.source.header)
 
     def metrics(self) -> list[dict[str, float]]:
         """The utility of each round of the source."""
@@ -141,30 +151,46 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
     where = f"view aggregate: round {record.round}"
     if not header.holds_models:
         raise UsageError(f"{where}: messages of kind {header.kind} are no models; expected models or updates")
-    here, target = record.survivors, isolated_client(record)
-    kept = _in_sum(record)[record.slot]
-    if record.counts[here].any() and not kept.any():
-        raise UsageError(
-            f"{where}: no shown list is recorded; expected the clients' lists, without which a "
-            "sum tells nothing"
-        )
-    counts = record.counts[here]
-    weight = float(counts.mean() if target is None else record.counts[target]) or 1.0
+    counts, target = record.counts[_unknown(record)], isolated_client(record)
     total = _total(record, header)
     if total is None or not np.all(np.isfinite(total)):
         raise UsageError(f"{where}: the sum of its messages is not recorded; expected `total` or `aggregate`")
     if target is not None and header.content == "model":
         raise UsageError(f"{where}: its clients start from different models; expected updates as messages")
     change = total - counts.sum() * record.parameters if header.content == "model" else total
+    error = 0.0
+    if (encoding := header.encoding) is not None:
+        words = np.zeros(1, dtype=np.uint64) if record.total is None else record.total
+        error = encoding.error_of_sum(words, counts) / _weight(record)
+    return added_up(record, header, change, "view aggregate", error)
+
+
+def added_up(
+    record: RoundRecord, header: TraceHeader, change: Floats, view: str, rounding: float = 0.0
+) -> SummedRound:
+    """A round with a sum of its clients' updates in the place of their messages, and with their lists.
+
+    Args:
+        record: the round, with a fact `target` where only one client is in the sum.
+        header: of its recording.
+        change: the sum of counts times updates, (P,).
+        view: the view, for errors.
+        rounding: largest error of a number of the sum over the mean weight.
+
+    Raises:
+        UsageError: the clients' lists are not recorded.
+    """
+    here, target, weight = _unknown(record), isolated_client(record), _weight(record)
+    kept, counts = _in_sum(record)[record.slot], record.counts[here]
+    if counts.any() and not kept.any():
+        raise UsageError(
+            f"{view}: round {record.round}: no shown list is recorded; expected the clients' lists, without "
+            "which a sum tells nothing"
+        )
     start = record.parameters if header.content == "model" else 0.0
-    encoding = header.encoding
     origins = (
         np.cumsum(here)[record.slot[kept]] - 1 if target is None else np.zeros(kept.sum(), dtype=np.int64)
     )
-    error = 0.0
-    if encoding is not None:
-        words = np.zeros(1, dtype=np.uint64) if record.total is None else record.total
-        error = encoding.error_of_sum(words, counts) / weight
     given = {one.name: getattr(record, one.name) for one in fields(RoundRecord)}
     rows = {name: None if given[name] is None else given[name][kept] for name in _PER_LIST}
     return SummedRound(
@@ -185,19 +211,30 @@ def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
         origins=origins,
         alike=bool(np.all(counts == counts[0])),
         unlisted=0 if target is not None else int(np.count_nonzero(counts)) - np.unique(origins).size,
-        rounding=error,
+        rounding=rounding,
         isolated=target is not None,
         weights=record.counts[_in_sum(record)] / weight,
     )
 
 
+def _weight(record: RoundRecord) -> float:
+    """What the messages of a round weigh on average, or the isolated one; 1 where they weigh nothing."""
+    target = isolated_client(record)
+    return float(record.counts[_unknown(record)].mean() if target is None else record.counts[target]) or 1.0
+
+
 def _total(record: RoundRecord, header: TraceHeader) -> Floats | None:
-    """The sum of counts times messages over what arrived, (P,); None where it is not recorded."""
-    here, counts = record.survivors, record.counts[record.survivors].astype(np.float64)
+    """The sum of counts times messages over what arrived and cannot be subtracted, (P,).
+
+    None where it is not recorded. The messages of a server's own clients are 0.
+    """
+    here = _unknown(record)
+    counts = record.counts[here].astype(np.float64)
     if header.kind != "masked":
         return np.asarray(counts @ record.messages[here].astype(np.float64))
     if record.total is not None and header.encoding is not None:
-        return header.encoding.decode_sum(record.total, record.counts[here])
+        left = np.asarray(record.total - _second_total(record), dtype=np.uint64)
+        return header.encoding.decode_sum(left, record.counts[here])
     if header.knowledge.get("aggregate", "mean") != "mean":
         return None
     mean = record.aggregate if header.content == "model" else record.aggregate - record.parameters
@@ -220,18 +257,53 @@ def isolated_client(record: RoundRecord) -> int | None:
     return int(str(target))
 
 
-def _is_read(record: RoundRecord) -> bool:
+def _unknown(record: RoundRecord) -> Bools:
+    """Which messages arrived and cannot be subtracted by the server, bool (M,).
+
+    Raises:
+        TraceError: the fact names something else than messages of the round.
+    """
+    left = record.survivors.copy()
+    places = _whole_numbers(record, SUBTRACTED, "messages of the round", record.n_messages)
+    left[np.array(places, dtype=np.int64)] = False
+    return left
+
+
+def _second_total(record: RoundRecord) -> NDArray[np.uint64]:
+    """The sum of the encodings that the server subtracts, (W,) or (1,) where they are 0.
+
+    Raises:
+        TraceError: it is no sum of the round.
+    """
+    words = _whole_numbers(record, SECOND_TOTAL, "a sum", 2**64)
+    if words and (record.total is None or len(words) != record.total.size):
+        raise TraceError(
+            f"trace: round {record.round}: {SECOND_TOTAL} has {len(words)} numbers; expected as many as a sum"
+        )
+    return np.array(words or [0], dtype=np.uint64)
+
+
+def _whole_numbers(record: RoundRecord, fact: str, expected: str, limit: int) -> list[int]:
+    """The numbers from 0 on, below a limit, that a fact lists as texts; none where it is not given."""
+    texts = record.facts.get(fact, [])
+    known = isinstance(texts, list) and all(
+        isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 20 for text in texts
+    )
+    numbers = [int(text) for text in texts] if known and isinstance(texts, list) else []
+    if not known or max(numbers, default=0) >= limit:
+        raise TraceError(f"trace: round {record.round}: {fact} is {texts!r:.40}; expected {expected}")
+    return numbers
+
+
+def is_read(record: RoundRecord) -> bool:
     """Whether a round has a sum, and the client in it that its server isolates, if any."""
-    if record.aborted or not record.survivors.any():
-        return False
-    target = isolated_client(record)
-    return target is None or bool(record.survivors[target])
+    return not record.aborted and bool(_in_sum(record).any())
 
 
 def _in_sum(record: RoundRecord) -> Bools:
-    """Whose updates the sum of a round tells of, bool (M,): all that arrived, or the isolated one."""
-    target = isolated_client(record)
-    return record.survivors if target is None else np.arange(record.n_messages) == target
+    """Whose updates the sum of a round tells of, bool (M,): all that are unknown, or the isolated one."""
+    target, unknown = isolated_client(record), _unknown(record)
+    return unknown if target is None else unknown & (np.arange(record.n_messages) == target)
 
 
 def _summed_truth(record: RoundRecord, truth: RoundTruth) -> SummedTruth:

@@ -57,7 +57,7 @@ def attacked_view(view: str, hide: Iterable[str]) -> str:
     """The view of an attack's observer, who sees the lists unless they are hidden from it.
 
     Args:
-        view: `individual`, or `aggregate` or `pooled` for sums.
+        view: `individual`; `aggregate` or `pooled` for sums; `client` for global models, made of sums.
         hide: names of `records.view.KNOWLEDGE` that are withheld.
 
     >>> attacked_view("individual", ()), attacked_view("pooled", ["shown"])
@@ -65,6 +65,21 @@ def attacked_view(view: str, hide: Iterable[str]) -> str:
     """
     base = "individual" if view == "individual" else "aggregate"
     return base if {"shown", "query"} & set(hide) else base + WITH_LISTS
+
+
+def attacker_sees(view: str, hide: Iterable[str]) -> str:
+    """What the observer of an attack sees, in words; arguments as for `attacked_view`.
+
+    >>> attacker_sees("individual", ()), attacker_sees("client", ())
+    ('message and lists', 'global models and lists')
+    """
+    seen = sees(attacked_view(view, hide))
+    return seen.replace("sum", "global models", 1) if view == "client" else seen
+
+
+def attacker(view: str) -> str:
+    """Who attacks in a view: a client, or the server."""
+    return "client" if view == "client" else "server"
 
 
 def sees(view: str, colluders: int | None = None) -> str:

@@ -164,7 +164,7 @@ class ClientSimulator:
 
         With `given` lists (C, b, k) the first b interactions show these.
         """
-        if self._kernel_rules is not None and given is None:
+        if self._kernel_rules is not None and given is None and not self.world.trained:
             return self._in_kernel(self._kernel_rules, asked, context)
         return self._step_by_step(asked, context, given)
 
@@ -232,6 +232,9 @@ class ClientSimulator:
         streams = context.streams(rules.clicks)
         clicked = clicks_of(rules.click_model, labels, rules.largest_label, streams, here.number)
         learnt = rules.chain.on_clicks(clicked, listed, here.number, context)
+        if self.world.trained:
+            data = self.world.training_data(here.number)
+            scores, starts = rules.ranker.scores(models, data, here.queries)
         found = rules.learner.local_step(
             models, data, here.queries, scores, starts, listed, learnt, rules.ranker
         )

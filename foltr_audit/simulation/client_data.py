@@ -17,7 +17,7 @@ from foltr_audit.core.ranking_metrics import ideal_dcg
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 _MOST_GRADES = 128  # over all click models: kernels read grades as int8
 
@@ -38,6 +38,8 @@ class ClientData:
         models: the click models.
         intents: number of intents that clicks depend on; 1 where relevance under any intent counts.
         largest_label: highest grade of the collection.
+        trained: the same queries with the features on which clients train, for one interaction of a round
+            after the other, again from the first after the last; empty if they train on those of `data`.
     """
 
     data: Dataset
@@ -47,6 +49,20 @@ class ClientData:
     models: tuple[ClickModel, ...]
     intents: int
     largest_label: int
+    trained: tuple[Dataset, ...] = ()
+
+    def training_data(self, step: int) -> Dataset:
+        """The data on which clients train in their interaction number `step` of a round."""
+        return self.trained[step % len(self.trained)] if self.trained else self.data
+
+    def trained_features(self, queries: Ints, shown: Ints, steps: Ints) -> Features:
+        """Features on which clients train of lists (I, k) for queries (I,), (I, k, d), 0 at the padding."""
+        every = self.trained or (self.data,)
+        out = every[0].shown_features(queries, shown)
+        for number, data in enumerate(every[1:], start=1):
+            here = steps % len(every) == number
+            out[here] = data.shown_features(queries[here], shown[here])
+        return out
 
     @classmethod
     def of(

@@ -36,12 +36,14 @@ class Federation:
         """Prepare the clients and the server; rounds run as `rounds` is iterated."""
         self.setup = setup
         train = setup.collection.train
-        self.clientele = setup.clients.traffic(
-            train,
-            QueryOrigin.of_part(TRAIN, train),
-            setup.spec.train.click_model,
-            own_clicks=True,
-            malicious=setup.malicious,
+        self.clientele = setup.served(
+            setup.clients.traffic(
+                train,
+                QueryOrigin.of_part(TRAIN, train),
+                setup.spec.train.click_model,
+                own_clicks=True,
+                malicious=setup.malicious,
+            )
         )
         self.training = make_server(setup, self.clientele.world)
         self.online = OnlineMetrics(
@@ -99,7 +101,7 @@ class Federation:
             metrics=metrics,
             asked=asked,
             world=self.clientele.world,
-            embeds=setup.spec.trace.embed_features,
+            embeds=setup.embeds_features,
         )
 
     def exchange(

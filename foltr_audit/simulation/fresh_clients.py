@@ -98,7 +98,8 @@ class FreshClients:
 
         `last`, the server's state of a recorded run, is not needed: every repeat starts at the trained model.
         """
-        clientele = self.setup.clients.traffic(self.data, self.origin, click_model, own_clicks=False)
+        traffic = self.setup.clients.traffic(self.data, self.origin, click_model, own_clicks=False)
+        clientele = self.setup.served(traffic)
         world, population = clientele.world, clientele.population
         attacked = make_senders(self.setup, world, sampled=self.protocol.lists == "sampled")
         after = self._after(parameters)
@@ -121,7 +122,7 @@ class FreshClients:
                 metrics=online.compute(sent.interactions, asked, clients),
                 asked=asked,
                 world=world,
-                embeds=self.setup.spec.trace.embed_features,
+                embeds=self.setup.embeds_features,
             )
 
     def _clients(self, groups: int) -> Ints:

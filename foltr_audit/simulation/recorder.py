@@ -246,7 +246,7 @@ def trace_header(
         has_truth=True,
         knowledge=knowledge,
         spec_hash=spec.hash,
-        embeds_features=spec.trace.embed_features,
+        embeds_features=setup.embeds_features,
         rounds_per_part=_rounds_per_part(setup, messages, training=training),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import RoundContext
-from foltr_audit.core.records.broadcast import TARGET
+from foltr_audit.core.records.broadcast import Broadcast
 from foltr_audit.core.records.interactions import GlobalModel, Payload, RoundRecord, RoundTruth
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.records.wire import WireMessages
@@ -26,7 +26,7 @@ class CohortMessages:
         wired: what the server receives.
         updates: what each client would send without any defense (the change of a model), float64 (C, W).
         interactions: what the clients did.
-        target: place of the client whose update the server isolates in the sum; None of an honest server.
+        broadcast: what the server sent to whom; None of an honest server.
         seeds: seed of each client's perturbation, uint64 (C,), if clients perturb models.
     """
 
@@ -34,7 +34,7 @@ class CohortMessages:
     wired: WireMessages
     updates: Floats
     interactions: CohortInteractions
-    target: int | None = None
+    broadcast: Broadcast | None = None
     seeds: NDArray[np.uint64] | None = None
 
 
@@ -49,7 +49,7 @@ class RoundResult:
         metrics: utility of the round by name.
         asked: the queries of the clients.
         world: the data that they searched.
-        embeds: whether feature rows are stored with the shown lists.
+        embeds: whether the feature rows on which clients train are stored with the shown lists.
     """
 
     context: RoundContext
@@ -85,12 +85,12 @@ class RoundResult:
             part=origin.part[asked],
             query=origin.query[asked],
             shown=origin.shown(data, asked, shown),
-            features=data.shown_features(asked, shown) if self.embeds else None,
+            features=self.world.trained_features(asked, shown, step) if self.embeds else None,
             total=sent.wired.total,
             aborted=sent.wired.aborted,
             seeds=None if sent.seeds is None else sent.seeds[kept],
             state=self.after.state,
-            facts={} if sent.target is None else {TARGET: sent.target},
+            facts={} if sent.broadcast is None else sent.broadcast.facts(sent.wired),
         )
         truth = RoundTruth(
             clients=context.clients[kept],

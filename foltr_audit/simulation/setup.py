@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import ClickModel, Learner, ModelLearner, Poisoning, RoundContext, Server
+from foltr_audit.core.plugins.answers import all_of, array_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records import Collection
@@ -22,6 +23,7 @@ from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.privacy_description import PrivacyDescription
+from foltr_audit.simulation.traffic import QueryTraffic
 from foltr_audit.utils.arrays import Floats, Ints
 
 L = TypeVar("L", bound=Learner)
@@ -78,6 +80,30 @@ class Setup:
     def server(self) -> Server:
         """The server of training rounds."""
         return make(Server, self.spec.train.server or SERVER)
+
+    @property
+    def embeds_features(self) -> bool:
+        """Whether records hold the features on which clients train."""
+        return self.spec.trace.embed_features or self.server.manipulates
+
+    def served(self, traffic: QueryTraffic) -> QueryTraffic:
+        """The same traffic, in which clients train on the features that the server sends.
+
+        Raises:
+            PluginError: features of another shape.
+        """
+        data = traffic.world.data
+        draws = self.streams.clients("server/features", 0, np.arange(data.n_documents))
+        given = self.server.training_features(data, draws)
+        who = f"server {self.server.name}: training_features"
+        changed = all_of(who, given, (np.ndarray,), "arrays")
+        checked = [array_of(who, one, data.features.shape) for one in changed]
+        single = data.features.dtype == np.float32
+        trained = tuple(
+            data.with_features(one.astype(np.float32) if single else one.astype(np.float64))
+            for one in checked
+        )
+        return replace(traffic, world=replace(traffic.world, trained=trained)) if trained else traffic
 
     @cached_property
     def chain(self) -> DefenseChain:

@@ -67,6 +67,10 @@ def _are_events(value: object) -> bool:
 
 _TEXT = FactDomain("text", lambda value: isinstance(value, str) and bool(value))
 _TEXTS = FactDomain("a list of texts", lambda value: isinstance(value, list))
+_NUMBERS = FactDomain(
+    "a list of whole numbers as texts",
+    lambda value: isinstance(value, list) and all(isinstance(one, str) and one.isdigit() for one in value),
+)
 _BOOL = FactDomain("true or false", lambda value: isinstance(value, bool))
 _POSITIVE = FactDomain("a number above 0", _above_0)
 
@@ -122,7 +126,9 @@ FACTS: dict[str, FactDomain] = {
     "range": _POSITIVE,
     "rank_with": _one_of("local", "global"),
     "reconstruction_threshold": _whole(1),
+    "second_total": _NUMBERS,
     "sigma": _POSITIVE,
+    "subtracted": _NUMBERS,
     "target": _whole(0),
     "update_clip_norm": _POSITIVE,
     "width": _whole(1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from foltr_audit.auditing.protocol_stress import key_attempts, share_attempts
 from foltr_audit.auditing.protocol_stress.all_attempts import attempts, drawn_round
+from foltr_audit.auditing.protocol_stress.attempt_row import ProtocolAttempt
 from foltr_audit.auditing.protocol_stress.staged_round import ShareHolders, StagedRound
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum
@@ -19,10 +21,16 @@ CLIENTS, PARAMETERS = 24, 5
 
 
 def stage_of(
-    threshold: float = 0.5, *, masks: bool = True, agreement: Agreement = "none", seed: int = 1
+    threshold: float = 0.5,
+    *,
+    masks: bool = True,
+    agreement: Agreement = "none",
+    seed: int = 1,
+    once: bool = False,
+    bind: bool = False,
 ) -> StagedRound:
     protocol = SecureSum(encoding=ENCODING, threshold=threshold, masks=masks, agreement=agreement)
-    return drawn_round(protocol, CLIENTS, PARAMETERS, seed)
+    return drawn_round(protocol, CLIENTS, PARAMETERS, seed, once=once, bind=bind)
 
 
 def code(stage: StagedRound, place: int) -> list[int]:
@@ -166,6 +174,23 @@ def test_all_attempts_keep_to_the_promise() -> None:
     assert len({row.name for row in tried}) == len(tried)
     assert {row.outcome for row in tried if row.promised} == {"held"}
     assert all(row.answer and row.with_answer == "held" for row in tried if row.outcome == "broken")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "refusal"),
+    [
+        (share_attempts.both_shares, "once"),
+        (share_attempts.replay, "once"),
+        (key_attempts.inconsistent_models, "bind"),
+    ],
+)
+def test_clients_that_refuse_keep_a_promise_that_others_do_not_make(
+    attempt: Callable[[StagedRound], ProtocolAttempt], refusal: str
+) -> None:
+    careful = attempt(stage_of(once=refusal == "once", bind=refusal == "bind"))
+    assert (careful.outcome, careful.promised, careful.answer) == ("held", True, None)
+    other = attempt(stage_of(once=refusal == "bind", bind=refusal == "once"))
+    assert (other.outcome, other.promised, other.with_answer) == ("broken", False, "held")
 
 
 def test_a_round_that_cannot_be_is_refused() -> None:

@@ -6,24 +6,31 @@ import re
 
 import pytest
 
-from foltr_audit.cli.common import ATTACK, AUDIT, MEMBERSHIP, SHARED, field_flags
+from foltr_audit.cli.common import ATTACK, AUDIT, MEMBERSHIP, SHARED, UNLEARNING, field_flags
 from foltr_audit.cli.field_options import FieldOption
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.defaults import PROTOCOLS
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.membership import MembershipSpec
+from foltr_audit.core.spec.unlearning import UnlearningSpec
 from foltr_audit.experiments.plan import apply_changes
 from foltr_audit.studies.model_merging import MergeSpec
 from tests.fixtures.command import run
 
-FIELDS = tuple(name for name in (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP) if "." in name or name == "seed")
+OF_PROTOCOLS = (*ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)
+FIELDS = tuple(name for name in (*SHARED, *OF_PROTOCOLS) if "." in name or name == "seed")
 OTHERWISE = {"schema_", "repetition", "defense", "data.fold", "train.learner", "audit.claim_on"}
 """Fields without an option of their own."""
 
 
 def test_every_field_has_an_option() -> None:
-    tables = {"attack": AttackSpec, "audit": AuditSpec, "membership": MembershipSpec}
+    tables = {
+        "attack": AttackSpec,
+        "audit": AuditSpec,
+        "membership": MembershipSpec,
+        "unlearning": UnlearningSpec,
+    }
     names = set()
     for name, field in Spec.model_fields.items():
         inner = tables.get(name) or type(field.default)
@@ -49,7 +56,7 @@ def test_the_default_that_a_help_names_is_that_of_the_field(name: str) -> None:
     table = name.partition(".")[0]
     left_out: dict[str, object] = {table: {}} if table in PROTOCOLS else {}
     typed = apply_changes(left_out, {name: one.read(given)})
-    if one.kind in (int, float):
+    if one.kind in (int, float) and one.form == "one":
         typed = apply_changes(left_out, {name: one.kind(words[0])})
     assert Spec.parse(typed).table() == Spec.parse(left_out).table()
 

@@ -16,6 +16,16 @@ def test_the_default_keeps_its_promise_and_names_an_answer_for_the_rest() -> Non
         assert words in done.out
 
 
+def test_what_clients_refuse_is_what_the_defense_says() -> None:
+    def broken(defense: str) -> set[str]:
+        found = run(*COMMAND, "--defense", defense, "--json").json()
+        return {row["name"] for row in found["attempts"] if row["outcome"] == "broken"}
+
+    usual, forgetful = broken("secure-aggregation"), broken("secure-aggregation:once=false")
+    assert forgetful - usual == {"both shares", "replayed round"}
+    assert usual - broken("secure-aggregation:bind=true") == {"inconsistent models"}
+
+
 def test_json_is_fixed_by_the_seed_but_for_the_measured_rate() -> None:
     first, second = (run(*COMMAND, "--seed", 3, "--json").json() for _ in range(2))
     assert first["schema"] == "foltr-audit/stress/1"

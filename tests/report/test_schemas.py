@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "attack-1.json": ("attack", *SMALL, *ONE, "--queries", "1", "--scenario", "quantity-skew"),
     "audit-1.json": ("audit", *SMALL, "--eps", 1.2, "--trials", 100),
     "membership-1.json": ("membership", *SMALL, "--shadows", 16, "--references", 1, "--others", 20),
+    "unlearn-1.json": ("unlearn", *SMALL, "--trials", 100, "--method", "none"),
     "audit-function-1.json": ("audit-function", RELEASE, "--zero", 0, "--one", 1, "--trials", 100),
     "calibrate-1.json": ("calibrate", "--target-eps", 1.2),
     "estimate-2.json": ("compare", *SMALL, "--dry-run", "--eps", 1.2),

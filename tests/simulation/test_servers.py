@@ -9,50 +9,17 @@ import foltr_audit as fa
 from foltr_audit.core.records.broadcast import Broadcast, Delivery
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import train
-from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
+from tests.fixtures.servers import ROUNDS, exact, rounds, spec
 
 ISOLATING = ("saturate", "flatten")
-CLIENTS, ROUNDS = 30, 4
-
-
-def spec(server: str, *defense: str, **more: object) -> fa.Spec:
-    return fa.Spec(
-        data={"source": "synthetic:mq2007:60"},
-        population={"clients": CLIENTS},
-        train={
-            "rounds": ROUNDS,
-            "server": server,
-            "learner": "fpdgd:interactions=1,pairs=all,normaliser=shown",
-            "click_model": "informational",
-        },
-        defense=list(defense) or ["none"],
-        trace={"message": "update", "dtype": "float64"},
-        **more,
-    )
-
-
-def exact(server: str, *defense: str) -> dict[str, tuple[float, int]]:
-    """Share of lists that each attack reads from the sums without an error, and the number of lists."""
-    protocol = {"methods": ["olsr"], "target": "training", "view": "aggregate"}
-    report = fa.attack(spec(server, *defense, attack=protocol))
-    return {row.method: (row.found.exact.value, row.found.lists) for row in report.results}
-
-
-def rounds(server: str, *defense: str) -> list[RoundResult]:
-    from foltr_audit.data.load import load_collection
-    from foltr_audit.experiments.stages import first_model
-    from foltr_audit.simulation.federation import Federation
-
-    made = spec(server, *defense)
-    setup = Setup(made, load_collection(made.data, made.seed))
-    return list(Federation(setup).rounds(first_model(setup)))
 
 
 @pytest.mark.parametrize("server", ISOLATING)
 def test_the_sum_of_a_round_is_the_update_of_its_target(server: str) -> None:
     for played in rounds(server):
-        target, messages = played.sent.target, np.asarray(played.sent.messages)
+        assert played.sent.broadcast is not None
+        target, messages = played.sent.broadcast.target, np.asarray(played.sent.messages)
         assert target is not None
         alone = messages.sum(axis=0) - messages[target]
         # Flat lists have no pairs that differ; under the large model near documents may keep a weight.
@@ -64,7 +31,7 @@ def test_the_sum_of_a_round_is_the_update_of_its_target(server: str) -> None:
 def test_an_honest_server_has_no_target() -> None:
     for played in rounds("honest"):
         messages = np.asarray(played.sent.messages)
-        assert played.sent.target is None
+        assert played.sent.broadcast is None
         assert (np.abs(messages).max(axis=1) > 0).mean() > 0.9
 
 
@@ -72,8 +39,8 @@ def test_an_honest_server_has_no_target() -> None:
 def test_a_target_learns_as_under_an_honest_server(server: str) -> None:
     """It receives the model, ranks, clicks and sends as it would: only the others differ."""
     honest, other = rounds("honest")[0], rounds(server)[0]
-    target = other.sent.target
-    assert target is not None
+    assert other.sent.broadcast is not None
+    target = other.sent.broadcast.target
     assert np.array_equal(other.sent.messages[target], honest.sent.messages[target])
     assert np.array_equal(other.sent.interactions.clicks[target], honest.sent.interactions.clicks[target])
 
@@ -110,7 +77,8 @@ def test_a_guard_opens_no_sum(server: str, guard: str) -> None:
 
 def test_a_guard_without_secure_aggregation_leaves_the_target_alone() -> None:
     for played in rounds("saturate", "guard"):
-        assert np.flatnonzero(played.sent.wired.survivors).tolist() == [played.sent.target]
+        assert played.sent.broadcast is not None
+        assert np.flatnonzero(played.sent.wired.survivors).tolist() == [played.sent.broadcast.target]
 
 
 def test_a_guard_changes_nothing_under_an_honest_server() -> None:

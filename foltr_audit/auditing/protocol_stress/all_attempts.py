@@ -44,8 +44,12 @@ class StressAttempts:
     tries_per_second: float
 
 
-def drawn_round(protocol: SecureSum, clients: int, parameters: int, seed: int) -> StagedRound:
+def drawn_round(
+    protocol: SecureSum, clients: int, parameters: int, seed: int, *, once: bool = False, bind: bool = False
+) -> StagedRound:
     """A round with uniform messages in [-1, 1] (within the range) and counts from 1 to 8.
+
+    `once` and `bind` say what its clients refuse, see `StagedRound`.
 
     Raises:
         UsageError: fewer than 4 clients, no parameter, or a protocol that gives no sum of these clients.
@@ -64,6 +68,8 @@ def drawn_round(protocol: SecureSum, clients: int, parameters: int, seed: int) -
         streams=streams.clients("secure-aggregation/stress", 0, np.arange(clients)),
         target=int(drawn.integers(clients)),
         absent=np.zeros(clients, dtype=np.bool_),
+        once=once,
+        bind=bind,
     )
     aborted = stage.result.aborted
     if aborted is not None:

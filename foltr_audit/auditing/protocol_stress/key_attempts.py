@@ -102,27 +102,30 @@ def verified(stage: StagedRound, owner: int, public: bytes, *, signer: str = "si
 
 def inconsistent_models(stage: StagedRound) -> ProtocolAttempt:
     """The server gives all clients but one a model on which their update is zero: the sum is one message."""
-    alone = np.zeros_like(stage.values)
-    alone[stage.target] = stage.values[stage.target]
-    tried = replace(stage, values=alone)
-    total = tried.result.total
-    found = None if total is None else tried.decode(total)
-    # Pair seeds that depend on the model differ between the target and its neighbours: no mask cancels.
-    other = replace(tried, streams=replace(stage.streams, purpose=f"{stage.streams.purpose}/other model"))
-    left = _own_pair_masks(other) - _own_pair_masks(tried)
-    refused = None if total is None else tried.decode(total + left)
+    found, refused = _read_alone(stage, bind=stage.bind), _read_alone(stage, bind=True)
     return ProtocolAttempt(
         name="inconsistent models",
         actor="active server",
         does="gives all clients but one a model on which their update is zero, and reads the sum",
         sent=f"the sum of {stage.clients} messages",
-        outcome=outcome(tried.reveals(found)),
-        learnt=told(tried, found),
-        promised=False,
-        answer="pair seeds that depend on a hash of the model",
-        with_answer=outcome(tried.reveals(refused)),
+        outcome=outcome(stage.reveals(found)),
+        learnt=told(stage, found),
+        promised=stage.bind,
+        answer=None if stage.bind else "pair seeds that depend on a hash of the model (bind=true)",
+        with_answer=None if stage.bind else outcome(stage.reveals(refused)),
         source="Pasquini et al. 2022",
     )
+
+
+def _read_alone(stage: StagedRound, *, bind: bool) -> Floats | None:
+    """The sum in which all messages but the target's are zero."""
+    alone = np.zeros_like(stage.values)
+    alone[stage.target] = stage.values[stage.target]
+    received = [b"large model"] * stage.clients
+    received[stage.target] = b"model"
+    digests = received if bind else None
+    run = stage.protocol.run(alone, stage.weights, stage.streams, stage.absent, digests=digests)
+    return None if run.total is None else stage.decode(run.total)
 
 
 def _own_pair_masks(stage: StagedRound) -> Words:

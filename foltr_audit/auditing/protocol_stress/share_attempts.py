@@ -15,7 +15,7 @@ DropStage = Literal["before keys", "after keys", "before unmasking"]
 
 BONAWITZ = "Bonawitz et al. 2017, section 6"
 BELL = "Bell et al. 2020, section 4"
-_ONE_KIND = "at most one kind of share per client and round"
+_ONE_KIND = "at most one kind of share per client and round (once=true)"
 
 
 def honest_look(stage: StagedRound) -> ProtocolAttempt:
@@ -35,7 +35,7 @@ def honest_look(stage: StagedRound) -> ProtocolAttempt:
 
 def both_shares(stage: StagedRound) -> ProtocolAttempt:
     """The server asks the neighbours of one client for the shares of both of its secrets."""
-    asked = ShareHolders(stage)
+    asked = ShareHolders(stage, one_kind=stage.once)
     found = _without_masks(asked, halves=False)
     refused = _without_masks(ShareHolders(stage, one_kind=True), halves=False)
     return ProtocolAttempt(
@@ -45,9 +45,9 @@ def both_shares(stage: StagedRound) -> ProtocolAttempt:
         sent=_shares(asked),
         outcome=outcome(stage.reveals(found)),
         learnt=told(stage, found),
-        promised=False,
-        answer=_ONE_KIND,
-        with_answer=outcome(stage.reveals(refused)),
+        promised=stage.once,
+        answer=None if stage.once else _ONE_KIND,
+        with_answer=None if stage.once else outcome(stage.reveals(refused)),
         source=BONAWITZ,
     )
 
@@ -84,7 +84,7 @@ def split_lists(stage: StagedRound, *, half: bool) -> ProtocolAttempt:
 
 def replay(stage: StagedRound) -> ProtocolAttempt:
     """The server unmasks a round twice, the second time without one client."""
-    asked = ShareHolders(stage)
+    asked = ShareHolders(stage, one_kind=stage.once)
     found = _difference(asked)
     refused = _difference(ShareHolders(stage, one_kind=True))
     return ProtocolAttempt(
@@ -94,9 +94,9 @@ def replay(stage: StagedRound) -> ProtocolAttempt:
         sent=_shares(asked),
         outcome=outcome(stage.reveals(found)),
         learnt=told(stage, found),
-        promised=False,
-        answer=f"{_ONE_KIND}, or one signed list of survivors per round",
-        with_answer=outcome(stage.reveals(refused)),
+        promised=stage.once,
+        answer=None if stage.once else f"{_ONE_KIND}, or one signed list of survivors per round",
+        with_answer=None if stage.once else outcome(stage.reveals(refused)),
         source=BONAWITZ,
     )
 

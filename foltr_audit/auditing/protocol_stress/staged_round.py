@@ -37,6 +37,8 @@ class StagedRound:
         target: place of the client whose message the server wants.
         absent: clients that drop out before they share keys, bool (C,).
         threshold: shares that reconstruct a secret; None for that of the protocol.
+        once: whether a client gives the server one kind of share of each other client only.
+        bind: whether the seeds of pairs depend on the model that a client received.
     """
 
     protocol: SecureSum
@@ -46,6 +48,8 @@ class StagedRound:
     target: int
     absent: Bools
     threshold: int | None = None
+    once: bool = False
+    bind: bool = False
 
     @cached_property
     def needed(self) -> int:

@@ -141,6 +141,13 @@ class Defense(Plugin):
         """
         return aggregate
 
+    def averaged(self, messages: int) -> int:
+        """How many of the `messages` that arrive `on_aggregate` makes a plain mean of; by default all.
+
+        The rule is public: whoever sees the global model may use it to read the messages behind it.
+        """
+        return messages
+
     def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
         """What `on_wire` gives when each client is in a separate cohort of `context.shares` clients.
 

@@ -1,23 +1,46 @@
-"""Server plug-ins: what a server sends to each client of a training round."""
+"""Server plug-ins: what a server sends to each client."""
 
 from __future__ import annotations
 
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.records.broadcast import Broadcast
+from foltr_audit.core.records.dataset import Dataset
 from foltr_audit.core.records.round_context import RoundContext
+from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.arrays import Features
 
 
 class Server(Plugin):
     """A server of a federation; by default an honest one, which sends the same model to all clients.
 
-    A subclass overrides `send` if it treats clients differently. Randomness comes from
-    `context.server_stream(purpose, round)` only.
+    A subclass overrides `send` if it treats the clients of a training round differently, and
+    `training_features` if clients train on other features than those they rank by. Randomness comes from
+    `context.server_stream(purpose, round)` or the given streams only.
     """
 
     @property
     def isolates(self) -> bool:
         """Whether it sends such things that the sum of a round is the update of one client, its target."""
         return type(self).send is not Server.send
+
+    @property
+    def manipulates(self) -> bool:
+        """Whether clients train on other features than those they rank by."""
+        return type(self).training_features is not Server.training_features
+
+    def training_features(self, data: Dataset, draws: ClientStreams) -> tuple[Features, ...]:
+        """The features on which clients train, all (documents, features) in the type of `data.features`.
+
+        Interaction b of a client in a round trains on the b-th array, and on the first one after the last.
+
+        Args:
+            data: the documents, with the features by which clients rank.
+            draws: one random stream for each document.
+
+        Returns:
+            One or more arrays; none if clients train on the features they rank by.
+        """
+        return ()
 
     def send(self, context: RoundContext) -> Broadcast | None:
         """What each client of the cohort `context.clients` (C,) receives; None if all receive the model.

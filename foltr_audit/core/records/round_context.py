@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
+
+_OF_RECEIPT: Final = {"received": np.float64, "contrast": np.bool_, "reopened": np.bool_}
+"""What each client received, with its type; None of an honest server."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,7 +27,10 @@ class RoundContext:
         parameters: the global model at the start of the round, float64 (P,).
         source: the experiment's random streams.
         contrast: whether the documents that each client received differ in features, bool (C,); None: all do.
+        manipulated: whether clients train on other features than those they rank by.
         received: the model that each client received, float64 (C, P); None if all received `parameters`.
+        reopened: the clients over whose messages the server asks for a second sum, bool (C,); None if it asks
+            for one sum only.
         separation: rounds from one in which a client takes part to its next one, at least.
         message: what clients send, a model or an update of the global one.
         prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
@@ -39,22 +45,22 @@ class RoundContext:
     separation: int = 1
     message: Literal["model", "update"] = "model"
     prefix: str = ""
+    manipulated: bool = False
     received: Floats | None = None
     contrast: Bools | None = None
+    reopened: Bools | None = None
 
     def __post_init__(self) -> None:
         freeze(self, clients=np.int64, counts=np.int64, parameters=np.float64)
-        if self.received is not None:
-            freeze(self, received=np.float64)
-        if self.contrast is not None:
-            freeze(self, contrast=np.bool_)
+        for name, kind in _OF_RECEIPT.items():
+            if getattr(self, name) is not None:
+                freeze(self, **{name: kind})
 
     def at(self, rows: Ints) -> RoundContext:
         """The same round with only the clients in `rows`."""
-        received = None if self.received is None else self.received[rows]
-        contrast = None if self.contrast is None else self.contrast[rows]
-        clients, counts = self.clients[rows], self.counts[rows]
-        return replace(self, clients=clients, counts=counts, received=received, contrast=contrast)
+        given = {name: getattr(self, name) for name in _OF_RECEIPT}
+        receipt = {name: values[rows] for name, values in given.items() if values is not None}
+        return replace(self, clients=self.clients[rows], counts=self.counts[rows], **receipt)
 
     def streams(self, purpose: str) -> ClientStreams:
         """One random stream per client for a purpose, e.g. `"defense/gamma-laplace"`."""

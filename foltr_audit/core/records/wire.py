@@ -23,6 +23,8 @@ class WireMessages:
         total: sum of the survivors' encodings of counts times messages, modulo 2^bits, uint64 (P,); None if
             messages are plain, if the round was aborted, or if there is no such sum.
         sum: the decoded `total`, float64 (P,).
+        second_total: the same sum over `context.reopened` alone, if clients answered a second request; None
+            if there was none or they refused.
         aborted: the reason why an encoded round gave no sum; else empty.
         costs: metrics of the round by name, e.g. bytes that a client sent; the same in every run.
 
@@ -34,6 +36,7 @@ class WireMessages:
     survivors: Bools
     total: NDArray[np.uint64] | None = None
     sum: Floats | None = None
+    second_total: NDArray[np.uint64] | None = None
     aborted: str = ""
     costs: Mapping[str, float] = field(default_factory=dict)
 

@@ -77,11 +77,12 @@ class AttackSpec(SpecTable):
     interactions: Annotated[int, Flag("attack-interactions")] = Field(
         1, ge=1, le=100, description="Interactions in each attacked message."
     )
-    view: Literal["individual", "aggregate", "pooled"] = Field(
+    view: Literal["individual", "aggregate", "client", "pooled"] = Field(
         "individual",
         description="What the server sees. individual: each message; aggregate: sums over --repeats clients "
-        "with the same query (of target training: over the cohort of a round); pooled: sums over the "
-        "messages of one client in --repeats rounds.",
+        "with the same query (of target training: over the cohort of a round); client: the global models "
+        "before and after each round, as clients do; pooled: sums over the messages of one client in "
+        "--repeats rounds.",
     )
     lists: Annotated[
         Literal["deterministic", "sampled"] | None,
@@ -112,6 +113,8 @@ class AttackSpec(SpecTable):
 
     @model_validator(mode="after")
     def _sums_are_of_fresh_clients(self) -> AttackSpec:
+        if self.view == "client" and self.target != "training":
+            raise ValueError("view client: expected target training, whose rounds change the global model")
         if self.sums and self.target == "fresh" and self.interactions > 1:
             raise ValueError(f"view {self.view}: expected one interaction per message of fresh clients")
         if self.view == "pooled" and self.target != "fresh":
@@ -124,7 +127,7 @@ class AttackSpec(SpecTable):
 
     @model_validator(mode="after")
     def _colluders_are_in_sums(self) -> AttackSpec:
-        if self.colluders and not self.sums_of_rounds:
+        if self.colluders and not (self.sums_of_rounds and self.view == "aggregate"):
             raise ValueError(
                 f"colluders={self.colluders}: their messages are taken from sums of training rounds; "
                 "expected target training and view aggregate"
@@ -133,12 +136,12 @@ class AttackSpec(SpecTable):
 
     @property
     def sums_of_rounds(self) -> bool:
-        """Whether these are the sums of whole rounds of training."""
+        """Whether these are the sums of whole rounds of training, or changes of their global models."""
         return self.sums and self.target == "training"
 
     @property
     def sums(self) -> bool:
-        """Whether the observer sees sums of messages."""
+        """Whether the observer sees no single messages."""
         return self.view != "individual"
 
     def methods_on(self, kind: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ A claim of pure differential privacy has delta 0 instead.
 TRIALS: Final = 2000
 """Evaluated trials of an audit under each hypothesis."""
 
-PROTOCOLS: Final = ("attack", "audit", "membership")
+PROTOCOLS: Final = ("attack", "audit", "membership", "unlearning")
 """The tables of a Spec for what may follow training."""
 
 # --- plug-ins -------------------------------------------------------------------------------------

@@ -18,10 +18,11 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS
+from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS, SERVER
 from foltr_audit.core.spec.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.spec.population import PopulationSpec
 from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
+from foltr_audit.core.spec.unlearning import FEW_CLIENTS, UnlearningSpec
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.reading import toml_table
 from foltr_audit.utils.rows import JsonValue
@@ -43,6 +44,8 @@ class Spec(SpecTable):
         audit: the audit protocol; None for no audit. It has the same default learner.
         membership: the membership protocol; None for none. It has the same default learner, and 50 clients
             if none are given.
+        unlearning: the unlearning protocol; None for none. It has the same default learner, and 20 clients
+            if none are given.
 
     Example:
         >>> Spec(population={"clients": 10}).population.cohort_size
@@ -60,6 +63,7 @@ class Spec(SpecTable):
     attack: AttackSpec | None = None
     audit: AuditSpec | None = None
     membership: MembershipSpec | None = None
+    unlearning: UnlearningSpec | None = None
 
     def __init__(self, /, **table: object) -> None:
         """Make a Spec from its fields.
@@ -78,11 +82,13 @@ class Spec(SpecTable):
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_protocols(cls, table: object) -> object:
-        """With a protocol the default learner is that of Pham 2022; for membership, clients are few."""
+        """With a protocol the default learner is that of Pham 2022; where one client shows, there are few."""
         if not isinstance(table, Mapping):
             return table
         if table.get("membership") is not None:
             table = _with_default(table, "population", "clients", CLIENTS)
+        if table.get("unlearning") is not None:
+            table = _with_default(table, "population", "clients", FEW_CLIENTS)
         if any(table.get(name) is not None for name in PROTOCOLS):
             table = _with_default(table, "train", "learner", default_learner(attacks=True))
         return _defaults_of_server(table)
@@ -98,6 +104,8 @@ class Spec(SpecTable):
                 problem = f"it sends {learner.sends}; poisoning needs messages that are models"
             elif self.membership is not None:
                 problem = f"it sends {learner.sends}; membership needs messages that are models"
+            elif self.unlearning is not None:
+                problem = f"it sends {learner.sends}; unlearning needs messages that are models"
             elif self.audit is not None:
                 problem = f"it sends {learner.sends}; an audit needs messages that are models"
             elif self.attack is not None and self.attack.sums:
@@ -113,29 +121,45 @@ class Spec(SpecTable):
         return self
 
     @model_validator(mode="after")
+    def _clients_can_leave(self) -> Spec:
+        if self.unlearning is not None:
+            hidden = DefenseChain(parse_chain(self.defense)).encoding is not None
+            problem = self.unlearning.why_not(self.population.clients, hidden=hidden)
+            if problem is not None:
+                raise ValueError(f"unlearning: {problem}")
+        return self
+
+    @model_validator(mode="after")
     def _members_are_sampled(self) -> Spec:
         if self.membership is not None and self.population.cohorts == "fixed":
             raise ValueError("membership: half of the clients train; expected cohorts=sampled, not fixed")
         return self
 
     @model_validator(mode="after")
-    def _server_can_isolate(self) -> Spec:
-        if self.train.server is None or not make(Server, self.train.server).isolates:
+    def _server_fits(self) -> Spec:
+        server = make(Server, self.train.server or SERVER)
+        if not server.isolates and not server.manipulates:
             return self
-        who = f"server {self.train.server}"
-        if make(Learner, self.train.learner).sends != "models":
+        who, learner = f"server {self.train.server}", make(Learner, self.train.learner)
+        if learner.sends != "models":
             raise ValueError(f"{who}: expected a learner that sends models, not {self.train.learner}")
+        if any(each is not None for each in (self.audit, self.membership, self.unlearning)):
+            raise ValueError(f"{who}: expected train or attack; other protocols know honest servers")
+        if server.manipulates and learner.facts.get("normaliser") == "candidates":
+            raise ValueError(
+                f"{who}: it changes the features of shown documents; expected a learner with normaliser=shown"
+            )
+        if not server.isolates:
+            return self
         if self.trace.message != "update":
             raise ValueError(
                 f"{who}: clients start from different models, so sums of models tell nothing; "
                 "expected --message update"
             )
-        if self.attack is not None and not self.attack.sums_of_rounds:
+        if self.attack is not None and (self.attack.target, self.attack.view) != ("training", "aggregate"):
             raise ValueError(
                 f"{who}: it reads sums of training rounds; expected --target training --view aggregate"
             )
-        if self.audit is not None or self.membership is not None:
-            raise ValueError(f"{who}: expected train or attack; audits and membership know honest servers")
         return self
 
     @property
@@ -221,6 +245,7 @@ _TABLE_CLASSES: dict[str, type[SpecTable]] = {
     "attack": AttackSpec,
     "audit": AuditSpec,
     "membership": MembershipSpec,
+    "unlearning": UnlearningSpec,
 }
 
 

@@ -105,8 +105,9 @@ class ComparisonGrid(SpecTable):
     @field_validator("spec")
     @classmethod
     def _says_nothing_of_the_axes(cls, table: dict[str, object]) -> dict[str, object]:
-        if "membership" in table:
-            raise ValueError("membership: a comparison has no such protocol; expected no table membership")
+        for name in ("membership", "unlearning"):
+            if name in table:
+                raise ValueError(f"{name}: a comparison has no such protocol; expected no table {name}")
         for name in (*_AXES, *_FIXED):
             outer, _, inner = name.partition(".")
             held = table.get(outer)

@@ -17,7 +17,7 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import Tick
 
-_ASKS = ("queries", "scenario/")
+QUERY_PURPOSES = ("queries", "scenario/")
 """The purposes of the random numbers that say what a client asks for; they begin so."""
 
 
@@ -76,7 +76,7 @@ class ShadowTraining:
         self.federation = Federation(setup)
         self.start = first_model(setup)
         clicks = self.federation.clientele.world.click_model.purpose
-        self.shared = (*_ASKS, "show", clicks) if of == "log" else _ASKS
+        self.shared = (*QUERY_PURPOSES, "show", clicks) if of == "log" else QUERY_PURPOSES
 
     @property
     def rounds(self) -> int:

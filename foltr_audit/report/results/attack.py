@@ -49,6 +49,7 @@ from foltr_audit.report.results.inquiries import (
     score_row,
 )
 from foltr_audit.report.results.proven_rows import ProvenRow, proven_rows
+from foltr_audit.report.results.published_changes import PublishedChangeRow, published_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import ResultRow, column
 
@@ -75,6 +76,7 @@ class AttackRows(ResultRow):
         promises: what is proven for the attacked messages, one row per setting and unit; left out where
             messages do not say what defenses do.
         proven: one row per setting and observer: what is proven of a round, and of the whole run.
+        published: of view `client`, whose update each change of the global model is; one row per setting.
         queries: one row per attack and attacked list of the named queries.
         query_identification: one row per attack that identifies queries.
         refused: one row per attack that could not run, and why.
@@ -94,6 +96,7 @@ class AttackRows(ResultRow):
     linkage: tuple[LinkRow, ...] = ()
     places: tuple[GroupRow, ...] = column(optional=True, default=())
     promises: tuple[PromiseRow, ...] = column(optional=True, default=())
+    published: tuple[PublishedChangeRow, ...] = column(optional=True, default=())
     proven: tuple[ProvenRow, ...] = ()
     queries: tuple[QueryListRow, ...] = ()
     query_identification: tuple[QueryIdRow, ...] = ()
@@ -210,6 +213,7 @@ def inquiry_rows(found: TaskEvidence, click_model: str, setting: Setting, stream
         intent_inference=tuple(score_row(IntentRow, score, where, clicks) for score in intents),
         linkage=tuple(score_row(LinkRow, score, where, linkable) for score in linked),
         promises=_promises(found.promises, where),
+        published=published_rows(found.singled_out, where),
         query_identification=tuple(score_row(QueryIdRow, score, where, message) for score in queries),
         refused=_refused(found.refused, where),
         tasks=tuple(

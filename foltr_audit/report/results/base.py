@@ -10,7 +10,7 @@ import numpy as np
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.experiments.runner import DataFacts, RunResult
-from foltr_audit.privacy.observer_views import attacked_view, sees
+from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.formatting import json_text
@@ -50,7 +50,7 @@ class Setting(ResultRow):
             defense="+".join(cell.spec.defense),
             learner=cell.system.learner,
             pdgd=cell.system.pdgd,
-            sees=None if attack is None else sees(attacked_view(attack.view, attack.hide)),
+            sees=None if attack is None else attacker_sees(attack.view, attack.hide),
             fields=fields,
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
+from foltr_audit.privacy.observer_views import attacker
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.few_lists import few_lists
 from foltr_audit.report.results.wording import whole_percent
@@ -37,10 +38,11 @@ def describe_results(results: Sequence[AttackRow]) -> str:
         return f"{claim}, {_not_shown(row, rows)}"
     guess = next(other for other in results if other.method == "random:k=3" and other.where == row.where)
     return (
-        f"{claim}, a server that sees {_plural(row.sees)} finds {whole_percent(row.found.recall.value)} "
-        f"of the {row.where.click_model} users' clicks with {row.method}, and "
-        f"{whole_percent(row.found.precision.value)} of what it names was clicked (three random guesses: "
-        f"{whole_percent(guess.found.recall.value)} and {whole_percent(guess.found.precision.value)})."
+        f"{claim}, a {attacker(row.where.view)} that sees {_plural(row.sees)} finds "
+        f"{whole_percent(row.found.recall.value)} of the {row.where.click_model} users' clicks "
+        f"with {row.method}, and {whole_percent(row.found.precision.value)} of what it names was "
+        f"clicked (three random guesses: {whole_percent(guess.found.recall.value)} and "
+        f"{whole_percent(guess.found.precision.value)})."
         f"{few_lists([row.found.lists])}"
     )
 

@@ -13,7 +13,7 @@ from foltr_audit.core.spec.attack import refuse_unknown_queries
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import DataFacts, proven_of
-from foltr_audit.privacy.observer_views import attacked_view, sees
+from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.attack import AttackReport, AttackRows, joined, rows_of
 from foltr_audit.report.results.base import (
     DatasetFacts,
@@ -50,7 +50,7 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
     protocol, pieces, streams = recorded.protocol, [], Streams(recorded.used_seed)
     for judged in recorded.judged(progress):
         setting = _setting(judged.header, recorded.spec, recorded.population)
-        setting = replace(setting, sees=sees(attacked_view(protocol.view, protocol.hide)))
+        setting = replace(setting, sees=attacker_sees(protocol.view, protocol.hide))
         pieces.append(rows_of(judged.found, judged.click_model, setting, streams, protocol.queries))
     config: dict[str, JsonValue] = {
         "trace": str(recorded.path),

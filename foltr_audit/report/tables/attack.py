@@ -108,6 +108,7 @@ def _print_world(report: AttackReport, name: str, rows: Sequence[AttackRow], con
         _print(details.information_table(learned), console)
     for line in (
         *promise_lines(group_by_world(report.promises).get(name, [])),
+        *details.published_lines(group_by_world(report.published).get(name, [])),
         *details.identifiability_lines(group_by_world(report.identifiability).get(name, [])),
         *details.calibration_lines(group_by_world(report.calibration).get(name, [])),
         *details.refused_lines(group_by_world(report.refused).get(name, [])),

@@ -15,6 +15,7 @@ from foltr_audit.report.results.attack_rows import (
     QueryListRow,
     RefusedRow,
 )
+from foltr_audit.report.results.published_changes import PublishedChangeRow
 from foltr_audit.report.results.settings import setting_text
 from foltr_audit.report.results.wording import counted
 from foltr_audit.report.tables.columns import (
@@ -175,6 +176,13 @@ def identifiability_lines(rows: Sequence[IdentifiabilityRow]) -> Iterator[str]:
             f"{percent(row.not_observed)} of documents not observed"
             + (f", {percent(lost)} combinations of others, too faint, or not in a metric" if lost else "")
         )
+
+
+def published_lines(rows: Sequence[PublishedChangeRow]) -> Iterator[str]:
+    """One line per setting of a world: how often a change of the global model is one client's update."""
+    for row in rows:
+        prefix = f"{row.setting.defense}: " if len(rows) > 1 else ""
+        yield prefix + (row.text if prefix else row.text[0].upper() + row.text[1:])
 
 
 def calibration_lines(rows: Sequence[CalibrationRow]) -> Iterator[str]:

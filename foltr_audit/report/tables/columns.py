@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from foltr_audit.privacy.observer_views import with_article
+from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.results.attack_rows import OfAttack
 from foltr_audit.report.results.base import Setting
 from foltr_audit.report.results.settings import heading, setting_text
@@ -193,7 +193,8 @@ def first_of_settings(rows: Iterable[Where]) -> list[Where]:
 def describe_world(row: OfAttack) -> str:
     """What the rows of a table share: click model, observer, and Spec fields without a column."""
     more = [f", {name}={value}" for name, value in row.setting.fields.items()]
-    return f"{row.where.click_model} clicks, the server sees {with_article(row.sees)}{''.join(more)}"
+    who = attacker(row.where.view)
+    return f"{row.where.click_model} clicks, the {who} sees {with_article(row.sees)}{''.join(more)}"
 
 
 def group_by_world(rows: Iterable[Place]) -> dict[str, list[Place]]:

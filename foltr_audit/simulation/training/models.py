@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from foltr_audit.core.plugins import Broadcast, RoundContext, Server
+from foltr_audit.core.plugins import Broadcast, RoundContext, Server, WireMessages
 from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client import ClientSimulator, CohortInteractions
@@ -57,12 +57,18 @@ class ModelSenders:
             UsageError: the wire stage cannot encode a message.
         """
         chain, trace = self.setup.chain, self.setup.spec.trace
+        context = replace(context, manipulated=bool(self.clients.world.trained))
         broadcast = None if self.server is None else self.server.send(context)
         if broadcast is None:
             models, updates, interactions = self._defended(self.clients, asked, context)
             starts = context.parameters
         else:
-            context = replace(context, received=broadcast.received, contrast=broadcast.contrast)
+            context = replace(
+                context,
+                received=broadcast.received,
+                contrast=broadcast.contrast,
+                reopened=broadcast.reopened,
+            )
             models, updates, interactions = self._answers(broadcast, asked, context)
             starts = broadcast.received
         if trace.message == "update":
@@ -80,7 +86,7 @@ class ModelSenders:
             wired=wired,
             updates=updates,
             interactions=interactions,
-            target=None if broadcast is None else broadcast.target,
+            broadcast=broadcast,
         )
 
     def _defended(
@@ -101,7 +107,10 @@ class ModelSenders:
         for one in broadcast.deliveries:
             clients = self.clients if one.contrast else self._without_contrast
             here = replace(context.at(one.rows), parameters=one.parameters)
-            answers.append(self._defended(clients, asked.at(one.rows), here))
+            models, updates, done = self._defended(clients, asked.at(one.rows), here)
+            if one.own:  # the server's own clients only seem to take part
+                models = np.tile(one.parameters, (one.rows.size, 1))
+            answers.append((models, updates, done))
         order = np.argsort(np.concatenate([one.rows for one in broadcast.deliveries]))
         models, updates = (np.concatenate([answer[i] for answer in answers])[order] for i in (0, 1))
         return models, updates, CohortInteractions.joined([answer[2] for answer in answers], order)
@@ -129,9 +138,17 @@ class FedAvgServer:
     ) -> tuple[CohortMessages, GlobalModel]:
         """See `TrainingServer.play`. Without any message or any query the model stays as it is."""
         sent = self.senders.send(asked, context)
-        if not context.counts[sent.wired.survivors].any():
-            return sent, before
-        found = self.aggregator.aggregate(sent.wired, context.counts)
-        mean = self.setup.chain.on_aggregate(found.value, sent.wired, found.weights, context)
+        return sent, self.aggregate(sent.wired, context, before)
+
+    def aggregate(self, wired: WireMessages, context: RoundContext, before: GlobalModel) -> GlobalModel:
+        """The global model after messages (C, P) of clients with `context.counts` interactions.
+
+        Raises:
+            DataError: it is not finite.
+        """
+        if not context.counts[wired.survivors].any():
+            return before
+        found = self.aggregator.aggregate(wired, context.counts)
+        mean = self.setup.chain.on_aggregate(found.value, wired, found.weights, context)
         after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
-        return sent, GlobalModel(check_finite(after, context.round))
+        return GlobalModel(check_finite(after, context.round))

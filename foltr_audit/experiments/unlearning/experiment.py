@@ -1,0 +1,148 @@
+"""The experiment on unlearning: many trainings that clients leave, and as many that they were never in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foltr_audit.core.spec.unlearning import UnlearningMethod, UnlearningSpec
+from foltr_audit.experiments.unlearning.leaver_game import UnlearningGame, game_settings, play_game
+from foltr_audit.experiments.unlearning.methods import METHODS, UnlearnedModel, UnlearningRequest, retrain
+from foltr_audit.experiments.unlearning.reduced_federation import NOBODY, ReducedFederation
+from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.rows import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlearningFinding:
+    """What one method reaches, and what it takes: means over the trainings that the clients left.
+
+    Attributes:
+        method: its name.
+        trainings: number of trainings.
+        ndcg: offline nDCG@10 of its model.
+        distance: L2 distance from its model to the retrained one.
+        relative: the same as a share of that of the trained model.
+        floor: mean distance between retrained models with different random numbers, as the same share.
+        client_rounds: how often a client computes a message for it.
+        interactions: interactions behind these messages.
+        stored_bytes: what the server must have stored of the training.
+        game: whether its models tell that the clients were there.
+    """
+
+    method: UnlearningMethod
+    trainings: int
+    ndcg: Estimate
+    distance: Estimate
+    relative: Estimate
+    floor: float
+    client_rounds: float
+    interactions: float
+    stored_bytes: float
+    game: UnlearningGame
+
+
+def unlearn(setup: Setup, progress: Progress = SILENT) -> tuple[UnlearningFinding, ...]:
+    """The findings of the unlearning protocol of a Spec, for each method; none without a protocol.
+
+    Raises:
+        DataError: a global model is no longer finite.
+        UsageError: clients do not send models.
+    """
+    protocol = setup.spec.unlearning
+    if protocol is None:
+        return ()
+    worlds = UnlearningWorlds(setup, protocol)
+    audit = game_settings(protocol, setup.spec.seed)
+    with progress.task("train and unlearn", audit.calls) as tick:
+        for trial in range(audit.calls):
+            worlds.add(trial)
+            tick()
+    streams = setup.streams
+    resamples = QueryBootstrap(np.arange(audit.calls).astype(np.str_), streams)
+    return tuple(
+        worlds.finding(name, resamples, play_game(*worlds.models(name), audit)) for name in worlds.methods
+    )
+
+
+class UnlearningWorlds:
+    """Collects what every method makes of trainings with and without the clients that leave."""
+
+    def __init__(self, setup: Setup, protocol: UnlearningSpec) -> None:
+        """Prepare the federation; trainings run as they are added."""
+        self.federation = ReducedFederation(setup)
+        self.protocol = protocol
+        self.clients = np.array(protocol.clients, dtype=np.int64)
+        self.methods = protocol.chosen(hidden=setup.chain.encoding is not None)
+        self._left: dict[str, list[UnlearnedModel]] = {name: [] for name in self.methods}
+        self._never: dict[str, list[Floats]] = {name: [] for name in self.methods}
+        self._ndcg: dict[str, list[float]] = {name: [] for name in self.methods}
+        self._trained: list[Floats] = []
+        self._retrained: list[Floats] = []
+        self._weights = self.federation.federation.weights_after(setup.spec.train.rounds - 1)
+
+    def add(self, trial: int) -> None:
+        """Train once with the clients and once without them, and apply every method to both."""
+        evaluation = self.federation.federation.evaluation
+        left, never = self._request(trial, "left", self.clients), self._request(trial, "never", NOBODY)
+        self._trained.append(left.history.trained)
+        retrained = retrain(left)
+        self._retrained.append(retrained.parameters)
+        for name in self.methods:
+            found = retrained if name == "retrain" else METHODS[name](left)
+            self._left[name].append(found)
+            self._ndcg[name].append(evaluation.ndcg(found.parameters, self._weights))
+            self._never[name].append(METHODS[name](never).parameters)
+
+    def _request(self, trial: int, world: str, leaving: Ints) -> UnlearningRequest:
+        """A training of one world, and the request that follows it."""
+        federation = self.federation
+        streams = federation.streams(f"{world}/{trial}")
+        return UnlearningRequest(
+            federation=federation,
+            history=federation.train(streams, NOBODY if leaving.size else self.clients),
+            streams=streams,
+            later=federation.streams(f"{world}/{trial}/later"),
+            leaving=leaving,
+            without=self.clients,
+            settings=self.protocol,
+        )
+
+    def models(self, name: UnlearningMethod) -> tuple[Floats, Floats]:
+        """The models of a method where the clients were never there, and where they left, (N, P) each."""
+        return np.array(self._never[name]), np.array([one.parameters for one in self._left[name]])
+
+    def finding(
+        self, name: UnlearningMethod, resamples: QueryBootstrap, game: UnlearningGame
+    ) -> UnlearningFinding:
+        """What a method reaches and takes, with intervals over trainings."""
+        found, retrained = self._left[name], np.array(self._retrained)
+        whole = _lengths(np.array(self._trained) - retrained)
+        distance = _lengths(np.array([one.parameters for one in found]) - retrained)
+        apart = _lengths(retrained - np.roll(retrained, 1, axis=0))
+        unit = whole.mean() or 1.0  # clients without any update: all distances are 0
+        return UnlearningFinding(
+            method=name,
+            trainings=len(found),
+            ndcg=resamples.share(np.array(self._ndcg[name])),
+            distance=resamples.mean(distance),
+            relative=resamples.mean(distance / unit),
+            floor=float(apart.mean() / unit),
+            client_rounds=_mean([one.client_rounds for one in found]),
+            interactions=_mean([one.interactions for one in found]),
+            stored_bytes=_mean([one.stored_bytes for one in found]),
+            game=game,
+        )
+
+
+def _lengths(rows: Floats) -> Floats:
+    return np.asarray(np.linalg.norm(rows, axis=1))
+
+
+def _mean(values: Sequence[int]) -> float:
+    return float(np.mean(values))

@@ -1,0 +1,139 @@
+"""What a trained model keeps of clients that left: one row per setting, run and method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.unlearning import UnlearningSpec
+from foltr_audit.experiments.plan import Plan
+from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.unlearning.experiment import UnlearningFinding
+from foltr_audit.report.results.base import (
+    DatasetFacts,
+    Report,
+    Setting,
+    WarningRow,
+    groups,
+    utility_rows,
+    warning_rows,
+)
+from foltr_audit.utils.rows import Estimate, ResultRow, column
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlearningRow(ResultRow):
+    """What one method reaches in a run, and what it takes: means over trainings.
+
+    Attributes:
+        setting: what was run.
+        run: its repetition.
+        method: see `UnlearningSpec`.
+        clients: ids of the clients that leave.
+        members: number of clients before.
+        trainings: number of trainings that the clients left; as many were played without them.
+        rounds: number of rounds of each.
+        ndcg: offline nDCG@10 of the model.
+        distance: L2 distance from the model to the retrained one.
+        relative: the same as a share of that of the trained model; 1 for `none`.
+        floor: mean distance between retrained models with different random numbers, as the same share.
+        client_rounds: how often a client computes a message for it.
+        interactions: interactions behind these messages.
+        stored_bytes: what the server must have stored of the training.
+        eps_lower: lower bound on epsilon between models that clients left and models they were never in.
+        at_most: the lower bound that a perfect attack would show with so many trainings.
+        delta, confidence: of the lower bound.
+        evaluated: trainings of each kind that the bound is of.
+        score: the score that told them apart best on trainings of its own.
+    """
+
+    setting: Setting = column(embedded=True)
+    run: int
+    method: str
+    clients: tuple[int, ...]
+    members: int
+    trainings: int
+    rounds: int
+    ndcg: Estimate = column("ndcg@10")
+    distance: Estimate
+    relative: Estimate
+    floor: float
+    client_rounds: float
+    interactions: float
+    stored_bytes: float
+    eps_lower: float
+    at_most: float
+    delta: float
+    confidence: float
+    evaluated: int
+    score: str
+
+    @classmethod
+    def of_finding(cls, finding: UnlearningFinding, setting: Setting, spec: Spec) -> UnlearningRow:
+        """The columns of a finding of a run."""
+        lower = finding.game.lower
+        return cls(
+            setting=setting,
+            run=spec.repetition,
+            method=finding.method,
+            clients=(spec.unlearning or UnlearningSpec()).clients,
+            members=spec.population.clients,
+            trainings=finding.trainings,
+            rounds=spec.train.rounds,
+            ndcg=finding.ndcg,
+            distance=finding.distance,
+            relative=finding.relative,
+            floor=finding.floor,
+            client_rounds=finding.client_rounds,
+            interactions=finding.interactions,
+            stored_bytes=finding.stored_bytes,
+            eps_lower=lower.epsilon,
+            at_most=lower.ceiling,
+            delta=lower.delta,
+            confidence=lower.confidence,
+            evaluated=lower.trials,
+            score=finding.game.score,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlearningReport(Report):
+    """The result of `unlearn`.
+
+    Attributes:
+        results: one row per setting, run and method.
+    """
+
+    SCHEMA: ClassVar[str] = "foltr-audit/unlearn/1"
+
+    results: tuple[UnlearningRow, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, cells: Sequence[RunResult]) -> UnlearningReport:
+        """The report on the cells of a plan."""
+        rows = tuple(
+            UnlearningRow.of_finding(finding, group.setting, cell.spec)
+            for group in groups(cells)
+            for cell in group.cells
+            for finding in cell.unlearning
+        )
+        return cls(
+            config=plan.table(),
+            dataset=DatasetFacts.of([cell.data for cell in cells]),
+            utility=utility_rows(cells),
+            warnings=(*warning_rows(cells), *_contradictions(rows)),
+            results=rows,
+        )
+
+
+def _contradictions(rows: Sequence[UnlearningRow]) -> Iterator[WarningRow]:
+    """A warning where exact unlearning seems to leave something."""
+    for row in rows:
+        if row.method == "retrain" and row.eps_lower > 0:
+            yield WarningRow(
+                defense=row.setting.defense,
+                warning=f"retrain: eps >= {row.eps_lower:.2g}, where 0 is true: one run in "
+                f"{round(1 / (1 - row.confidence))} shows this by chance; repeat it with another --seed",
+            )

@@ -1,0 +1,82 @@
+"""`foltr-audit unlearn`: tables, JSON, the Spec of a Run, and one line for what cannot be meant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import foltr_audit as fa
+from foltr_audit.core.spec.unlearning import METHODS
+from tests.fixtures.command import run
+
+FEW = (
+    *("unlearn", "--data", "synthetic:mq2007:60", "--clients", 4, "--rounds", 1, "--client", 3),
+    *("--trials", 100, "--fine-tune-rounds", 1),
+)
+
+
+def test_rows_have_what_each_method_reaches_and_takes() -> None:
+    done = run(*FEW, "--method", "none,retrain", "--json")
+    assert done.code == 0
+    report = done.json()
+    assert report["schema"] == "foltr-audit/unlearn/1"
+    assert tuple(row["method"] for row in report["results"]) == METHODS[:2]
+    for row in report["results"]:
+        assert (row["clients"], row["members"], row["rounds"], row["evaluated"]) == ([3], 4, 1, 100)
+        assert 0 <= row["eps_lower"] <= row["at_most"]
+        assert row["ndcg@10_ci95"][0] <= row["ndcg@10"] <= row["ndcg@10_ci95"][1]
+    spec = fa.Spec(
+        data={"source": "synthetic:mq2007:60"},
+        population={"clients": 4},
+        train={"rounds": 1},
+        unlearning={"clients": [3], "trials": 100, "fine_tune_rounds": 1, "methods": METHODS[:2]},
+    )
+    assert json.loads(fa.unlearn(spec).json())["results"] == report["results"]
+    with pytest.raises(fa.FoltrAuditError, match="no unlearning protocol"):
+        fa.unlearn(fa.Spec())
+
+
+def test_a_run_is_unlearned_by_its_spec(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert (
+        run("train", "--data", "synthetic:mq2007:60", "--clients", 4, "--rounds", 1, "--out", out).code == 0
+    )
+    done = run(
+        *("unlearn", "--config", out / "spec.toml", "--client", "1", "--client", "2", "--trials", 100),
+        *("--method", "none,fed-remove"),
+    )
+    assert done.code == 0
+    text = " ".join(done.out.split())
+    assert "clients 1, 2 of 4 leave after 1 round" in text
+    assert "fed-remove" in text
+    assert "fine-tune" not in text
+    assert "Means over 210 trainings" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--client", 4), "client 4: expected an id below 4"),
+        (("--client", -1), "--client=-1"),
+        (("--method", "eraser"), "--method=eraser"),
+        (("--calibrate-every", 0), "--calibrate-every=0"),
+        (("--ball", 0), "--ball=0"),
+        (("--trials", 99), "--trials=99"),
+        (("--learner", "foltr-es"), "unlearning needs messages that are models"),
+        (("--defense", "secure-aggregation", "--method", "fed-eraser"), "secure aggregation hides"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(options: tuple[object, ...], told: str) -> None:
+    done = run(*FEW, *options)
+    assert done.code == 2
+    assert told in done.one_error()
+
+
+def test_a_comparison_has_no_unlearning_protocol(tmp_path: Path) -> None:
+    config = tmp_path / "grid.toml"
+    config.write_text("[spec.unlearning]\n")
+    done = run("compare", "--config", config)
+    assert done.code == 2
+    assert "unlearning" in done.one_error()
