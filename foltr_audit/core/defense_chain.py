@@ -90,6 +90,11 @@ class DefenseChain:
         return tuple(defense.text for defense in self.defenses if stages_of(defense)) or (NO_DEFENSE,)
 
     @property
+    def server_queries(self) -> int:
+        """The number of labelled queries that the server owns: the most that a defense asks for."""
+        return max((defense.server_queries for defense in self.defenses), default=0)
+
+    @property
     def ball(self) -> Ball | None:
         """The ball of the step stage, if its only defense is a clip; else None."""
         steps = self.links("step")

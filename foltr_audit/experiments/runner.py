@@ -31,7 +31,7 @@ from foltr_audit.experiments.runs.folder import (
 )
 from foltr_audit.experiments.runs.reader import read_plan
 from foltr_audit.experiments.stages import TrainResult, attack_fresh, first_model, judge_attacks, train
-from foltr_audit.experiments.unlearning.experiment import UnlearningFinding, unlearn
+from foltr_audit.experiments.unlearning.experiment import UnlearningResult, unlearn
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.privacy.accounting.run_bound import ProvenView
@@ -206,7 +206,7 @@ class RunResult:
     proven: tuple[ProvenView, ...] = ()
     findings: tuple[AuditResult, ...] = ()
     membership: tuple[MembershipFinding, ...] = ()
-    unlearning: tuple[UnlearningFinding, ...] = ()
+    unlearning: UnlearningResult = field(default_factory=UnlearningResult)
 
 
 def proven_of(setup: Setup, protocol: AttackSpec) -> tuple[ProvenView, ...]:
@@ -276,8 +276,9 @@ class Runner:
         findings: tuple[AuditResult, ...] = ()
         if protocol is None:
             audit = None if spec.audit is None else self._audit(setup, spec.audit)
+            keep = spec.unlearning is not None  # its history is attacked
             along = 0 if spec.audit is None else spec.audit.along
-            trained = train(setup, folder, along=along, progress=self.progress)
+            trained = train(setup, folder, keep=keep, along=along, progress=self.progress)
             if audit is not None:
                 findings = tuple(audit.findings(_audited_models(setup, trained)))
         else:
@@ -295,7 +296,7 @@ class Runner:
             proven=() if protocol is None else proven_of(setup, protocol),
             findings=findings,
             membership=infer_membership(setup, self.progress),
-            unlearning=unlearn(setup, self.progress),
+            unlearning=unlearn(setup, trained.recording, self.progress),
         )
 
     def _attack(

@@ -27,6 +27,10 @@ def test_rows_have_what_each_method_reaches_and_takes() -> None:
         assert (row["clients"], row["members"], row["rounds"], row["evaluated"]) == ([3], 4, 1, 100)
         assert 0 <= row["eps_lower"] <= row["at_most"]
         assert row["ndcg@10_ci95"][0] <= row["ndcg@10"] <= row["ndcg@10_ci95"][1]
+    assert {(row["stored"], row["method"]) for row in report["history"] if not row["baseline"]} == {
+        ("individual", "olsr"),
+        ("aggregate", "olsr"),
+    }
     spec = fa.Spec(
         data={"source": "synthetic:mq2007:60"},
         population={"clients": 4},

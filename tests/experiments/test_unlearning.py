@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.unlearning import METHODS, UnlearningSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.stages import first_model
+from foltr_audit.experiments.stages import first_model, judge_attacks
 from foltr_audit.experiments.unlearning.experiment import unlearn
+from foltr_audit.experiments.unlearning.history_leakage import VIEWS, history_leakage
 from foltr_audit.experiments.unlearning.leaver_game import game_settings, play_game
 from foltr_audit.experiments.unlearning.methods import METHODS as METHODS_BY_NAME
 from foltr_audit.experiments.unlearning.methods import (
@@ -26,9 +28,11 @@ from foltr_audit.experiments.unlearning.reduced_federation import NOBODY, Reduce
 from foltr_audit.experiments.unlearning.update_history import UpdateHistory
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.testing.sample_data import tiny_collection
 from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.progress import NO_TICK
 
 LAST = 4
 """The client with the largest id of a federation of five."""
@@ -229,7 +233,7 @@ def test_exact_unlearning_leaves_nothing_and_doing_nothing_leaves_much() -> None
     assert setup.malicious is not None
     settings = UnlearningSpec(clients=setup.malicious.ids.tolist(), methods=("none", "retrain"), trials=100)
     spec = setup.spec.model_copy(update={"unlearning": settings})
-    nothing, exact = unlearn(Setup(spec, setup.collection))
+    nothing, exact = unlearn(Setup(spec, setup.collection)).findings
     assert nothing.game.lower.epsilon > 1
     assert exact.game.lower.epsilon == 0
     assert nothing.relative.value == pytest.approx(1)
@@ -260,7 +264,26 @@ def test_the_bound_holds_in_the_shares_of_games_that_it_promises() -> None:
 
 def test_without_a_protocol_nothing_is_trained_again() -> None:
     setup = setup_of()
-    assert unlearn(Setup(setup.spec.only_trained, setup.collection)) == ()
+    assert unlearn(Setup(setup.spec.only_trained, setup.collection)).findings == ()
+
+
+def test_the_history_is_attacked_as_a_recorded_training_is() -> None:
+    """Single messages tell more clicks than the sums of five."""
+    setup = setup_of(rounds=4, methods=["none"], trials=100)
+    header = trace_header(setup, "informational", 5)
+    play = Federation(setup).rounds(first_model(setup))
+    recording = record_rounds(lambda *_: play, header, None, resume=False, keep=True, tick=NO_TICK)
+    leaks = history_leakage(setup, recording)
+    for view, found in leaks.items():
+        protocol = AttackSpec(methods=("olsr",), target="training", view=view)
+        judged = judge_attacks(recording, setup.collection, protocol, setup.streams).clicks
+        assert judged is not None
+        for label, answer in judged.guessed.items():
+            assert np.array_equal(found.guessed[label].guess, answer.guess)
+    right = [(leaks[view].guessed["olsr"].guess == leaks[view].clicks).mean() for view in VIEWS]
+    assert right[0] > right[1]
+    hidden = setup_of(defense="secure-aggregation", methods=["none"])
+    assert history_leakage(hidden, recording) == history_leakage(setup, None) == {}
 
 
 # --- what cannot be meant -------------------------------------------------------------------------

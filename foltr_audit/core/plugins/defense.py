@@ -148,6 +148,14 @@ class Defense(Plugin):
         """
         return messages
 
+    @property
+    def server_queries(self) -> int:
+        """Labelled queries of the training part from which the server learns for `on_aggregate`.
+
+        What it learnt is `context.server_update`. By default it owns none.
+        """
+        return 0
+
     def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
         """What `on_wire` gives when each client is in a separate cohort of `context.shares` clients.
 

@@ -31,6 +31,8 @@ class RoundContext:
         received: the model that each client received, float64 (C, P); None if all received `parameters`.
         reopened: the clients over whose messages the server asks for a second sum, bool (C,); None if it asks
             for one sum only.
+        server_update: what the server learnt from labelled queries of its own, float64 (P,); None of a server
+            without any, and before messages are aggregated.
         separation: rounds from one in which a client takes part to its next one, at least.
         message: what clients send, a model or an update of the global one.
         prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
@@ -49,9 +51,12 @@ class RoundContext:
     received: Floats | None = None
     contrast: Bools | None = None
     reopened: Bools | None = None
+    server_update: Floats | None = None
 
     def __post_init__(self) -> None:
         freeze(self, clients=np.int64, counts=np.int64, parameters=np.float64)
+        if self.server_update is not None:
+            freeze(self, server_update=np.float64)
         for name, kind in _OF_RECEIPT.items():
             if getattr(self, name) is not None:
                 freeze(self, **{name: kind})

@@ -56,6 +56,9 @@ LEARNER: Final = "fpdgd"
 CLICK_MODELS: Final = ("perfect", "navigational", "informational")
 """The click models of attacked users; training uses the first."""
 
+SERVER_CLICKS: Final = "perfect"
+"""The click model by which a server learns from queries that it has labelled itself."""
+
 SERVER: Final = "honest"
 """The server that follows the protocol."""
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from foltr_audit.core.spec.unlearning import UnlearningMethod, UnlearningSpec
+from foltr_audit.experiments.unlearning.history_leakage import history_leakage
 from foltr_audit.experiments.unlearning.leaver_game import UnlearningGame, game_settings, play_game
 from foltr_audit.experiments.unlearning.methods import METHODS, UnlearnedModel, UnlearningRequest, retrain
 from foltr_audit.experiments.unlearning.reduced_federation import NOBODY, ReducedFederation
 from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.click_evidence import ClickEvidence
+from foltr_audit.simulation.recorder import RoundStore
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress
@@ -47,8 +50,25 @@ class UnlearningFinding:
     game: UnlearningGame
 
 
-def unlearn(setup: Setup, progress: Progress = SILENT) -> tuple[UnlearningFinding, ...]:
-    """The findings of the unlearning protocol of a Spec, for each method; none without a protocol.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnlearningResult:
+    """What the unlearning protocol of a Spec finds.
+
+    Attributes:
+        findings: one for each method.
+        leaks: what the history of one training reveals, see `history_leakage`.
+    """
+
+    findings: tuple[UnlearningFinding, ...] = ()
+    leaks: Mapping[str, ClickEvidence] = field(default_factory=dict)
+
+
+def unlearn(
+    setup: Setup, recording: RoundStore | None = None, progress: Progress = SILENT
+) -> UnlearningResult:
+    """The result of the unlearning protocol of a Spec; empty without one.
+
+    The history of a `recording`, a training of this Spec, is attacked.
 
     Raises:
         DataError: a global model is no longer finite.
@@ -56,7 +76,8 @@ def unlearn(setup: Setup, progress: Progress = SILENT) -> tuple[UnlearningFindin
     """
     protocol = setup.spec.unlearning
     if protocol is None:
-        return ()
+        return UnlearningResult()
+    leaks = history_leakage(setup, recording, progress)
     worlds = UnlearningWorlds(setup, protocol)
     audit = game_settings(protocol, setup.spec.seed)
     with progress.task("train and unlearn", audit.calls) as tick:
@@ -65,9 +86,10 @@ def unlearn(setup: Setup, progress: Progress = SILENT) -> tuple[UnlearningFindin
             tick()
     streams = setup.streams
     resamples = QueryBootstrap(np.arange(audit.calls).astype(np.str_), streams)
-    return tuple(
+    findings = (
         worlds.finding(name, resamples, play_game(*worlds.models(name), audit)) for name in worlds.methods
     )
+    return UnlearningResult(findings=tuple(findings), leaks=leaks)
 
 
 class UnlearningWorlds:

@@ -11,15 +11,18 @@ from foltr_audit.core.spec.unlearning import UnlearningSpec
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.unlearning.experiment import UnlearningFinding
+from foltr_audit.report.results.attack_rows import scored
 from foltr_audit.report.results.base import (
     DatasetFacts,
     Report,
+    RunGroup,
     Setting,
     WarningRow,
     groups,
     utility_rows,
     warning_rows,
 )
+from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Estimate, ResultRow, column
 
 
@@ -99,16 +102,44 @@ class UnlearningRow(ResultRow):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HistoryRow(ResultRow):
+    """What one attack or baseline reads in the stored history of a training.
+
+    Attributes:
+        setting: what was run.
+        run: its repetition.
+        stored: `individual`, every message; or `aggregate`, the sum of each round alone.
+        method: the attack or baseline.
+        baseline: whether it reads no message.
+        lists: lists with a click.
+        exact: share of the lists of which it gets every document right.
+        auc: area under the ROC curve of its scores.
+    """
+
+    setting: Setting = column(embedded=True)
+    run: int
+    stored: str
+    method: str
+    baseline: bool
+    lists: int
+    exact: Estimate
+    auc: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
 class UnlearningReport(Report):
     """The result of `unlearn`.
 
     Attributes:
+        history: one row per setting, run, kind of history, and attack on it; left out where none can be
+            attacked.
         results: one row per setting, run and method.
     """
 
     SCHEMA: ClassVar[str] = "foltr-audit/unlearn/1"
 
-    results: tuple[UnlearningRow, ...]
+    history: tuple[HistoryRow, ...] = column(optional=True, default=())
+    results: tuple[UnlearningRow, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> UnlearningReport:
@@ -117,15 +148,32 @@ class UnlearningReport(Report):
             UnlearningRow.of_finding(finding, group.setting, cell.spec)
             for group in groups(cells)
             for cell in group.cells
-            for finding in cell.unlearning
+            for finding in cell.unlearning.findings
         )
         return cls(
             config=plan.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             warnings=(*warning_rows(cells), *_contradictions(rows)),
+            history=tuple(row for group in groups(cells) for row in _history_rows(group)),
             results=rows,
         )
+
+
+def _history_rows(group: RunGroup) -> Iterator[HistoryRow]:
+    for cell in group.cells:
+        for stored, evidence in cell.unlearning.leaks.items():
+            for method, baseline, found in scored(evidence, Streams(cell.spec.seed)):
+                yield HistoryRow(
+                    setting=group.setting,
+                    run=cell.spec.repetition,
+                    stored=stored,
+                    method=method,
+                    baseline=baseline,
+                    lists=found.lists,
+                    exact=found.exact,
+                    auc=found.auc,
+                )
 
 
 def _contradictions(rows: Sequence[UnlearningRow]) -> Iterator[WarningRow]:

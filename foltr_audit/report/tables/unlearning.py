@@ -9,13 +9,16 @@ from rich.markup import escape
 
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.settings import setting_label
-from foltr_audit.report.results.unlearning import UnlearningReport, UnlearningRow
+from foltr_audit.report.results.unlearning import HistoryRow, UnlearningReport, UnlearningRow
 from foltr_audit.report.tables.attack import dataset_line, no_relevant, systems_of, utility_table
-from foltr_audit.report.tables.columns import estimate_column
+from foltr_audit.report.tables.columns import estimate_column, percent
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_STORED = {"individual": "every message", "aggregate": "the sum of each round"}
 
 
 def print_unlearning(report: UnlearningReport, console: Console) -> None:
@@ -26,10 +29,25 @@ def print_unlearning(report: UnlearningReport, console: Console) -> None:
         rows = [row for row in report.results if str(row.setting) == setting]
         print_table(unlearning_table(rows, report.results), console)
         console.print()
+        leaks = [row for row in report.history if str(row.setting) == setting]
+        if leaks:
+            print_table(history_table(leaks), console)
+            console.print()
     print_table(utility_table(report.utility, no_relevant(report.config)), console)
     console.print()
-    for line in conclusions(report.results):
+    for line in (*conclusions(report.results), *_read(report.history)):
         console.print(escape(line), style="bold", highlight=False)
+
+
+def _read(rows: Sequence[HistoryRow]) -> Iterator[str]:
+    """How much the attacks on the first history find."""
+    found = {row.stored: row for row in rows[::-1] if not row.baseline}
+    if len(found) == len(_STORED):
+        every, total = (found[name] for name in _STORED)
+        yield (
+            f"Whoever reads the stored messages finds {percent(every.exact.value)} of the lists exactly; of "
+            f"the sums alone, {percent(total.exact.value)}."
+        )
 
 
 def unlearning_table(rows: Sequence[UnlearningRow], every: Sequence[UnlearningRow]) -> Table:
@@ -62,6 +80,25 @@ def _who_leaves(row: UnlearningRow) -> str:
     one = len(row.clients) == 1
     who = f"client{'s' * (not one)} {', '.join(map(str, row.clients))} of {row.members}"
     return f"{who} leave{'s' * one} after {row.rounds} round{'s' * (row.rounds > 1)}"
+
+
+def history_table(rows: Sequence[HistoryRow]) -> Table:
+    """What the stored history of a setting reveals; baselines, which are the same for both kinds, once."""
+    columns: list[Column[HistoryRow]] = [
+        Column("stored", lambda row: "-" if row.baseline else _STORED[row.stored], "words"),
+        Column("method", lambda row: row.method, "name"),
+        estimate_column("exact lists", lambda row: row.exact),
+        estimate_column("AUC", lambda row: row.auc),
+    ]
+    first = rows[0]
+    shown = [row for row in rows if row.run == first.run]
+    return make_table(
+        "clicks that a reader of the stored history finds",
+        columns,
+        [row for row in shown if not row.baseline or row.stored == first.stored],
+        caption=f"{first.lists} lists of one training. Exact lists: of which every document is right.",
+        dim=lambda row: row.baseline,
+    )
 
 
 def _label(row: UnlearningRow, every: Sequence[UnlearningRow]) -> str:

@@ -17,6 +17,7 @@ from foltr_audit.simulation.rounds import CohortMessages
 from foltr_audit.simulation.server_aggregator import ServerAggregator, WeightedMean
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import check_finite, to_format
+from foltr_audit.simulation.training.server_learning import ServerLearning
 from foltr_audit.utils.arrays import Floats
 
 _WEIGHTED_MEAN = WeightedMean()
@@ -125,6 +126,7 @@ class FedAvgServer:
         """Store the setup and the rule of the server."""
         self.aggregator = aggregator
         self.setup = setup
+        self.own = ServerLearning(setup)
         self.senders = ModelSenders(
             setup, world, sampled=True, server=setup.server, malicious=setup.malicious
         )
@@ -149,6 +151,7 @@ class FedAvgServer:
         if not context.counts[wired.survivors].any():
             return before
         found = self.aggregator.aggregate(wired, context.counts)
-        mean = self.setup.chain.on_aggregate(found.value, wired, found.weights, context)
+        informed = replace(context, server_update=self.own.update(context))
+        mean = self.setup.chain.on_aggregate(found.value, wired, found.weights, informed)
         after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
         return GlobalModel(check_finite(after, context.round))
