@@ -26,7 +26,6 @@ from foltr_audit.experiments.missing_facts import advise
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
-from foltr_audit.judge.collusion import without_colluders
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rounds
@@ -357,8 +356,7 @@ class TraceAttack:
         store: RoundStore = trace
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide), self.client_step)
         if self.protocol.sums_of_rounds:
-            honest = without_colluders(trace, self.protocol.colluders, self.streams)
-            store, observer = seen_as_rounds(honest, observer, self.protocol)
+            store, observer = seen_as_rounds(trace, observer, self.protocol, self.streams)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in store.rounds():
                 answers = infer_round(record, observer, attacks, self.streams)

@@ -139,8 +139,7 @@ def judge(
     protocol = protocol or AttackSpec()
     store = recording
     if protocol.sums_of_rounds:
-        honest = without_colluders(recording, protocol.colluders, streams)
-        store, observer = seen_as_rounds(honest, observer, protocol)
+        store, observer = seen_as_rounds(recording, observer, protocol, streams)
     setting = JudgeSetting(observer, protocol, streams, groups)
     asked, not_here = _by_task(attacks, protocol)
     tasks = [task(asking, setting) for task, asking in asked.items()]
@@ -167,10 +166,17 @@ def judge(
 
 
 def seen_as_rounds(
-    store: RoundStore, observer: Observer, protocol: AttackSpec
+    store: RoundStore, observer: Observer, protocol: AttackSpec, streams: Streams
 ) -> tuple[RoundSums, SumObserver]:
-    """The rounds of a store as the observer of a protocol sees them who sees no single messages."""
-    return (seen_as_published if protocol.view == "client" else seen_as_sums)(store, observer)
+    """The rounds of a store as the observer of a protocol sees them who sees no single messages.
+
+    The streams draw the clients that collude.
+
+    Raises:
+        UsageError: clients cannot collude, see `without_colluders`.
+    """
+    honest = without_colluders(store, protocol.colluders, streams)
+    return (seen_as_published if protocol.view == "client" else seen_as_sums)(honest, observer)
 
 
 def _by_task(
