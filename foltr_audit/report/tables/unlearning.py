@@ -126,5 +126,9 @@ def conclusions(rows: Sequence[UnlearningRow]) -> Iterator[str]:
         mine = [row for row in rows if (str(row.setting), row.run) == key]
         where = f"{setting_label(mine[0].setting, settings)}: " if several else ""
         told = [f"{row.method} (eps >= {row.eps_lower:.2f})" for row in mine if row.eps_lower > 0]
-        found = f"the model tells that they were there after {', '.join(told)}" if told else "no game tells"
+        found = (
+            f"the model tells that they were there after {', '.join(told)}"
+            if told
+            else "no game tells whether they were there"
+        )
         yield f"{where}{found}."
