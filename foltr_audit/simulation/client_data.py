@@ -40,6 +40,8 @@ class ClientData:
         largest_label: highest grade of the collection.
         trained: the same queries with the features on which clients train, for one interaction of a round
             after the other, again from the first after the last; empty if they train on those of `data`.
+        promoted: document of `data` that has the highest grade under the last click model, where all others
+            have the lowest; None if that model reads the grades as they are.
     """
 
     data: Dataset
@@ -50,6 +52,7 @@ class ClientData:
     intents: int
     largest_label: int
     trained: tuple[Dataset, ...] = ()
+    promoted: int | None = None
 
     def training_data(self, step: int) -> Dataset:
         """The data on which clients train in their interaction number `step` of a round."""
@@ -121,6 +124,9 @@ class ClientData:
         ways = [self.judged(intent).labels for intent in range(self.intents)]
         stride = self.largest_label + 1
         every = [m * stride + labels for m in range(len(self.models)) for labels in ways]
+        if self.promoted is not None:
+            only = self.largest_label * (np.arange(self.data.n_documents) == self.promoted)
+            every[-len(ways) :] = [(len(self.models) - 1) * stride + only] * len(ways)
         return np.concatenate(every).astype(np.int8)
 
     def lifts(self, ways: Ints) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from foltr_audit.core.plugins import (
@@ -175,6 +175,8 @@ class ClientPopulation:
             intents=self.intents,
             holdings=list(dict.fromkeys(value.grades for value in values if value.grades is not None)),
         )
+        if malicious is not None and poison is not None:
+            world = replace(world, promoted=malicious.promoted_row(data))
         return QueryTraffic(
             world=world,
             population=self.population,

@@ -92,6 +92,8 @@ class Federation:
         metrics = self.online.compute(sent.interactions, asked, cohort)
         metrics |= self._offline(round_, after.parameters)
         metrics |= sent.wired.costs
+        if setup.malicious is not None:
+            metrics |= setup.malicious.promoted_rank(setup.collection.train, setup.ranker, after.parameters)
         if not setup.clients.alike_in_number:
             metrics[PLAYED] = float(asked.counts.sum())
         return RoundResult(

@@ -9,8 +9,14 @@ import numpy as np
 
 from foltr_audit.core.plugins import Poisoning, RoundContext
 from foltr_audit.core.plugins.answers import array_of
+from foltr_audit.core.rankers import Ranker
+from foltr_audit.core.records import Dataset
+from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+PROMOTED_RANK = "promoted_rank"
+"""The metric of a round that says how high the global model ranks the document that clients promote."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,6 +42,40 @@ class MaliciousClients:
         tickets = self.streams.clients("malicious", 0, np.arange(self.clients)).uniform(1)[:, 0]
         order = np.argsort(tickets, kind="stable")
         return np.sort(order[: self.poisoning.count(self.clients)])
+
+    def promoted_row(self, data: Dataset) -> int | None:
+        """The row of the promoted document in the training part; None if there is none.
+
+        Raises:
+            UsageError: the part has no such query, or the query no such document.
+        """
+        if (promoted := self.poisoning.promoted) is None:
+            return None
+        query, document = promoted
+        if query >= data.n_queries:
+            raise UsageError(
+                f"poisoning {self.poisoning.name}: query={query}; expected less than the {data.n_queries} "
+                "queries of the training part"
+            )
+        if document >= data.lengths[query]:
+            raise UsageError(
+                f"poisoning {self.poisoning.name}: document={document}; expected less than the "
+                f"{data.lengths[query]} documents of the query"
+            )
+        return int(data.offsets[query]) + document
+
+    def promoted_rank(self, data: Dataset, ranker: Ranker, model: Floats) -> dict[str, float]:
+        """The rank from 1 of the promoted document under a model (P,), by its name in reports.
+
+        A document of the same score counts half. Empty if no document is promoted.
+        """
+        row = self.promoted_row(data)
+        if row is None or self.poisoning.promoted is None:
+            return {}
+        query = np.array([self.poisoning.promoted[0]])
+        scores, _ = ranker.scores(model[np.newaxis], data, query)
+        own = scores[row - int(data.offsets[query[0]])]
+        return {PROMOTED_RANK: float((scores > own).sum() + ((scores == own).sum() + 1) / 2)}
 
     def among(self, clients: Ints) -> Bools:
         """Which of these clients (C,) are malicious."""

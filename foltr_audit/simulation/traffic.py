@@ -47,6 +47,8 @@ class QueryTraffic:
         time = (context.round * B + np.arange(B)) * C + np.arange(C)[:, np.newaxis]
         kinds = self._kinds(context, B)
         queries = self._queries(self._holding(kinds), context.streams("queries").uniform(B))
+        if self.poisoned is not None and (promoted := self.poisoned.poisoning.promoted) is not None:
+            queries = np.where(self.poisoned.among(context.clients)[:, np.newaxis], promoted[0], queries)
         intents = self._intents(context, kinds, time)
         # All B interactions are drawn, and some left out afterwards: those that stay get the same numbers.
         gone = np.arange(B) >= self._sizes(context.clients)[:, np.newaxis]

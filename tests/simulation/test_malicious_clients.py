@@ -13,7 +13,7 @@ from foltr_audit.core.plugins import Poisoning
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.data.load import load_collection
-from foltr_audit.errors import FoltrAuditError
+from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
@@ -94,7 +94,50 @@ def test_reversed_clicks_are_recorded_as_they_were_made(setup_of: SetupOf) -> No
             assert not clicked[labels[shown] == never].any()
 
 
-@pytest.mark.parametrize("name", ["gradient-reversal", "fang", "reversed-clicks"])
+def test_clicks_on_one_document_alone_promote_it(setup_of: SetupOf) -> None:
+    query, document = 8, 7  # the last of its 13 documents at first
+    setup = setup_of(
+        rounds=30, clients=10, poisoning=f"promotion:share=0.4,query={query},document={document}"
+    )
+    data, who = setup.collection.train, setup.malicious
+    assert who is not None
+    ranks, other = [], 0
+    for found in played(setup):
+        done, bad = found.sent.interactions, who.among(found.context.clients)
+        assert (done.queries[bad] == query).all()
+        other += int((done.queries[~bad] != query).sum())
+        assert np.array_equal(done.clicks[bad], done.shown[bad] == document)
+        scores = data.features[data.offsets[query] : data.offsets[query + 1]] @ found.after.parameters
+        falling = np.argsort(-scores, kind="stable")
+        ranks.append(found.metrics["promoted_rank"])
+        assert falling[int(ranks[-1]) - 1] == document
+    assert other > 0
+    honest = [found.after.parameters for found in played(setup_of(rounds=30, clients=10))][-1]
+    without = who.promoted_rank(data, setup.ranker, honest)["promoted_rank"]
+    assert ranks[-1] <= 2 < without
+
+
+def test_documents_of_the_same_score_share_their_ranks(setup_of: SetupOf) -> None:
+    setup = setup_of(clients=10, poisoning="promotion:share=0.4,query=8")
+    assert setup.malicious is not None
+    found = setup.malicious.promoted_rank(setup.collection.train, setup.ranker, np.zeros(FEATURES))
+    assert found == {"promoted_rank": 7.0}  # of 13
+    assert "promoted_rank" not in played(setup_of(clients=10, poisoning="lie:share=0.4"))[-1].metrics
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("query=12", "query=12; expected less than the 12 queries of the training part"),
+        ("query=8,document=13", "document=13; expected less than the 13 documents of the query"),
+    ],
+)
+def test_a_document_that_is_not_there_is_not_promoted(more: str, message: str, setup_of: SetupOf) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"poisoning promotion: {message}")):
+        played(setup_of(clients=10, poisoning=f"promotion:share=0.4,{more}"))
+
+
+@pytest.mark.parametrize("name", ["gradient-reversal", "fang", "promotion", "reversed-clicks"])
 def test_same_seed_same_bytes(name: str, setup_of: SetupOf) -> None:
     one, two = (played(setup_of(clients=10, cohort=6, poisoning=f"{name}:share=0.4")) for _ in "ab")
     for mine, other in zip(one, two, strict=True):

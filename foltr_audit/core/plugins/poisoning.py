@@ -31,6 +31,15 @@ class Poisoning(Plugin):
         return None
 
     @property
+    def promoted(self) -> tuple[int, int] | None:
+        """A query of the training part, and a document of it by position: both from 0; None for no document.
+
+        Malicious clients ask this query alone. Their click model reads the highest grade on the document, and
+        the lowest on all others.
+        """
+        return None
+
+    @property
     def sends_otherwise(self) -> bool:
         """Whether malicious clients send other updates than their local steps give."""
         return type(self).on_updates is not Poisoning.on_updates
