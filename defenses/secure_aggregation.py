@@ -86,6 +86,11 @@ class SecureAggregation(Defense):
             raise ValueError(str(error).removeprefix("secure-aggregation: ")) from error
         return self
 
+    @property
+    def reopens(self) -> bool:
+        """Only with `once=false`."""
+        return self.once is False
+
     @cached_property
     def protocol(self) -> SecureSum:
         """The protocol with these parameters."""
@@ -118,7 +123,7 @@ class SecureAggregation(Defense):
         outcome = self.protocol.run(messages, context.counts, streams, before, after, digests)
         arrived = outcome.survivors & (outcome.aborted is None)
         second = None
-        if context.reopened is not None and self.once is False:
+        if context.reopened is not None and self.reopens:
             # The server says that the others dropped out, and their neighbours help to remove their masks.
             lost = after | ~context.reopened
             second = self.protocol.run(messages, context.counts, streams, before, lost, digests).total

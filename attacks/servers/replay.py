@@ -23,6 +23,10 @@ class ReplayingServer(Server):
 
     name: ClassVar[str] = "replay"
 
+    def subtracts(self, cohort: int, *, reopens: bool) -> int:
+        """All messages but one, if clients answer the second request."""
+        return cohort - 1 if reopens else 0
+
     def send(self, context: RoundContext) -> Broadcast:
         """See `Server.send`."""
         return Broadcast.opened_twice(context)

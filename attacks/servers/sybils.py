@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from pydantic import Field
@@ -28,6 +29,12 @@ class SybilServer(Server):
         gt=0, lt=1, description="share of a cohort that is the server's; one client never is"
     )
 
+    def subtracts(self, cohort: int, *, reopens: bool) -> int:
+        """The share of the cohort, rounded down."""
+        # .29 * 100 is 28.999999999999996 in floating point, which would lose a client.
+        return min(math.floor(self.share * cohort + 1e-9), cohort - 1)
+
     def send(self, context: RoundContext) -> Broadcast:
         """See `Server.send`."""
-        return Broadcast.with_own_clients(context, self.share)
+        own = self.subtracts(context.clients.size, reopens=False)
+        return Broadcast.with_own_clients(context, own)

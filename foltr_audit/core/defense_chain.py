@@ -68,6 +68,14 @@ class DefenseChain:
         for place, defense in self._by_stage[stage]:
             yield defense, replace(context, prefix=f"{context.prefix}defense/{place}/{step}")
 
+    @property
+    def reopens(self) -> bool:
+        """Whether a server can have the sum of a round twice, over different clients.
+
+        Nothing keeps it from that where it adds up plain messages.
+        """
+        return self.encoding is None or any(defense.reopens for defense in self.defenses)
+
     def why_not(self, learner: Learner) -> str | None:
         """Why these defenses do not fit a learner, or None if they do.
 

@@ -142,7 +142,8 @@ def test_features_follow_from_the_document_and_the_seed() -> None:
 @pytest.mark.parametrize(
     ("train", "more", "what"),
     [
-        ({}, {"audit": {}}, "know honest servers"),
+        ({}, {"audit": {}}, "an audit knows true features only"),
+        ({}, {"membership": {}}, "know honest servers"),
         ({"learner": "foltr-es"}, {}, "expected a learner that sends models"),
         ({"learner": "fpdgd:normaliser=candidates"}, {}, "normaliser=shown"),
     ],

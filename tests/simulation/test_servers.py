@@ -106,7 +106,7 @@ def test_a_server_sets_what_it_needs() -> None:
     [
         ({"trace": {"message": "model"}}, "expected --message update"),
         ({"attack": {"target": "fresh"}}, "expected --target training --view aggregate"),
-        ({"audit": {}}, "know honest servers"),
+        ({"membership": {}}, "know honest servers"),
         ({"train": {"server": "flatten", "learner": "foltr-es"}}, "expected a learner that sends models"),
     ],
 )

@@ -156,6 +156,11 @@ class Defense(Plugin):
         """
         return 0
 
+    @property
+    def reopens(self) -> bool:
+        """Whether clients answer a second request of the server to open the sum of a round."""
+        return False
+
     def alone(self, messages: Floats, context: RoundContext) -> WireMessages:
         """What `on_wire` gives when each client is in a separate cohort of `context.shares` clients.
 

@@ -28,6 +28,15 @@ class Server(Plugin):
         """Whether clients train on other features than those they rank by."""
         return type(self).training_features is not Server.training_features
 
+    def subtracts(self, cohort: int, *, reopens: bool) -> int:
+        """How many messages of a cohort it can take out of their sum; by default none.
+
+        Args:
+            cohort: number of clients in a round.
+            reopens: whether clients answer a second request to open a sum.
+        """
+        return 0
+
     def training_features(self, data: Dataset, draws: ClientStreams) -> tuple[Features, ...]:
         """The features on which clients train, all (documents, features) in the type of `data.features`.
 

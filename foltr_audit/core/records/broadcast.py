@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -92,15 +91,14 @@ class Broadcast:
         )
 
     @classmethod
-    def with_own_clients(cls, context: RoundContext, share: float) -> Broadcast:
-        """The global model for all, in a cohort of which a share is the server's own, at least one is not.
+    def with_own_clients(cls, context: RoundContext, own: int) -> Broadcast:
+        """The global model for all, in a cohort of which some clients are the server's.
 
         Args:
             context: the round, with its cohort (C,).
-            share: of the cohort, rounded down. Which places are the server's is drawn at random.
+            own: number of the server's clients. Which places are theirs is drawn at random.
         """
         size = context.clients.size
-        own = min(math.floor(share * size + 1e-9), size - 1)  # .29 * 100 is 28.999999999999996
         tickets = context.server_stream("own clients", context.round).uniform(size)[0]
         order = np.argsort(tickets, kind="stable")
         groups = ((order[:own], True), (order[own:], False))

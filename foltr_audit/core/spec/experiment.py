@@ -12,15 +12,17 @@ from typing import Annotated, Literal, cast
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import Learner, Server
-from foltr_audit.core.plugins.registry import first_problem, make, make_if_known
+from foltr_audit.core.plugins import Learner
+from foltr_audit.core.plugins.registry import first_problem, make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS, SERVER
+from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS
 from foltr_audit.core.spec.membership import CLIENTS, MembershipSpec
+from foltr_audit.core.spec.plain_table import with_default
 from foltr_audit.core.spec.population import PopulationSpec
+from foltr_audit.core.spec.server_fit import why_no_server, with_server_defaults
 from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.core.spec.unlearning import FEW_CLIENTS, UnlearningSpec
 from foltr_audit.errors import UsageError, suggest_name
@@ -86,12 +88,12 @@ class Spec(SpecTable):
         if not isinstance(table, Mapping):
             return table
         if table.get("membership") is not None:
-            table = _with_default(table, "population", "clients", CLIENTS)
+            table = with_default(table, "population", "clients", CLIENTS)
         if table.get("unlearning") is not None:
-            table = _with_default(table, "population", "clients", FEW_CLIENTS)
+            table = with_default(table, "population", "clients", FEW_CLIENTS)
         if any(table.get(name) is not None for name in PROTOCOLS):
-            table = _with_default(table, "train", "learner", default_learner(attacks=True))
-        return _defaults_of_server(table)
+            table = with_default(table, "train", "learner", default_learner(attacks=True))
+        return with_server_defaults(table)
 
     @model_validator(mode="after")
     def _learner_fits(self) -> Spec:
@@ -137,29 +139,9 @@ class Spec(SpecTable):
 
     @model_validator(mode="after")
     def _server_fits(self) -> Spec:
-        server = make(Server, self.train.server or SERVER)
-        if not server.isolates and not server.manipulates:
-            return self
-        who, learner = f"server {self.train.server}", make(Learner, self.train.learner)
-        if learner.sends != "models":
-            raise ValueError(f"{who}: expected a learner that sends models, not {self.train.learner}")
-        if any(each is not None for each in (self.audit, self.membership, self.unlearning)):
-            raise ValueError(f"{who}: expected train or attack; other protocols know honest servers")
-        if server.manipulates and learner.facts.get("normaliser") == "candidates":
-            raise ValueError(
-                f"{who}: it changes the features of shown documents; expected a learner with normaliser=shown"
-            )
-        if not server.isolates:
-            return self
-        if self.trace.message != "update":
-            raise ValueError(
-                f"{who}: clients start from different models, so sums of models tell nothing; "
-                "expected --message update"
-            )
-        if self.attack is not None and (self.attack.target, self.attack.view) != ("training", "aggregate"):
-            raise ValueError(
-                f"{who}: it reads sums of training rounds; expected --target training --view aggregate"
-            )
+        problem = why_no_server(self)
+        if problem is not None:
+            raise ValueError(f"server {self.train.server}: {problem}")
         return self
 
     @property
@@ -247,28 +229,6 @@ _TABLE_CLASSES: dict[str, type[SpecTable]] = {
     "membership": MembershipSpec,
     "unlearning": UnlearningSpec,
 }
-
-
-def _defaults_of_server(table: Mapping[str, object]) -> Mapping[str, object]:
-    """With a server that isolates one client, updates are sent and sums of training rounds are attacked."""
-    train = table.get("train")
-    named = train.get("server") if isinstance(train, Mapping) else getattr(train, "server", None)
-    server = make_if_known(Server, named) if isinstance(named, str) else None
-    if server is None or not server.isolates:
-        return table
-    table = _with_default(table, "trace", "message", "update")
-    if table.get("attack") is not None:
-        table = _with_default(table, "attack", "target", "training")
-        table = _with_default(table, "attack", "view", "aggregate")
-    return table
-
-
-def _with_default(table: Mapping[str, object], name: str, field: str, value: object) -> Mapping[str, object]:
-    """A table in which a field of an inner table has a value if none is given."""
-    inner = table.get(name) or {}
-    if not isinstance(inner, Mapping) or field in inner:
-        return table
-    return {**table, name: {**inner, field: value}}
 
 
 def _refuse_unknown(table: Mapping[str, object]) -> None:

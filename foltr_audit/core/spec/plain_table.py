@@ -40,3 +40,18 @@ def refuse_unknown(kind: type[SpecTable], table: Mapping[str, object], source: s
     for name in table:
         if name not in kind.model_fields:
             raise UsageError(f"{source}{name}: no such field; {suggest_name(str(name), kind.model_fields)}")
+
+
+def with_default(table: Mapping[str, object], name: str, field: str, value: object) -> Mapping[str, object]:
+    """A table in which a field of an inner table has a value if none is given.
+
+    Args:
+        table: the table of a Spec.
+        name: of an inner table, which is made if it is missing.
+        field: of the inner table.
+        value: that the field gets.
+    """
+    inner = table.get(name) or {}
+    if not isinstance(inner, Mapping) or field in inner:
+        return table
+    return {**table, name: {**inner, field: value}}
