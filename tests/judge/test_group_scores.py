@@ -352,7 +352,7 @@ def test_json_tells_of_groups_only_where_there_are_several() -> None:
     assert len(told["groups"]) == 4
     one = json.loads(report_of(random_evidence(1)).json())
     fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS}
-    assert set(one) == fields - {"groups", "places", "facts", "promises", "tasks"}
+    assert set(one) == fields - {"groups", "places", "facts", "promises", "published", "tasks"}
 
 
 def test_the_table_shows_the_hardest_hit_below_all_clients() -> None:
