@@ -27,7 +27,7 @@ SAME = "same"
 
 _WITH_TRACE = {
     *("method", "trace", "know", "client_step", "guesses", "target", "view", "hide", "queries", "choices"),
-    *("data", "intents", "seed", "json", "threads"),
+    *("colluders", "data", "intents", "seed", "json", "threads"),
 }
 _ONLY_FRESH = ("click_models", "on", "repeats", "min_documents", "interactions", "lists", "view")
 
@@ -132,7 +132,8 @@ def _attack_trace(
         seed=given.get("seed"),
         intents=given.get("data.intents"),
         changes={
-            name: given.get(f"attack.{name}") for name in ("methods", "view", "hide", "queries", "choices")
+            name: given.get(f"attack.{name}")
+            for name in ("methods", "view", "hide", "queries", "choices", "colluders")
         },
         know=parse_facts(know),
         client_step=named_client_step(client_step),

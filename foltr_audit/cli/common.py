@@ -29,6 +29,7 @@ CLAIM = ("audit.claim", "audit.delta", "audit.trials")
 ATTACK = (
     *(*FRESH, "attack.methods", "attack.click_models", "train.click_model", "attack.min_documents"),
     *("attack.lists", "attack.view", "attack.hide", "attack.queries", "attack.choices"),
+    "attack.colluders",
 )
 AUDIT = (
     *(*CLAIM, "audit.views", "audit.units", "audit.canaries", "audit.models", "audit.confidence"),

@@ -356,7 +356,7 @@ class TraceAttack:
         store: RoundStore = trace
         observer = Observer(trace.header, self.collection, frozenset(self.protocol.hide), self.client_step)
         if self.protocol.sums_of_rounds:
-            store, observer = seen_as_rounds(trace, observer, self.protocol)
+            store, observer = seen_as_rounds(trace, observer, self.protocol, self.streams)
         with progress.task(f"attack {click_model}", trace.n_rounds) as tick:
             for record in store.rounds():
                 answers = infer_round(record, observer, attacks, self.streams)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -45,33 +46,57 @@ def expected_updates(view: View) -> ExpectedUpdates:
     follows from it, summed over the patterns. Each list is taken at the global model, so that they are
     approximate where a client has several in a round.
     """
-    decoder, worlds = PatternDecoder(view), under_each(view)
+    alone = _one_list_each(view)
+    decoder, worlds = PatternDecoder(alone), under_each(alone)
     (n, B, _), P = view.shown.shape, view.parameters.shape[1]
-    mean, covariance = np.zeros((n, B, len(worlds), P)), np.zeros((n, P, P))
+    mean, covariance = np.zeros((n * B, len(worlds), P)), np.zeros((n, P, P))
     for rows in decoder.chunks():
-        for b in range(B):
-            terms, columns = _updates_by_pattern(decoder, rows, b)
-            chances = np.stack([np.exp(world.log_priors(rows, b)) for world in worlds])
-            first = np.einsum("ihs,hsj->hij", chances, terms)
-            mean[rows, b] = np.einsum("hij,hpj->hip", first, columns)
-            second = np.einsum("hs,hsj,hsl->hjl", chances.mean(axis=0), terms, terms, optimize=True)
-            spread = second - np.einsum("hij,hil->hjl", first, first) / len(worlds)
-            covariance[rows] += np.einsum("hpj,hjl,hql->hpq", columns, spread, columns, optimize=True)
-    return ExpectedUpdates(mean, covariance)
+        terms, columns = _updates_by_pattern(decoder, rows)
+        chances = np.stack([np.exp(world.log_priors(rows, 0)) for world in worlds])
+        first = np.einsum("ihs,hsj->hij", chances, terms)
+        mean[rows] = np.einsum("hij,hpj->hip", first, columns)
+        weighted = chances.mean(axis=0)[:, :, np.newaxis] * terms
+        second = np.matmul(weighted.transpose(0, 2, 1), terms)
+        spread = second - np.einsum("hij,hil->hjl", first, first) / len(worlds)
+        np.add.at(covariance, rows // B, np.matmul(np.matmul(columns, spread), columns.transpose(0, 2, 1)))
+    return ExpectedUpdates(mean.reshape(n, B, len(worlds), P), covariance)
 
 
-def _updates_by_pattern(decoder: PatternDecoder, rows: Ints, b: int) -> tuple[Floats, Floats]:
+def _one_list_each(view: View) -> View:
+    """The same lists as messages of their own, (n B, 1)."""
+    n, B, k = view.shown.shape
+    candidates = view.candidates
+    lists = {
+        name: None if values is None else values.reshape(n * B, 1, *values.shape[2:])
+        for name, values in (("labels", view.labels), ("intent_labels", view.intent_labels))
+    }
+    return replace(
+        view,
+        parameters=np.repeat(view.parameters, B, axis=0),
+        messages=np.repeat(view.messages, B, axis=0),
+        seeds=None,
+        shown=view.shown.reshape(n * B, 1, k),
+        features=view.features.reshape(n * B, 1, *view.features.shape[2:]),
+        candidates=None if candidates is None else replace(candidates, query=candidates.query.reshape(-1, 1)),
+        labels=lists["labels"],
+        intent_labels=lists["intent_labels"],
+        clients=np.ones(1, dtype=np.int64),
+        senders=None,
+    )
+
+
+def _updates_by_pattern(decoder: PatternDecoder, rows: Ints) -> tuple[Floats, Floats]:
     """Coefficients of each pattern, (H, 2^k, k + 1), and the columns that they are of, (H, P, k + 1)."""
     from foltr_audit.kernels.pattern_terms import pattern_terms
 
     replay, k = decoder.replay, decoder.view.shown.shape[2]
     theta = np.ascontiguousarray(decoder.view.parameters[rows])
-    J = np.ascontiguousarray(replay.jacobian(theta, rows, b))
+    J = np.ascontiguousarray(replay.jacobian(theta, rows, 0))
     terms = pattern_terms(
-        replay.weights(theta, rows, b),
+        replay.weights(theta, rows, 0),
         J,
         theta,
-        replay.lengths[rows, b],
+        replay.lengths[rows, 0],
         replay.learning_rate,
         replay.only_observed,
         decoder.ball,

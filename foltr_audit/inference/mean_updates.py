@@ -62,9 +62,17 @@ def mean_updates(sums: Floats, taking_part: Participation, drift: int = 2) -> Fl
     found = _spectrum(sums - basis @ (basis.T @ sums), matrix - basis @ (basis.T @ matrix), basis.shape[1])
     shrunk = found.singular**2 + _penalty(found)
     deviations = found.right @ ((found.singular / shrunk)[:, np.newaxis] * found.along)
-    common = basis @ (basis.T @ (sums - matrix @ deviations))
-    weight = matrix.sum(axis=1) @ matrix.sum(axis=1)
-    return np.asarray(deviations + (matrix.sum(axis=1) @ common) / weight)
+    left = sums - matrix @ deviations
+    common = basis @ (basis.T @ left)
+    squares = matrix**2
+    own = squares.T @ ((left - common) / squares.sum(axis=1, keepdims=True)) / _nonzero(matrix.sum(axis=0))
+    size = matrix.sum(axis=1)
+    return np.asarray(deviations + own + (size @ common) / (size @ size))
+
+
+def _nonzero(weights: Floats) -> Floats:
+    """Total weights (N,) as divisors, (N, 1); 1 for a client who takes part in no round."""
+    return np.where(weights > 0, weights, 1.0)[:, np.newaxis]
 
 
 def _common(weights: Floats, drift: int) -> Floats:

@@ -12,6 +12,7 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import ClickTask
+from foltr_audit.judge.collusion import without_colluders
 from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.intents import IntentTask
 from foltr_audit.judge.linkage import LinkTask
@@ -138,7 +139,7 @@ def judge(
     protocol = protocol or AttackSpec()
     store = recording
     if protocol.sums_of_rounds:
-        store, observer = seen_as_rounds(recording, observer, protocol)
+        store, observer = seen_as_rounds(recording, observer, protocol, streams)
     setting = JudgeSetting(observer, protocol, streams, groups)
     asked, not_here = _by_task(attacks, protocol)
     tasks = [task(asking, setting) for task, asking in asked.items()]
@@ -165,10 +166,17 @@ def judge(
 
 
 def seen_as_rounds(
-    store: RoundStore, observer: Observer, protocol: AttackSpec
+    store: RoundStore, observer: Observer, protocol: AttackSpec, streams: Streams
 ) -> tuple[RoundSums, SumObserver]:
-    """The rounds of a store as the observer of a protocol sees them who sees no single messages."""
-    return (seen_as_published if protocol.view == "client" else seen_as_sums)(store, observer)
+    """The rounds of a store as the observer of a protocol sees them who sees no single messages.
+
+    The streams draw the clients that collude.
+
+    Raises:
+        UsageError: clients cannot collude, see `without_colluders`.
+    """
+    honest = without_colluders(store, protocol.colluders, streams)
+    return (seen_as_published if protocol.view == "client" else seen_as_sums)(honest, observer)
 
 
 def _by_task(

@@ -68,6 +68,7 @@ def test_a_run_is_unlearned_by_its_spec(tmp_path: Path) -> None:
         (("--calibrate-every", 0), "--calibrate-every=0"),
         (("--ball", 0), "--ball=0"),
         (("--trials", 99), "--trials=99"),
+        (("--trials", 1_000_000), "--trials: 1000000; 6 methods with 46 parameters"),
         (("--learner", "foltr-es"), "unlearning needs messages that are models"),
         (("--defense", "secure-aggregation", "--method", "fed-eraser"), "secure aggregation hides"),
     ],

@@ -163,12 +163,12 @@ def _first(taking_part: Participation, rounds: int) -> Participation:
 
 
 def test_intents_and_updates_are_found_in_sums_of_played_rounds(setup_of: SetupOf) -> None:
-    recording = recorded(setup_of, rounds=120, intents=INTENTS, seed=3)
-    cohorts = drawn(120, 4)
+    recording = recorded(setup_of, rounds=80, intents=INTENTS, seed=3)
+    cohorts = drawn(80, 4)
     found = judged(in_cohorts(recording, cohorts))
-    assert found.rounds[0] == 120
+    assert found.rounds[0] == 80
     assert found.members[0] == 4
-    assert found.turns.sum() == 480
+    assert found.turns.sum() == 320
     assert found.intent.tolist() == INTENTS
     (said,) = found.told.values()
     hits = float(said.intent.sum())

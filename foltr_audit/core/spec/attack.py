@@ -39,6 +39,11 @@ def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in KNOWLEDGE if name in values)
 
 
+def not_none_at_all(value: int | None) -> int | None:
+    """None for 0, the default, so that it is left out of the form of a Spec."""
+    return value or None
+
+
 class AttackSpec(SpecTable):
     """The attack protocol.
 
@@ -91,6 +96,11 @@ class AttackSpec(SpecTable):
         description="Number of queries that query-id chooses from, and of messages that linkage chooses "
         "from.",
     )
+    colluders: Annotated[int | None, AfterValidator(not_none_at_all), Flag(default="0")] = Field(
+        None,
+        ge=0,
+        description="With --target training --view aggregate: clients that tell the server what they sent.",
+    )
     hide: Annotated[tuple[str, ...], AfterValidator(known_knowledge)] = Field(
         (),
         description="Knowledge that is withheld from the server, e.g. order,noise. May be repeated. See list "
@@ -112,6 +122,15 @@ class AttackSpec(SpecTable):
         if self.lists == "sampled" and self.target != "fresh":
             raise ValueError(
                 "lists sampled: in training rounds the learner makes the lists; expected target fresh"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _colluders_are_in_sums(self) -> AttackSpec:
+        if self.colluders and not (self.sums_of_rounds and self.view == "aggregate"):
+            raise ValueError(
+                f"colluders={self.colluders}: their messages are taken from sums of training rounds; "
+                "expected target training and view aggregate"
             )
         return self
 

@@ -9,7 +9,12 @@ import numpy as np
 
 from foltr_audit.core.spec.unlearning import UnlearningMethod, UnlearningSpec
 from foltr_audit.experiments.unlearning.history_leakage import history_leakage
-from foltr_audit.experiments.unlearning.leaver_game import UnlearningGame, game_settings, play_game
+from foltr_audit.experiments.unlearning.leaver_game import (
+    UnlearningGame,
+    game_settings,
+    play_game,
+    refuse_too_large,
+)
 from foltr_audit.experiments.unlearning.methods import METHODS, UnlearnedModel, UnlearningRequest, retrain
 from foltr_audit.experiments.unlearning.reduced_federation import NOBODY, ReducedFederation
 from foltr_audit.judge.bootstrap import QueryBootstrap
@@ -72,14 +77,15 @@ def unlearn(
 
     Raises:
         DataError: a global model is no longer finite.
-        UsageError: clients do not send models.
+        UsageError: clients do not send models, or there are too many trials for memory.
     """
     protocol = setup.spec.unlearning
     if protocol is None:
         return UnlearningResult()
-    leaks = history_leakage(setup, recording, progress)
     worlds = UnlearningWorlds(setup, protocol)
     audit = game_settings(protocol, setup.spec.seed)
+    refuse_too_large(audit, len(worlds.methods), setup.ranker.n_parameters)
+    leaks = history_leakage(setup, recording, progress)
     with progress.task("train and unlearn", audit.calls) as tick:
         for trial in range(audit.calls):
             worlds.add(trial)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.function_audit import audit_outputs
-from foltr_audit.auditing.function_outputs import FunctionOutputs
+from foltr_audit.auditing.function_outputs import MOST_NUMBERS, FunctionOutputs
 from foltr_audit.core.spec.function_audit import FunctionAuditSpec
 from foltr_audit.core.spec.unlearning import UnlearningSpec
+from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Floats
 
 
@@ -37,6 +38,20 @@ def game_settings(settings: UnlearningSpec, seed: int) -> FunctionAuditSpec:
         estimator="clopper-pearson",
         seed=seed,
     )
+
+
+def refuse_too_large(audit: FunctionAuditSpec, methods: int, parameters: int) -> None:
+    """Refuse a game whose models do not fit into memory.
+
+    Raises:
+        UsageError: all models of all trainings hold too many numbers.
+    """
+    numbers = 2 * audit.calls * methods * parameters
+    if numbers > MOST_NUMBERS:
+        raise UsageError(
+            f"--trials: {audit.trials}; {methods} methods with {parameters} parameters make {numbers:,} "
+            f"numbers; expected {MOST_NUMBERS:,} at most: fewer trials or methods"
+        )
 
 
 def play_game(never: Floats, left: Floats, audit: FunctionAuditSpec) -> UnlearningGame:
