@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,6 +13,9 @@ from foltr_audit.cli.options import Json, option
 from foltr_audit.cli.output import show
 from foltr_audit.core.spec.defaults import SECURE_AGGREGATION
 from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.report.results.protocol_stress import ProtocolStressReport
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -25,6 +30,9 @@ def secure_aggregation(
     parameters: int = option("Number of coordinates of a message.", 46),
     seed: int = option("Seed of messages, counts and secrets.", 0),
     defense: str = option("The defense with its parameters.", SECURE_AGGREGATION),
+    flower: Path | None = option(
+        "Try the clients of Flower's SecAgg+ instead, with the Python of an environment that has Flower 1.41."
+    ),
     json: Json = False,
 ) -> None:
     """Try to get one client's message out of secure aggregation, and name what stops each attempt.
@@ -33,11 +41,17 @@ def secure_aggregation(
     docs/stress.md.
     """
     from foltr_audit.auditing.protocol_stress.all_attempts import attempts, drawn_round
+    from foltr_audit.auditing.protocol_stress.flower_attempts import flower_attempts
     from foltr_audit.core.defense_chain import parse_chain
     from foltr_audit.privacy.secure_aggregation import SecureSum
     from foltr_audit.report.results.protocol_stress import ProtocolStressReport
-    from foltr_audit.report.tables.protocol_stress import print_stress
 
+    if flower is not None:
+        if defense != SECURE_AGGREGATION:
+            raise UsageError("--defense: not with --flower, whose clients are those of Flower")
+        found = flower_attempts(flower, clients, parameters, seed)
+        _show(ProtocolStressReport.of_flower(found, clients, parameters, seed), json=json)
+        return
     chain = parse_chain([defense])
     protocol = getattr(chain[0], "protocol", None) if len(chain) == 1 else None
     if not isinstance(protocol, SecureSum):
@@ -46,7 +60,12 @@ def secure_aggregation(
         )
     once, bind = getattr(chain[0], "once", None) is not False, bool(getattr(chain[0], "bind", False))
     stage = drawn_round(protocol, clients, parameters, seed, once=once, bind=bind)
-    report = ProtocolStressReport.of(defense, seed, stage, attempts(stage))
+    _show(ProtocolStressReport.of(defense, seed, stage, attempts(stage)), json=json)
+
+
+def _show(report: ProtocolStressReport, *, json: bool) -> None:
+    from foltr_audit.report.tables.protocol_stress import print_stress
+
     show(report.json, partial(print_stress, report), json=json)
     if not report.kept:
         raise typer.Exit(1)

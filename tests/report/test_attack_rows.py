@@ -62,7 +62,16 @@ def rows_of(judged: ClickEvidence, queries: tuple[str, ...] = ()) -> dict[str, l
 
 
 OF_CLICKS = set(KINDS) - {
-    *("facts", "counts", "intent_inference", "linkage", "proven", "query_identification", "tasks")
+    *(
+        "facts",
+        "counts",
+        "intent_inference",
+        "linkage",
+        "proven",
+        "published",
+        "query_identification",
+        "tasks",
+    )
 }
 """The kinds that judged lists have rows of."""
 
@@ -201,7 +210,7 @@ def test_the_report_is_json_and_its_frame_holds_the_results() -> None:
 
     told = json.loads(report.json(), parse_constant=refuse)
     fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS}
-    nothing = {"groups", "places", "facts", "promises", "tasks"}
+    nothing = {"groups", "places", "facts", "promises", "published", "tasks"}
     assert set(told) == fields - nothing, "clients do not differ, one list a message"
     assert told["schema"] == "foltr-audit/attack/1"
     assert len(told["queries"]) == len(report.queries) > 2

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from foltr_audit.auditing.protocol_stress.all_attempts import StressAttempts
 from foltr_audit.auditing.protocol_stress.attempt_row import ProtocolAttempt
+from foltr_audit.auditing.protocol_stress.flower_attempts import FlowerAttempts
 from foltr_audit.auditing.protocol_stress.staged_round import StagedRound
 from foltr_audit.report.results.plain_report import PlainReport
 
@@ -50,4 +51,21 @@ class ProtocolStressReport(PlainReport):
             tries_per_second=tried.tries_per_second,
             kept=all(row.outcome == "held" for row in tried.attempts if row.promised),
             attempts=tried.attempts,
+        )
+
+    @classmethod
+    def of_flower(
+        cls, found: FlowerAttempts, clients: int, parameters: int, seed: int
+    ) -> ProtocolStressReport:
+        """The report on a round of Flower, in which each client is a neighbour of each other one."""
+        return cls(
+            defense=f"SecAgg+ of Flower {found.version}",
+            clients=clients,
+            parameters=parameters,
+            seed=seed,
+            neighbours=clients - 1,
+            shares_needed=found.threshold,
+            tries_per_second=found.tried.tries_per_second,
+            kept=all(row.outcome == "held" for row in found.tried.attempts if row.promised),
+            attempts=found.tried.attempts,
         )
