@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,13 @@ SetupOf = Callable[..., Setup]
 # A first example may have to load plug-ins or compile kernels: no test is about time.
 settings.register_profile("foltr-audit", deadline=None)
 settings.load_profile("foltr-audit")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Hide the collected tests, which live to the end, from the garbage collector."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

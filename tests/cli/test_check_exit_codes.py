@@ -92,7 +92,9 @@ def test_a_number_without_its_zero_is_explained(number: str, tmp_path: Path) -> 
     assert "write" not in other.one_error()
 
 
-@pytest.mark.parametrize(("limit", "code", "more"), [("0.01", 0, ()), ("1.0", 1, ("--json",))])
+@pytest.mark.parametrize(
+    ("limit", "code", "more"), [("0.01", 0, ()), pytest.param("1.0", 1, ("--json",), marks=pytest.mark.slow)]
+)
 def test_a_reader_that_leaves_changes_no_exit_code(
     limit: str, code: int, more: tuple[str, ...], tmp_path: Path
 ) -> None:

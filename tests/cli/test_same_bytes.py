@@ -32,7 +32,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.parametrize("threads", ["1", pytest.param("2", marks=pytest.mark.slow), "7"])
+@pytest.mark.parametrize("threads", [*(pytest.param(n, marks=pytest.mark.slow) for n in "12"), "7"])
 def test_the_number_of_threads_changes_no_byte(
     tmp_path: Path, undisturbed: dict[str, bytes], threads: str
 ) -> None:

@@ -27,6 +27,7 @@ def killed_once(flag: str) -> str:
     return "answer"
 
 
+@pytest.mark.slow
 def test_its_bytes_are_those_of_this_process_and_a_killed_worker_costs_nothing(tmp_path: Path) -> None:
     cells = tiny_cells(6)
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
