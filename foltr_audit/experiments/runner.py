@@ -34,6 +34,7 @@ from foltr_audit.experiments.stages import TrainResult, attack_fresh, first_mode
 from foltr_audit.experiments.unlearning.experiment import UnlearningResult, unlearn
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
+from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.privacy.accounting.run_bound import ProvenView
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
 from foltr_audit.recorder import atomic_files
@@ -167,10 +168,12 @@ class AttackFindings:
     Attributes:
         found: the evidence of every task.
         too_short: attacked queries that were left out for having too few documents.
+        unread: why attacks had nothing to read; empty where they had.
     """
 
     found: Mapping[str, TaskEvidence] = field(default_factory=dict)
     too_short: int = 0
+    unread: str = ""
 
     @property
     def evidence(self) -> dict[str, ClickEvidence]:
@@ -307,7 +310,10 @@ class Runner:
         if protocol.target == "training":
             trained = train(setup, folder, keep=True, progress=self.progress)
             name = setup.clients.population.click_model(setup.spec.train.click_model) or SEVERAL
-            return trained, AttackFindings(found={name: self._attack_training(setup, protocol, trained)})
+            try:
+                return trained, AttackFindings(found={name: self._attack_training(setup, protocol, trained)})
+            except NothingToReadError as error:
+                return trained, AttackFindings(unread=str(error))
         clients = FreshClients(setup, protocol)
         _ = clients.queries  # refuses data without a query to attack, before the training
         trained = train(setup, folder, progress=self.progress)
@@ -335,8 +341,8 @@ class Runner:
     def _twin(self, spec: Spec, trained: TrainResult) -> float:
         """Offline nDCG@10 of the same training without defense."""
         twin = spec.undefended
-        # An undefended Spec is its own twin: its training is not repeated.
-        if spec.defense == twin.defense:
+        # An undefended Spec of an honest server is its own twin: its training is not repeated.
+        if spec.only_trained == twin:
             self._undefended[twin.hash] = trained.ndcg
         if twin.hash not in self._undefended:
             self._undefended[twin.hash] = train(self.setup(twin), progress=self.progress).ndcg
@@ -394,5 +400,13 @@ class RunOutput:
 
 
 def run_plan(plan: Plan, output: RunOutput | None, study: Runner) -> list[RunResult]:
-    """Run every Spec of a plan, into folders if `output` is given."""
-    return [study.run(spec) for spec in plan.specs] if output is None else output.run(plan, study)
+    """Run every Spec of a plan, into folders if `output` is given.
+
+    Raises:
+        UsageError: a Spec cannot be run, or its attacks have nothing to read.
+    """
+    cells = [study.run(spec) for spec in plan.specs] if output is None else output.run(plan, study)
+    why = next((cell.attacks.unread for cell in cells if cell.attacks.unread), "")
+    if why:
+        raise NothingToReadError(why)
+    return cells
