@@ -115,8 +115,8 @@ class ComparisonGrid(SpecTable):
             held = table.get(outer)
             if (inner and isinstance(held, dict) and inner in held) or (not inner and outer in table):
                 raise ValueError(f"{name} is varied by the grid; expected outside of the table spec")
-        shared: Table = {name: value for name, value in table.items() if name not in ("attack", "audit")}
-        Spec.parse(apply_changes(shared, {"train.learner": default_learner(attacks=True)}), "")
+        shared = {name: value for name, value in table.items() if name not in ("attack", "audit")}
+        Spec.parse(apply_changes(cast("Table", shared), {"train.learner": default_learner(attacks=True)}), "")
         for name, kind in (("attack", AttackSpec), ("audit", AuditSpec)):
             _refuse_protocol(name, kind, table.get(name, {}))
         return table
