@@ -1,0 +1,138 @@
+"""docs/results.md from its prose and stored results.
+
+A table of the page lies between two comments that name it. Where its results are not stored, the text between
+them stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.results.cells import cell, groups, matches, rows_of
+from benchmarks.results.data_folders import DATA
+from benchmarks.results.declarations import DeclaredRun, DeclaredTable, ResultDeclarations, Row
+from benchmarks.results.stored import StoredResult
+from benchmarks.results.verdicts import found_range, judge
+from foltr_audit.errors import UsageError
+
+PROSE = Path(__file__).with_name("page.md")
+PLACE = re.compile(r"^\{\{ ([\w-]+) \}\}$", re.MULTILINE)
+NOT_RUN = "Not run yet: `make results` runs it."
+WIDTH = 110
+
+
+def block(name: str, text: str) -> str:
+    """A table between its comments."""
+    text = text.strip("\n")
+    return f"<!-- {name} -->\n\n{text}\n\n<!-- end of {name} -->"
+
+
+def kept(name: str, page: str) -> str:
+    """The text of a table in an earlier page; that it was not run where the page has none."""
+    found = re.search(
+        rf"^<!-- {name} -->\n\n(.*?)\n\n<!-- end of {name} -->$", page, re.DOTALL | re.MULTILINE
+    )
+    return found[1] if found else NOT_RUN
+
+
+@dataclass(frozen=True)
+class ResultsPage:
+    """The page.
+
+    Attributes:
+        declared: what it shows.
+        stored: the stored result of a run; none where it is absent.
+        before: the page as it was.
+    """
+
+    declared: ResultDeclarations
+    stored: Callable[[DeclaredRun], StoredResult | None]
+    before: str
+
+    def text(self, prose: str) -> str:
+        """The page.
+
+        Raises:
+            UsageError: a place that is not declared, or a declared table without a place.
+        """
+        places = PLACE.findall(prose)
+        if sorted(places) != sorted(self.declared.tables):
+            wrong = sorted(set(places) ^ set(self.declared.tables)) or places
+            raise UsageError(f"{PROSE.name}: {', '.join(wrong)}; expected one place for each declared table")
+        return PLACE.sub(lambda place: block(place[1], self.table(place[1])), prose)
+
+    def table(self, name: str) -> str:
+        """Commands, lines, claims and dates of one table; the earlier text if a result of it is missing."""
+        table = self.declared.tables[name]
+        stored = [self.stored(run) for run in self.declared.runs_of(table)]
+        there = [one for one in stored if one is not None]
+        if len(there) < len(stored):
+            return kept(name, self.before)
+        every = [
+            row
+            for run, one in zip(self.declared.runs_of(table), there, strict=True)
+            for row in rows_of(one, table.rows, DATA[run.data].title if run.data else "synthetic")
+        ]
+        parts = [*_commands(self.declared.runs_of(table)), "\n".join(_lines(table, every)), _made(there)]
+        claims = "\n".join(self._claims(name, every))
+        return "\n\n".join([*parts, claims] if claims else parts)
+
+    def _claims(self, name: str, rows: Sequence[Row]) -> Iterator[str]:
+        table, claims = self.declared.tables[name], self.declared.claims_of(name)
+        if claims:
+            yield "| published | here | found |"
+            yield "|---|---|---|"
+        for claim in claims:
+            found = ": ".join(text for text in (found_range(claim, table, rows), claim.note) if text)
+            yield f"| {claim.published} | **{judge(claim, table, rows)}** | {found} |"
+
+
+def _lines(table: DeclaredTable, rows: Sequence[Row]) -> Iterator[str]:
+    yield f"| {' | '.join(column.head for column in table.columns)} |"
+    yield "|" + "---|" * len(table.columns)
+    chosen = [row for row in rows if matches(row, table.where)]
+    for group in groups(chosen, table.by):
+        yield f"| {' | '.join(cell(group, column) for column in table.columns)} |"
+
+
+def _commands(runs: Sequence[DeclaredRun]) -> Iterator[str]:
+    """Each command once, with the titles of its data where one command has several."""
+    by_command: dict[str, list[str]] = {}
+    for run in runs:
+        by_command.setdefault(run.command, []).append(DATA[run.data].title if run.data else "")
+    for command, titles in by_command.items():
+        title = titles[0] if len(titles) == 1 else "DATA"
+        yield broken(command.replace("{data}", title))
+
+
+def broken(command: str) -> str:
+    r"""A command as indented lines that end in `\` but for the last."""
+    lines, line = [], ""
+    for word in (shlex.quote(each) for each in shlex.split(command)):
+        if line and len(line) + len(word) + 7 > WIDTH:
+            lines.append(line)
+            line = f"    {word}"
+        else:
+            line = f"{line} {word}" if line else word
+    return " \\\n".join(f"    {each}" for each in [*lines, line])
+
+
+def _made(stored: Sequence[StoredResult]) -> str:
+    """Seeds, dates, version and times."""
+    seeds = sorted({text for one in stored if (text := _seeds(one))})
+    dates, versions = (sorted({getattr(one, key) for one in stored}) for key in ("date", "version"))
+    took = ", ".join(f"{one.seconds:,.0f}" for one in stored)
+    made = f"Made on {' and '.join(dates)} with foltr-audit {' and '.join(versions)} in {took} seconds"
+    return f"{'; '.join([*seeds, made])}. Brackets hold 95 % intervals."
+
+
+def _seeds(stored: StoredResult) -> str:
+    config = stored.result.get("config")
+    if not isinstance(config, dict) or "seed" not in config:
+        return ""
+    runs = len(config.get("cells", [])) or 1
+    return f"Seed {config['seed']}, {runs} {'run' if runs == 1 else 'runs'}"
