@@ -23,6 +23,13 @@ def value_at(row: Row, key: str) -> Any:
     return found
 
 
+def interval_at(row: Row, key: str) -> tuple[float, float] | None:
+    """The two ends of a key, or of two keys joined by a comma; None where one is absent."""
+    found = [value_at(row, each.strip()) for each in key.split(",")]
+    ends = found if len(found) > 1 else found[0]
+    return None if not ends or None in ends else (float(ends[0]), float(ends[1]))
+
+
 def rows_of(stored: StoredResult, key: str, title: str) -> list[Row]:
     """The rows of a stored result, each with the name of its run and the title of its data.
 
@@ -71,7 +78,7 @@ def _with_interval(row: Row, column: TableColumn) -> str:
     if value is None:
         return ""
     text = shown(value, column)
-    ends = value_at(row, column.interval) if column.interval else None
+    ends = interval_at(row, column.interval) if column.interval else None
     return f"{text} ({shown(ends[0], column)} to {shown(ends[1], column)})" if ends else text
 
 

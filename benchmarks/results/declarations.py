@@ -43,7 +43,8 @@ class TableColumn:
     Attributes:
         head: its heading.
         value: key of the row, with dots for nested objects; `data` is the title of the run's data.
-        interval: key of the two ends of the value's 95 % interval; none for a value without one.
+        interval: key of the value's 95 % interval, or the keys of its two ends joined by a comma; empty for a
+            value without one.
         where: the row of the group that it shows; all keys and values must match.
         format: one of `FORMATS`.
         digits: after the point.
@@ -92,7 +93,7 @@ class PublishedClaim:
         note: a sentence behind the verdict.
         where: the rows that are judged; each must hold.
         value: key of the judged value.
-        interval: key of its 95 % interval.
+        interval: key of its 95 % interval, or the keys of its two ends joined by a comma.
         at_least, at_most: a bound that the whole interval must keep.
         equals: a number that must lie in the interval.
         above: keys and values of the row that a judged row must exceed, interval by interval; the two agree

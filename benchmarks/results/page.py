@@ -77,7 +77,12 @@ class ResultsPage:
             for run, one in zip(self.declared.runs_of(table), there, strict=True)
             for row in rows_of(one, table.rows, DATA[run.data].title if run.data else "synthetic")
         ]
-        parts = [*_commands(self.declared.runs_of(table)), "\n".join(_lines(table, every)), _made(there)]
+        intervals = any(column.interval for column in table.columns)
+        parts = [
+            *_commands(self.declared.runs_of(table)),
+            "\n".join(_lines(table, every)),
+            _made(there, intervals=intervals),
+        ]
         claims = "\n".join(self._claims(name, every))
         return "\n\n".join([*parts, claims] if claims else parts)
 
@@ -110,29 +115,30 @@ def _commands(runs: Sequence[DeclaredRun]) -> Iterator[str]:
 
 
 def broken(command: str) -> str:
-    r"""A command as indented lines that end in `\` but for the last."""
+    r"""A command as indented lines that end in `\` but for the last; each option stays with its value."""
     lines, line = [], ""
-    for word in (shlex.quote(each) for each in shlex.split(command)):
-        if line and len(line) + len(word) + 7 > WIDTH:
+    for part in re.split(r" (?=--)", shlex.join(shlex.split(command))):
+        if line and len(line) + len(part) + 7 > WIDTH:
             lines.append(line)
-            line = f"    {word}"
+            line = f"    {part}"
         else:
-            line = f"{line} {word}" if line else word
+            line = f"{line} {part}" if line else part
     return " \\\n".join(f"    {each}" for each in [*lines, line])
 
 
-def _made(stored: Sequence[StoredResult]) -> str:
-    """Seeds, dates, version and times."""
+def _made(stored: Sequence[StoredResult], *, intervals: bool) -> str:
+    """Seeds, dates, version and times, and what brackets hold."""
     seeds = sorted({text for one in stored if (text := _seeds(one))})
     dates, versions = (sorted({getattr(one, key) for one in stored}) for key in ("date", "version"))
     took = ", ".join(f"{one.seconds:,.0f}" for one in stored)
-    made = f"Made on {' and '.join(dates)} with foltr-audit {' and '.join(versions)} in {took} seconds"
-    return f"{'; '.join([*seeds, made])}. Brackets hold 95 % intervals."
+    made = f"made on {' and '.join(dates)} with foltr-audit {' and '.join(versions)} in {took} seconds"
+    brackets = " Brackets hold 95 % intervals." if intervals else ""
+    return f"{'; '.join([*seeds, made])}.{brackets}"
 
 
 def _seeds(stored: StoredResult) -> str:
     config = stored.result.get("config")
     if not isinstance(config, dict) or "seed" not in config:
         return ""
-    runs = len(config.get("cells", [])) or 1
+    runs = len({cell.get("repetition", i) for i, cell in enumerate(config.get("cells", []))}) or 1
     return f"Seed {config['seed']}, {runs} {'run' if runs == 1 else 'runs'}"

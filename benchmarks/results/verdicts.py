@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.results.cells import RUN, matches, shown, value_at
+from benchmarks.results.cells import RUN, interval_at, matches, shown, value_at
 from benchmarks.results.declarations import (
     VERDICTS,
     DeclaredTable,
@@ -19,7 +19,6 @@ from benchmarks.results.declarations import (
 )
 
 HOLDS, FAILS, OPEN = VERDICTS
-Interval = tuple[float, float]
 
 
 def judge(claim: PublishedClaim, table: DeclaredTable, rows: Sequence[Row]) -> str:
@@ -35,7 +34,7 @@ def judge(claim: PublishedClaim, table: DeclaredTable, rows: Sequence[Row]) -> s
 
 
 def _judge_row(claim: PublishedClaim, row: Row, selecting: set[str], rows: Sequence[Row]) -> str:
-    here = _interval(row, claim)
+    here = interval_at(row, claim.interval)
     if here is None:
         return OPEN
     low, high = here
@@ -45,17 +44,13 @@ def _judge_row(claim: PublishedClaim, row: Row, selecting: set[str], rows: Seque
         return _side(high <= claim.at_most, low > claim.at_most)
     if claim.at_least is not None:
         return _side(low >= claim.at_least, high < claim.at_least)
-    other = _interval(_other(claim, row, selecting, rows), claim)
+    rival = _other(claim, row, selecting, rows)
+    other = None if rival is None else interval_at(rival, claim.interval)
     return OPEN if other is None else _side(low > other[1], high <= other[0])
 
 
 def _side(holds: bool, fails: bool) -> str:
     return HOLDS if holds else FAILS if fails else OPEN
-
-
-def _interval(row: Row | None, claim: PublishedClaim) -> Interval | None:
-    ends = None if row is None else value_at(row, claim.interval)
-    return None if not ends else (float(ends[0]), float(ends[1]))
 
 
 def _selecting(claim: PublishedClaim, table: DeclaredTable) -> set[str]:

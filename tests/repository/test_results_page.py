@@ -97,7 +97,7 @@ def test_a_table_has_command_lines_seed_date_and_claims() -> None:
     assert page_of(table, claim).text("# Title\n\n{{ t }}\n") == (
         "# Title\n\n<!-- t -->\n\n    foltr-audit attack --data MQ2008\n\n"
         "| clicks | AUC |\n|---|---|\n| perfect | .912 (.900 to .925) |\n\n"
-        "Seed 7, 1 run; Made on 2026-01-02 with foltr-audit 1 in 61 seconds. "
+        "Seed 7, 1 run; made on 2026-01-02 with foltr-audit 1 in 61 seconds. "
         "Brackets hold 95 % intervals.\n\n"
         "| published | here | found |\n|---|---|---|\n| P | **holds** | .912: N |\n\n<!-- end of t -->\n"
     )
@@ -185,6 +185,13 @@ def test_a_claim_needs_rows_and_intervals_and_one_rule() -> None:
     )
     assert judge(claim, TABLE, ROWS) == "cannot be said"
     assert judge(claim, TABLE, [{"method": "none", "auc_ci95": None}]) == "cannot be said"
+    ends = PublishedClaim(table="t", published="P", interval="lower,upper", at_most=2.0)
+    for row, expected in (
+        ((0.1, 2.0), "holds"),
+        ((2.5, "inf"), "does not hold"),
+        ((1.0, "inf"), "cannot be said"),
+    ):
+        assert judge(ends, TABLE, [dict(zip(("lower", "upper"), row, strict=True))]) == expected
     with pytest.raises(UsageError, match="expected one of at_least"):
         PublishedClaim(table="t", published="P", interval="auc_ci95", at_least=0.1, at_most=0.2)
     with pytest.raises(UsageError, match="expected holds"):
