@@ -16,6 +16,7 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.train import ZEROS
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.judge.observer import Observer
@@ -118,6 +119,8 @@ def first_model(setup: Setup) -> Floats:
     init, ranker = setup.spec.train.init, setup.ranker
     if init is None:
         return ranker.initial(setup.streams.generator("init"))
+    if init == ZEROS:
+        return np.zeros(ranker.n_parameters)
     return load_model(Path(init), ranker.n_parameters)
 
 
