@@ -11,7 +11,13 @@ import numpy as np
 
 from foltr_audit.core.plugins import Attack, ClientStep
 from foltr_audit.core.plugins.registry import loadable, make, plugin_class
-from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds, online_sum
+from foltr_audit.core.ranking_metrics import (
+    LAST_ROUNDS,
+    OFFLINE_NDCG,
+    ONLINE_NDCG,
+    mean_of_rounds,
+    online_sum,
+)
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord
@@ -74,6 +80,11 @@ class TrainResult:
     def online_mean(self) -> float:
         """Mean of the rounds' online nDCG@10."""
         return mean_of_rounds(self._column(ONLINE_NDCG))
+
+    @property
+    def maxrr_last(self) -> float:
+        """Mean of the last rounds' online MaxRR."""
+        return mean_of_rounds(self._column("maxrr")[-LAST_ROUNDS:])
 
     @property
     def clipped(self) -> float:

@@ -41,10 +41,11 @@ def numpy_state(seed: int) -> np.random.RandomState:
 
 def numpy_words(seeds: Words, count: int) -> Words:
     """The first words that RandomState draws after each seed (n,) below 2^32, uint64 (n, count)."""
-    out, state = np.empty((seeds.size, count), dtype=np.uint64), np.random.RandomState()
+    words = np.random.MT19937()  # the generator of RandomState
+    out, state = np.empty((seeds.size, count), dtype=np.uint64), np.random.RandomState(words)
     for row, seed in enumerate(seeds.tolist()):
         state.seed(seed)  # a new RandomState would first ask the system for random numbers
-        out[row] = state.randint(0, 1 << _WORD, count, dtype=np.uint64)
+        out[row] = words.random_raw(count)
     return out
 
 

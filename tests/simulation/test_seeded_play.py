@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foltr_audit as fa
+from benchmarks.published_evolution import replayed_rounds
 from foltr_audit.core.click_models import InformationalClickModel
-from foltr_audit.core.plugins import ClickModel, MetricLearner
-from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.simulation.client_data import ClientData
@@ -24,11 +24,6 @@ from tests.fixtures.seeded_searchers import SIGMA, SOURCE, Searcher
 from tests.simulation.test_foltr_es import Seeds
 
 PARTS = SHARED / "data" / "mq2008-parts"
-
-
-def setup_of(data: Collection, learner: str, train: dict[str, object] | None = None) -> Setup:
-    table = {"data": {"source": SOURCE, "normalise": "none"}, "train": {"learner": learner, **(train or {})}}
-    return Setup(Spec.parse(table, ""), data)
 
 
 @given(st.lists(st.tuples(st.integers(1, 600), st.integers(0, 3)), max_size=8), st.integers(0, 2**32 - 1))
@@ -45,7 +40,7 @@ def test_numbers_are_those_of_random_state(drawn: list[tuple[int, int]], seed: i
 def test_clients_do_what_one_random_state_each_does() -> None:
     """Against clients that are played one by one, with a number of lists of their own."""
     data = fa.load_data(SOURCE, normalise="none")
-    setup = setup_of(data, f"foltr-es:sigma={SIGMA},as_published=true")
+    setup = Setup(Spec.parse({"train": {"learner": f"foltr-es:sigma={SIGMA},as_published=true"}}, ""), data)
     world = ClientData.alike(data.train, InformationalClickModel(), data.largest_label)
     learner = learner_as(setup.learner, MetricLearner)
     model = np.random.default_rng(1).normal(size=data.n_features).astype(np.float32).astype(np.float64)
@@ -91,25 +86,9 @@ def _fold(folder: Path) -> Collection:
 
 @pytest.mark.parametrize(("ranker", "click_model"), PUBLISHED)
 def test_rounds_are_those_of_the_published_arrays(tmp_path: Path, ranker: str, click_model: str) -> None:
-    """A client's next seed is the next word of its generator, and its first one that of 7 plus its number."""
-    data = _fold(tmp_path)
-    setup = setup_of(data, "foltr-es:as_published=true", {"ranker": ranker})
-    player = SeededPlayer(
-        setup, ClientData.alike(data.train, make(ClickModel, click_model), data.largest_label)
-    )
-    learner, size = learner_as(setup.learner, MetricLearner), setup.ranker.n_parameters
-    counts, everyone = np.full(2000, 4), np.arange(2000)
-    seeds: Seeds = np.array([np.random.RandomState(7 + c).randint(0, 2**32) for c in everyone], np.uint64)
-    model, state = np.zeros(size), learner.first_state(size)
-    for published in PUBLISHED[ranker, click_model]:
-        moved = learner.perturbations(seeds, size)
-        numbers = SeededNumbers(seeds, 4)
-        pair = [model + moved, model - moved]
-        *_, clicks = player.play_numbers(counts, numbers, [pair[0], *pair, pair[1]].__getitem__)
-        metrics = learner.values[learner.outcomes(clicks)].reshape(2000, 2, 2).mean(axis=2)
-        assert metrics.mean() == pytest.approx(published, rel=1e-12)
-        model, state = learner.update(model, state, seeds, metrics)
-        seeds = numbers.next_words(everyone)
+    published = PUBLISHED[ranker, click_model]
+    rounds = replayed_rounds(_fold(tmp_path), ranker, click_model)
+    assert [next(rounds) for _ in published] == pytest.approx(published, rel=1e-12)
 
 
 def test_a_run_of_the_published_program_gives_every_click_away(tmp_path: Path) -> None:
