@@ -40,7 +40,7 @@ def first_seeds() -> NDArray[np.uint64]:
 
 
 def replayed_rounds(data: Collection, ranker: str, click_model: str) -> Iterator[float]:
-    """The online MaxRR of one round after the other; a client's next seed is the next word of its generator."""
+    """The online MaxRR of each round; a client's next seed is the next word of its generator."""
     setup = Setup(Spec.parse({"train": {"learner": LEARNER, "ranker": ranker}}, ""), data)
     learner, size = learner_as(setup.learner, MetricLearner), setup.ranker.n_parameters
     users = ClientData.alike(data.train, make(ClickModel, click_model), data.largest_label)
