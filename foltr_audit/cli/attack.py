@@ -60,7 +60,7 @@ def attack(
     for name, value in {"know": know, "client-step": client_step, "guesses": guesses}.items():
         if value:
             raise UsageError(f"--{name}: only with --trace")
-    if common.fields.get("attack.target") == "training" or _cheats(common):
+    if common.fields.get("attack.target") == "training" or cheats(common):
         _refuse_fresh(common)
     same = common.fields.get("train.click_model") == SAME
     common = common.setting(train__click_model=None) if same else common
@@ -92,7 +92,7 @@ def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | Non
     _show(report, common, published)
 
 
-def _cheats(common: CommonOptions) -> bool:
+def cheats(common: CommonOptions) -> bool:
     """Whether a server is named that isolates clients in sums of training rounds, which are then attacked."""
     from foltr_audit.core.plugins import Server
     from foltr_audit.core.plugins.registry import make

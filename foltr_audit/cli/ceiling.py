@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foltr_audit.cli.options import DEFENSE, Json, option
+from foltr_audit.cli.options import DEFENSE, Json, Table, option
 from foltr_audit.cli.output import show
 from foltr_audit.core.spec.defaults import LEARNER, UNIT, VIEW
 from foltr_audit.errors import UsageError
@@ -160,14 +160,15 @@ class _Chains:
         from foltr_audit.cli.common import changed_learner
         from foltr_audit.core.spec.experiment import Spec
         from foltr_audit.data.load import load_collection
+        from foltr_audit.experiments.clients_of_data import with_users
         from foltr_audit.simulation.setup import Setup
 
-        table: dict[str, dict[str, object] | list[str]] = {"defense": [text]}
+        table: Table = {"defense": [text]}
         if self.data is not None:
             table["data"] = {"source": self.data}
         if self.clients is not None:
             table["population"] = {"clients": self.clients}
         if self.rank_with is not None:
             table["train"] = {"learner": changed_learner(LEARNER, {"rank_with": self.rank_with})}
-        spec = Spec.parse(table, "ceiling")
+        spec = Spec.parse(with_users(table), "ceiling")
         return Setup(spec, load_collection(spec.data, spec.seed)).privacy

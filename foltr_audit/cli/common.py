@@ -238,6 +238,7 @@ class CommonOptions:
         Raises:
             UsageError: a value is out of range, or options exclude each other.
         """
+        from foltr_audit.experiments.clients_of_data import with_users
         from foltr_audit.experiments.plan import Plan, apply_changes, expand
 
         if tables is None:
@@ -257,7 +258,7 @@ class CommonOptions:
             tables = [cell for table in tables for cell in _trained_on_each(table)]
         tables = [apply_changes(table, chain) for table in tables for chain in self.defense_axis(table)]
         tables = [apply_changes(table, run) for table in tables for run in self.repetition_axis(table)]
-        return Plan.of(tables, str(self.config or ""), field_flags())
+        return Plan.of([with_users(table) for table in tables], str(self.config or ""), field_flags())
 
     def output(self) -> RunOutput | None:
         """The place of the results; None without --out.

@@ -88,12 +88,13 @@ def grid_of(common: CommonOptions) -> ComparisonGrid:
     Raises:
         UsageError: a value is out of range.
     """
+    from foltr_audit.experiments.clients_of_data import with_users
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import apply_changes, table_in
 
     table = _start(common).table()
     of_cells = {name: value for name, value in common.point().items() if not name.startswith("grid.")}
-    table["spec"] = apply_changes(table_in(table, "spec"), of_cells)
+    table["spec"] = with_users(apply_changes(table_in(table, "spec"), of_cells))
     table |= common.of_table("grid")
     table["learners"] = [*_learners(common, cast("list[str]", table["learners"]))]
     table |= _repetitions(common, table)

@@ -29,7 +29,7 @@ app.add_typer(data_cache.app, name="cache")
 @takes("data.intents", "json")
 def info(
     common: CommonOptions,
-    path: str = argument("Folder or file with LETOR data, or synthetic:NAME[:QUERIES]."),
+    path: str = argument("Folder or file with LETOR data or a search log, or synthetic:NAME[:QUERIES]."),
     fold: int = option("Number K of a FoldK folder; 0 for data without.", 0, least=0),
     seed: int = option("Seed of the split of a single file.", 1, least=0),
 ) -> None:
@@ -63,6 +63,8 @@ def _print(facts: dict[str, Any]) -> None:
     columns = [Column[str]("", words, "words"), *map(of, parts)]
     rows = next(iter(parts.values()))
     title = f"{kind} {source}, {facts['features']} features"
+    if left_out := facts.get("queries_left_out"):
+        title += f", {left_out} queries that are not in the log left out"
     print_rows(title, columns, rows, f"fingerprint {facts['fingerprint']}")
 
 

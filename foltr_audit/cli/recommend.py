@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from foltr_audit.cli.attack import cheats
 from foltr_audit.cli.common import CommonOptions, open_comparison, shared_but
 from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.lazy import takes
@@ -122,6 +123,11 @@ def _plan(
     from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
     from foltr_audit.experiments.plan import Plan
 
+    if cheats(common):
+        raise UsageError(
+            f"--server {common.fields['train.server']}: it reads sums of rounds, and recommend attacks "
+            "single messages; expected compare"
+        )
     if common.fold == "all":
         raise UsageError("--fold all: a query that selects in one fold tests in another; expected one fold")
     attacked = common.setting(

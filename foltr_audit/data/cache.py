@@ -11,6 +11,7 @@ PART.offsets.npy        int64 (queries + 1,)
 PART.query_ids.npy      names in UTF-8, each ended by a NUL
 PART.document_ids.npy   the same
 PART.intents.npy        int64 (I, documents), only where there are several intents
+PART.users.npy          int64 (queries,), only where queries are users'
 ```
 
 A folder gets its name only when it is complete, and no file is ever changed: a killed writer leaves a folder
@@ -62,6 +63,7 @@ _TYPES = {
     "query_ids": ("|u1",),
     "document_ids": ("|u1",),
     "intents": ("<i8",),
+    "users": ("<i8",),
 }
 
 
@@ -110,6 +112,8 @@ class EntryFacts(BaseModel):
     fingerprint: str
     synthetic: bool
     with_intents: bool
+    with_users: bool
+    left_out: int
 
     @property
     def is_outdated(self) -> bool:
@@ -234,6 +238,8 @@ def write_entry(folder: Path, collection: Collection, origin: SourceKey) -> None
         fingerprint=collection.fingerprint,
         synthetic=collection.synthetic,
         with_intents=collection.train.intents is not None,
+        with_users=collection.train.users is not None,
+        left_out=collection.left_out,
     )
     atomic_files.write_text(folder / META, facts.model_dump_json(indent=1) + "\n")
 
@@ -250,6 +256,7 @@ def map_entry(folder: Path, origin: SourceKey) -> Collection | None:
             fingerprint=facts.fingerprint,
             normalised=origin.normalise,
             intents_from=origin.intents,
+            left_out=facts.left_out,
         )
     # Its arrays need not fit together. None of this is worth an error: the source is parsed again.
     except (OSError, ValueError, LookupError, DataError):
@@ -265,7 +272,7 @@ def _map_part(folder: Path, part: str, facts: EntryFacts) -> Dataset:
     arrays: dict[str, Any] = {}
     for kind, types in _TYPES.items():
         path = folder / f"{part}.{kind}.npy"
-        if kind == "intents" and not facts.with_intents:
+        if (kind == "intents" and not facts.with_intents) or (kind == "users" and not facts.with_users):
             continue
         arrays[kind] = map_array(path)
         if arrays[kind].dtype.str not in types:

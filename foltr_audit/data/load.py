@@ -12,6 +12,7 @@ from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.spec.data import DataSpec, are_synthetic
 from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import intent_files, with_intents
+from foltr_audit.data.search_log.collection import LogFiles, load_search_log
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
 
@@ -27,8 +28,15 @@ def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collect
         DataError: the files cannot be read as ranking data.
         UsageError: a source or fold that does not exist.
     """
-    origin, load = _synthetic(data) if _is_synthetic(data) else _files(data, seed)
+    origin, load = _origin(data, seed)
     return cached(origin, load) if cache else load()
+
+
+def _origin(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collection]]:
+    if _is_synthetic(data):
+        return _synthetic(data)
+    log = LogFiles.of(data.source)
+    return _files(data, seed) if log is None else _search_log(data, log)
 
 
 def folds(data: DataSpec) -> tuple[int, ...]:
@@ -82,6 +90,11 @@ def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collectio
         return load_data(data.source, fold=data.fold, seed=seed, intents=data.intents, **how)
 
     return origin, read
+
+
+def _search_log(data: DataSpec, files: LogFiles) -> tuple[SourceKey, Callable[[], Collection]]:
+    origin = _key(data, os.path.abspath(data.source), files=files.files)
+    return origin, lambda: load_search_log(data, files)
 
 
 def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:

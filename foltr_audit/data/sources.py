@@ -16,6 +16,7 @@ from foltr_audit.data.intents import with_intents
 from foltr_audit.data.letor.lines import name_in_messages
 from foltr_audit.data.letor.reader import LetorFile, read_letor
 from foltr_audit.data.normalize import check_normalisation, normalise
+from foltr_audit.data.search_log.collection import LAYOUT
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 
@@ -25,7 +26,7 @@ _SPELLINGS = {"train": ("train",), "vali": ("vali", "valid"), "test": ("test",)}
 _ENDS = ("", ".gz")
 _LAYOUTS = (
     "train.txt with vali.txt and test.txt (in it or in FoldK), set1.train.txt and so on, "
-    "or NAME.train with NAME.train.query"
+    f"NAME.train with NAME.train.query, or {LAYOUT}"
 )
 
 
@@ -274,6 +275,7 @@ def describe(collection: Collection) -> dict[str, object]:
         "features": collection.n_features,
         "intents": collection.n_intents,
         "intents_from": collection.intents_from,
+        **({} if collection.train.users is None else {"queries_left_out": collection.left_out}),
         "parts": {name: _facts(collection.part(name)) for name in Collection.PARTS},
     }
 
@@ -284,6 +286,15 @@ def _intent_facts(part: Dataset) -> dict[str, object]:
         return {}
     relevant = np.count_nonzero(part.intents > 0, axis=1).tolist()
     return {"relevant_per_intent": {str(intent): count for intent, count in enumerate(relevant, start=1)}}
+
+
+def _user_facts(part: Dataset) -> dict[str, object]:
+    """Users of the queries and their numbers of queries, where they are known."""
+    if part.users is None:
+        return {}
+    counts = np.unique(part.users, return_counts=True)[1]
+    each = {"min": int(counts.min()), "mean": float(counts.mean()), "max": int(counts.max())}
+    return {"users": counts.size, "queries_per_user": each}
 
 
 def _facts(part: Dataset) -> dict[str, object]:
@@ -299,6 +310,7 @@ def _facts(part: Dataset) -> dict[str, object]:
         },
         "labels": {str(grade): int(count) for grade, count in zip(grades, counts, strict=True)},
         **_intent_facts(part),
+        **_user_facts(part),
         "queries_without_relevant": int(np.count_nonzero(~part.has_relevant)),
         "queries_with_one_document": int(np.count_nonzero(lengths == 1)),
         "queries_with_10_documents": int(np.count_nonzero(lengths >= 10)),

@@ -11,8 +11,7 @@ from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Environment
 from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.client_groups import ClientGroups
-from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
+from foltr_audit.core.records.population import EVERYBODY, Population
 from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
@@ -30,10 +29,16 @@ from foltr_audit.experiments.runs.folder import (
     report_write_errors,
 )
 from foltr_audit.experiments.runs.reader import read_plan
-from foltr_audit.experiments.stages import TrainResult, attack_fresh, first_model, judge_attacks, train
+from foltr_audit.experiments.stages import (
+    AttackFindings,
+    TrainResult,
+    attack_fresh,
+    attack_training,
+    first_model,
+    train,
+)
 from foltr_audit.experiments.unlearning.experiment import UnlearningResult, unlearn
-from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.protocol import TaskEvidence
+from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.privacy.accounting.run_bound import ProvenView
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
 from foltr_audit.recorder import atomic_files
@@ -161,24 +166,6 @@ class WorldDescription:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AttackFindings:
-    """What attacks found, by the click model of the attacked clients.
-
-    Attributes:
-        found: the evidence of every task.
-        too_short: attacked queries that were left out for having too few documents.
-    """
-
-    found: Mapping[str, TaskEvidence] = field(default_factory=dict)
-    too_short: int = 0
-
-    @property
-    def evidence(self) -> dict[str, ClickEvidence]:
-        """The evidence of attacks on single messages that infer clicks."""
-        return {name: one.clicks for name, one in self.found.items() if one.clicks is not None}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RunResult:
     """What a report needs of one Spec that was run, without its data and messages.
 
@@ -202,7 +189,7 @@ class RunResult:
     world: WorldDescription = WorldDescription()
     trained: TrainResult
     undefended: float | None = None
-    attacks: AttackFindings = AttackFindings()
+    attacks: AttackFindings = field(default_factory=AttackFindings)
     proven: tuple[ProvenView, ...] = ()
     findings: tuple[AuditResult, ...] = ()
     membership: tuple[MembershipFinding, ...] = ()
@@ -306,8 +293,7 @@ class Runner:
         refuse_unknown_queries(protocol.queries, setup.collection)
         if protocol.target == "training":
             trained = train(setup, folder, keep=True, progress=self.progress)
-            name = setup.clients.population.click_model(setup.spec.train.click_model) or SEVERAL
-            return trained, AttackFindings(found={name: self._attack_training(setup, protocol, trained)})
+            return trained, attack_training(setup, protocol, trained, self.progress)
         clients = FreshClients(setup, protocol)
         _ = clients.queries  # refuses data without a query to attack, before the training
         trained = train(setup, folder, progress=self.progress)
@@ -320,23 +306,11 @@ class Runner:
 
         return Audit(setup, protocol, self.progress)
 
-    def _attack_training(self, setup: Setup, protocol: AttackSpec, trained: TrainResult) -> TaskEvidence:
-        if trained.recording is None:
-            raise UsageError("attack: the training rounds were not recorded; expected messages to attack")
-        return judge_attacks(
-            trained.recording,
-            setup.collection,
-            protocol,
-            setup.streams,
-            self.progress,
-            groups=ClientGroups.of(setup.clients.population),
-        )
-
     def _twin(self, spec: Spec, trained: TrainResult) -> float:
         """Offline nDCG@10 of the same training without defense."""
         twin = spec.undefended
-        # An undefended Spec is its own twin: its training is not repeated.
-        if spec.defense == twin.defense:
+        # An undefended Spec of an honest server is its own twin: its training is not repeated.
+        if spec.only_trained == twin:
             self._undefended[twin.hash] = trained.ndcg
         if twin.hash not in self._undefended:
             self._undefended[twin.hash] = train(self.setup(twin), progress=self.progress).ndcg
@@ -394,5 +368,13 @@ class RunOutput:
 
 
 def run_plan(plan: Plan, output: RunOutput | None, study: Runner) -> list[RunResult]:
-    """Run every Spec of a plan, into folders if `output` is given."""
-    return [study.run(spec) for spec in plan.specs] if output is None else output.run(plan, study)
+    """Run every Spec of a plan, into folders if `output` is given.
+
+    Raises:
+        UsageError: a Spec cannot be run, or its attacks have nothing to read.
+    """
+    cells = [study.run(spec) for spec in plan.specs] if output is None else output.run(plan, study)
+    why = next((cell.attacks.unread for cell in cells if cell.attacks.unread), "")
+    if why:
+        raise NothingToReadError(why)
+    return cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +21,15 @@ from foltr_audit.core.ranking_metrics import (
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.train import ZEROS
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
+from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, judge
+from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -198,6 +201,26 @@ def train(
     )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AttackFindings:
+    """What attacks found, by the click model of the attacked clients.
+
+    Attributes:
+        found: the evidence of every task.
+        too_short: attacked queries that were left out for having too few documents.
+        unread: why attacks had nothing to read; empty where they had.
+    """
+
+    found: Mapping[str, TaskEvidence] = field(default_factory=dict)
+    too_short: int = 0
+    unread: str = ""
+
+    @property
+    def evidence(self) -> dict[str, ClickEvidence]:
+        """The evidence of attacks on single messages that infer clicks."""
+        return {name: one.clicks for name, one in self.found.items() if one.clicks is not None}
+
+
 def make_attacks(methods: Sequence[str]) -> list[Attack]:
     """Attacks of a Spec, with every registered baseline that can be loaded in front."""
     baselines = [name for name in loadable(Attack) if plugin_class(Attack, name).baseline]
@@ -236,6 +259,28 @@ def attack_fresh(
             ClientGroups.of(setup.clients.population, fresh=True),
         )
     return found
+
+
+def attack_training(
+    setup: Setup, protocol: AttackSpec, trained: TrainResult, progress: Progress = SILENT
+) -> AttackFindings:
+    """Judge attacks on the recorded rounds of a training; they may have nothing to read."""
+    if trained.recording is None:
+        raise UsageError("attack: the training rounds were not recorded; expected messages to attack")
+    population = setup.clients.population
+    name = population.click_model(setup.spec.train.click_model) or SEVERAL
+    try:
+        found = judge_attacks(
+            trained.recording,
+            setup.collection,
+            protocol,
+            setup.streams,
+            progress,
+            groups=ClientGroups.of(population),
+        )
+    except NothingToReadError as error:
+        return AttackFindings(unread=str(error))
+    return AttackFindings(found={name: found})
 
 
 def judge_attacks(

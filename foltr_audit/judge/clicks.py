@@ -13,7 +13,6 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference, Knowledge, View
 from foltr_audit.core.spec.defaults import NO_DEFENSE
-from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.attack_session import AttackSession
 from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses
@@ -22,7 +21,7 @@ from foltr_audit.judge.observer import Observer, RoundView
 from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.prior_probabilities import ClickPriors, click_priors
 from foltr_audit.judge.round_sums import SummedRound
-from foltr_audit.judge.task import AttackTask
+from foltr_audit.judge.task import AttackTask, NothingToReadError
 from foltr_audit.judge.view_builder import InteractionPlacement, query_names
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
@@ -215,8 +214,10 @@ class ClickTask(AttackTask[ClickEvidence]):
         """Evidence on all rounds.
 
         Raises:
-            UsageError: there is no round.
+            NothingToReadError: there is no round.
         """
         if not self.pieces:
-            raise UsageError("trace: it holds no round in which a message arrived or a sum was opened")
+            raise NothingToReadError(
+                "trace: it holds no round in which a message arrived or a sum was opened"
+            )
         return super().evidence()

@@ -23,6 +23,10 @@ from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.rows import Estimate
 
 
+class NothingToReadError(UsageError):
+    """No round has anything that attacks could read: no message arrived, and no sum was opened."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskScore:
     """How well one attack, or a baseline, does a task.
@@ -148,10 +152,10 @@ class AttackTask(ABC, Generic[Judged]):
         """Evidence on all rounds.
 
         Raises:
-            UsageError: no round has a message.
+            NothingToReadError: no round has a message.
         """
         if not self.pieces:
-            raise UsageError("trace: it holds no message yet")
+            raise NothingToReadError("trace: it holds no message yet")
         last = self.pieces[-1]  # an attack may be refused in a round without evidence
         self.pieces[-1] = replace(last, refused=self.session.refused | last.refused)
         return type(last).combined(self.pieces)

@@ -81,8 +81,14 @@ class ClientData:
         """Make the data of clients with these `holdings`, sets of grades.
 
         Raises:
-            UsageError: no document has a grade of a set, or there are too many click models.
+            UsageError: no document has a grade of a set, users hold other documents than those that they
+                were shown, or there are too many click models.
         """
+        if holdings and whole.users is not None:
+            raise UsageError(
+                "scenario: clients hold documents of some grades, but the data are lists of real users; "
+                "expected a scenario in which clients hold all"
+            )
         if len(models) * (largest_label + 1) > _MOST_GRADES:
             raise UsageError(
                 f"scenario: {len(models)} click models for labels up to {largest_label}; "

@@ -63,7 +63,7 @@ class FreshClients:
             DataError: there is none.
         """
         least = self.protocol.min_documents
-        long = np.flatnonzero(self.data.lengths >= least)
+        long = self._of_users_with_enough(np.flatnonzero(self.data.lengths >= least))
         if not long.size:
             raise DataError(
                 f"--min-documents: no query of {', '.join(self.parts)} has {least} documents; "
@@ -76,18 +76,31 @@ class FreshClients:
             )
         return long
 
+    def _of_users_with_enough(self, queries: Ints) -> Ints:
+        """The queries of users that have as many as a message has interactions; all, where nobody's."""
+        if self.data.users is None:
+            return queries
+        counts = np.bincount(self.data.users[queries], minlength=self.data.n_users)
+        return queries[counts[self.data.users[queries]] >= self.protocol.interactions]
+
     @property
     def too_short(self) -> int:
-        """Number of queries left out for having too few documents."""
+        """Number of queries left out for having too few documents, or a user with too few of them."""
         return self.data.n_queries - self.queries.size
 
     def _asked(self, context: RoundContext) -> Ints:
-        """Queries of each client, (C, B): its own, then other attacked ones, drawn without replacement."""
+        """Queries of each client, (C, B): its own, then other attacked ones, drawn without replacement.
+
+        Of users' queries, the others are those of the same user.
+        """
         own = np.arange(self.queries.size)
         if self.protocol.interactions == 1:
             return self.queries[:, np.newaxis]
         draws = context.streams("more-queries").uniform(own.size)
         draws[own, own] = -1.0  # its own comes first
+        if self.data.users is not None:
+            users = self.data.users[self.queries]
+            draws += users[:, np.newaxis] != users  # those of other users come last, and there are enough
         places = np.argsort(draws, axis=1, kind="stable")[:, : self.protocol.interactions]
         return self.queries[places]
 

@@ -23,6 +23,7 @@ from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.privacy_description import PrivacyDescription
+from foltr_audit.simulation.search_history import refuse_missing_users
 from foltr_audit.simulation.traffic import QueryTraffic
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -112,7 +113,13 @@ class Setup:
 
     @cached_property
     def clients(self) -> ClientPopulation:
-        """Who the clients are."""
+        """Who the clients are.
+
+        Raises:
+            UsageError: more clients than the data have users.
+        """
+        number = self.spec.population.clients
+        refuse_missing_users(self.collection.train, number, f"{number} clients")
         return ClientPopulation(
             spec=self.spec.population,
             rounds=self.spec.train.rounds,

@@ -11,6 +11,7 @@ from foltr_audit.core.plugins import Environment, Population, RoundContext, Trai
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.malicious_clients import MaliciousClients
+from foltr_audit.simulation.search_history import SearchHistory
 from foltr_audit.utils.arrays import Floats, Ints
 
 
@@ -46,7 +47,7 @@ class QueryTraffic:
         C, B = context.clients.size, self.most
         time = (context.round * B + np.arange(B)) * C + np.arange(C)[:, np.newaxis]
         kinds = self._kinds(context, B)
-        queries = self._queries(self._holding(kinds), context.streams("queries").uniform(B))
+        queries = self._searched(context, kinds, B)
         if self.poisoned is not None and (promoted := self.poisoned.poisoning.promoted) is not None:
             queries = np.where(self.poisoned.among(context.clients)[:, np.newaxis], promoted[0], queries)
         intents = self._intents(context, kinds, time)
@@ -84,6 +85,17 @@ class QueryTraffic:
         if self.environment.kept is not None:
             return np.asarray(np.eye(self.world.intents)[self.environment.kept])
         return np.asarray(self.environment.probabilities([time])[0])
+
+    def _searched(self, context: RoundContext, kinds: list[Ints], B: int) -> Ints:
+        """The query of each interaction, int64 (C, B): drawn, or the next ones of users.
+
+        Round t is always the t-th batch of a user's queries, whether or not the user took part in rounds
+        before: users search all the time, and the server asks some of them to send.
+        """
+        if self._users is not None:
+            clients = context.clients
+            return self._users.asked(clients, context.round * self._sizes(clients), B)
+        return self._queries(self._holding(kinds), context.streams("queries").uniform(B))
 
     def _queries(self, holding: Ints, draws: Floats) -> Ints:
         """Uniformly drawn queries that have documents of each interaction's holding, int64 (C, B)."""
@@ -151,6 +163,10 @@ class QueryTraffic:
         for trait, own in zip(self.population.traits, self.population.own(clients), strict=True):
             sizes = np.where(_interactions_of(trait)[own] > 0, _interactions_of(trait)[own], sizes)
         return sizes
+
+    @cached_property
+    def _users(self) -> SearchHistory | None:
+        return SearchHistory.of(self.world.data)
 
     @cached_property
     def _pools(self) -> list[Ints]:

@@ -206,7 +206,10 @@ def test_dense_parts_must_agree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"vali.txt": "", "test.txt": ""}, r"no training part; expected train\.txt with .* or NAME\.train"),
+        (
+            {"vali.txt": "", "test.txt": ""},
+            r"no training part; expected train\.txt with .* or metadata\.csv with letor\.txt",
+        ),
         ({"Fold1/train.txt": ""}, r"Fold1: no vali part; expected train\.txt, vali\.txt and test\.txt"),
         ({}, r"no training part"),
         ({"b.train": "", "a.train": "", "a.train.query": ""}, r"several data sets: a, b; expected one NAME"),

@@ -71,6 +71,25 @@ def row_of(
     return compare_row(group, attacks, [], base, 2).plain()
 
 
+def test_runs_in_which_no_sum_opened_are_counted() -> None:
+    group = setting("published", NDCG)
+    silent = replace(
+        group.cells[0], evidence=None, facts=group.cells[0].facts.model_copy(update={"unread": "no sum"})
+    )
+    some = CellGroup(label=group.label, cells=[silent, group.cells[1]])
+    row = compare_row(some, attack_rows_of(some), [], None, 2)
+    assert (row.runs_without_sum, row.unread, row.auc.known) == (1, False, True)
+    none = CellGroup(label=group.label, cells=[silent, replace(silent, spec=group.cells[1].spec)])
+    row = compare_row(none, attack_rows_of(none), [], None, 2)
+    assert (row.runs_without_sum, row.unread, row.auc.known) == (2, True, False)
+
+
+def test_no_sum_is_a_leak_of_chance_on_the_front() -> None:
+    rows = [result(where("none"), []), result(where("guard"), [], runs_without_sum=where("guard").runs)]
+    found = with_front(rows, [same_queries(0.4), same_queries(0.4)])
+    assert [row.pareto for row in found] == [None, True]
+
+
 def test_utility_against_the_same_by_hand() -> None:
     mine, base = setting("published", NDCG), setting("none", BASE)
     row = row_of(mine, attack_rows_of(mine), base)

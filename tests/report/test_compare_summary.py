@@ -77,6 +77,27 @@ def test_one_that_is_beaten_and_none_on_the_front() -> None:
     assert "nDCG@10: no row; left out for a false claim: 2." in said(report(false, again))
 
 
+def test_a_sum_that_some_runs_lack_is_told() -> None:
+    rows = (setting("none", auc=0.99), setting("skellam", 1.2, auc=0.56), setting("guard", auc=None))
+    found = report(*rows)
+    some = replace(found, results=changed(found.results, 1, runs_without_sum=1))
+    text = said(some)
+    assert "In 1 of 2 runs under skellam, eps 1.2 no round opens a sum; what attacks find" in text
+    assert "nothing to read" not in text
+    assert "that is 1 of 2 runs" in " ".join(glance_table(worlds(some)[0]).caption.split())
+
+
+def test_no_sum_in_any_run_is_no_success_of_zero() -> None:
+    found = report(setting("none", auc=0.99, ndcg=0.45), setting("guard", auc=None, ndcg=0.3))
+    every = replace(found, results=changed(found.results, 1, runs_without_sum=2))
+    text = said(every)
+    assert "nothing to read, since no round opens a sum, under guard." in text
+    assert "not shown to beat a guess or has nothing to read, guard keeps the most nDCG@10, .300" in text
+    assert "None of these defenses keeps" not in text
+    (line,) = [line for line in glance_table(worlds(every)[0]).lines if "guard" in str(line[0])]
+    assert "no sum" in str(line)
+
+
 def test_few_attacked_lists_are_told() -> None:
     few = report(setting("none", auc=0.99, lists=14), setting("skellam", 1.2, auc=0.56, lists=11))
     assert "This rests on only 11 to 14 lists." in said(few)

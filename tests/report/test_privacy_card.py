@@ -20,7 +20,7 @@ from foltr_audit.privacy.tradeoff import TradeOff
 from foltr_audit.report.render.card_document import card_document
 from foltr_audit.report.render.html import html_page
 from foltr_audit.report.render.markdown import markdown
-from foltr_audit.report.results.card_gaps import ALWAYS, gaps
+from foltr_audit.report.results.card_gaps import ALWAYS, HONEST, gaps
 from foltr_audit.report.results.card_limits import NO_LIMIT, limit_text, most_by_auc, most_of_hundred
 from foltr_audit.report.results.card_sentences import (
     attack_sentence,
@@ -252,6 +252,7 @@ def test_what_was_not_tested_is_named() -> None:
     )
     text = "\n".join(gaps(found))
     for words in (
+        HONEST,
         *ALWAYS,
         "2 cells of the comparison not done yet",
         "out of luck",

@@ -13,7 +13,8 @@ import pytest
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset
-from foltr_audit.experiments.runner import AttackFindings, RunResult
+from foltr_audit.experiments.runner import RunResult
+from foltr_audit.experiments.stages import AttackFindings
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.report.results.published_extent import StudyExtent

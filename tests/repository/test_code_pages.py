@@ -45,7 +45,7 @@ def test_the_page_of_commands_is_current() -> None:
 
 def test_the_page_of_commands_has_defaults_and_types() -> None:
     page = render_commands()
-    assert "| `--clients` | whole number | 1000 | Number of clients. |" in page
+    assert "| `--clients` | whole number | 1000 | Number of clients; of a search log " in page
     assert "| `--target-eps` | number | required | Epsilon that has to be proven. |" in page
     assert "| `--no-trace` | no value |  | Record no messages of training rounds." in page
 

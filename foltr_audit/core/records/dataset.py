@@ -31,9 +31,11 @@ class Dataset:
         query_ids: one name per query.
         document_ids: one name per document, `""` where the source gives none; a tuple or a `LazyNames`.
         intents: int64 grades under each of I intents, shape (I, documents); None for a single intent.
+        users: int64 number of the user who asked each query, from 0, shape (queries,); queries are then in
+            order of time. None where queries are nobody's.
 
     Raises:
-        DataError: inconsistent shapes, a query without documents, a label below 0.
+        DataError: inconsistent shapes, a query without documents, a label or a user below 0.
     """
 
     features: Features
@@ -42,10 +44,11 @@ class Dataset:
     query_ids: tuple[str, ...]
     document_ids: Sequence[str]
     intents: Ints | None = None
+    users: Ints | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", read_only_features(self.features))
-        freeze(self, labels=np.int64, offsets=np.int64, intents=np.int64)
+        freeze(self, labels=np.int64, offsets=np.int64, intents=np.int64, users=np.int64)
         documents = self.features.shape[0]
         if self.features.ndim != 2 or self.labels.shape != (documents,):
             raise DataError(
@@ -59,6 +62,8 @@ class Dataset:
             raise DataError("dataset: a label is negative")
         if self.intents is not None:
             self._check_intents(self.intents)
+        if self.users is not None and (self.users.shape != (self.n_queries,) or np.any(self.users < 0)):
+            raise DataError("dataset: one user from 0 per query expected")
 
     def _check_intents(self, intents: Ints) -> None:
         if intents.ndim != 2 or not len(intents):
@@ -94,6 +99,11 @@ class Dataset:
     def n_intents(self) -> int:
         """Number of intents for which documents are judged."""
         return 1 if self.intents is None else len(self.intents)
+
+    @property
+    def n_users(self) -> int:
+        """The largest number of a user plus 1; 0 where queries are nobody's."""
+        return 0 if self.users is None else int(self.users.max(initial=-1)) + 1
 
     @property
     def grades(self) -> Ints:
@@ -139,6 +149,7 @@ class Dataset:
             query_ids=tuple(self.query_ids[q] for q in chosen),
             document_ids=tuple(chain.from_iterable(names)),
             intents=None if self.intents is None else self.intents[:, rows],
+            users=None if self.users is None else self.users[chosen],
         )
 
     def with_features(self, features: Features) -> Dataset:
@@ -177,6 +188,9 @@ class Dataset:
         if self.intents is not None:
             digest.update(f"{len(self.intents)} intents\n".encode())
             digest.update(np.ascontiguousarray(self.intents, dtype="<i8").data)
+        if self.users is not None:
+            digest.update(b"users\n")
+            digest.update(np.ascontiguousarray(self.users, dtype="<i8").data)
         return digest.hexdigest()
 
 
@@ -192,6 +206,7 @@ class Collection:
         fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
         intents_from: source of the intents, a folder or `synthetic:I`; None if the data include them.
+        left_out: number of queries in the files that belong to nobody in the log, and so to no part.
     """
 
     train: Dataset
@@ -203,6 +218,7 @@ class Collection:
     fingerprint: str
     normalised: str = "none"
     intents_from: str | None = None
+    left_out: int = 0
 
     def __repr__(self) -> str:
         sizes = " / ".join(str(self.part(name).n_queries) for name in self.PARTS)
@@ -273,6 +289,7 @@ def joined(parts: Sequence[Dataset]) -> Dataset:
     """The concatenated queries of several data sets."""
     ends = np.concatenate([[0], np.cumsum([part.n_documents for part in parts])])
     starts = [part.offsets[:-1] + end for part, end in zip(parts, ends[:-1], strict=True)]
+    users = [part.users for part in parts if part.users is not None]
     return Dataset(
         features=np.concatenate([part.features for part in parts]),
         labels=np.concatenate([part.labels for part in parts]),
@@ -280,4 +297,5 @@ def joined(parts: Sequence[Dataset]) -> Dataset:
         query_ids=tuple(name for part in parts for name in part.query_ids),
         document_ids=tuple(name for part in parts for name in part.document_ids),
         intents=None if parts[0].intents is None else np.concatenate([part.grades for part in parts], axis=1),
+        users=None if not users else np.concatenate(users),
     )

@@ -61,7 +61,7 @@ class DataSpec(SpecTable):
     source: Annotated[str, Flag("data")] = Field(
         "synthetic:mq2007",
         min_length=1,
-        description="Folder or file with LETOR data, or synthetic:NAME[:QUERIES].",
+        description="Folder or file with LETOR data or a search log, or synthetic:NAME[:QUERIES].",
     )
     fold: int = Field(0, ge=0)
     normalise: Literal["zscore", "zscore-parts", "query-minmax", "none"] = Field(

@@ -62,7 +62,12 @@ class PopulationSpec(SpecTable):
     scenario: Annotated[str, AfterValidator(canonical_scenarios), Flag(form="list")] = Field(
         SCENARIO, description="How clients differ. May be repeated: scenarios are combined, as with +."
     )
-    clients: int = Field(1000, ge=1, le=100_000_000, description="Number of clients.")
+    clients: int = Field(
+        1000,
+        ge=1,
+        le=100_000_000,
+        description="Number of clients; of a search log the most active users, or all of them if not given.",
+    )
     cohort: Annotated[int | None, Flag(default="all")] = Field(
         None, ge=1, description="Number of clients sampled for each round."
     )

@@ -79,10 +79,10 @@ def why_no_server(spec: Spec) -> str | None:
     if learner.sends != "models":
         return f"expected a learner that sends models, not {spec.train.learner}"
     if spec.membership is not None or spec.unlearning is not None:
-        return "expected train, attack or audit; other protocols know honest servers"
+        return "expected train, attack, audit or compare; other protocols know honest servers"
     if server.manipulates:
         if spec.audit is not None:
-            return "expected train or attack; an audit knows true features only"
+            return "expected train, attack or compare; an audit knows true features only"
         if learner.facts.get("normaliser") == "candidates":
             return "it changes the features of shown documents; expected a learner with normaliser=shown"
     return _why_no_sum(spec, server) if server.isolates else None

@@ -7,6 +7,7 @@ SVM-rank (Joachims 2006); libsvm rows with a `.query` file of group sizes as Lig
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,26 +31,31 @@ _LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 @dataclass(frozen=True)
 class LetorFile:
-    """One file: its queries, and whether every row gives exactly the features 1..d."""
+    """One file: its queries, whether every row gives exactly the features 1..d, and queries passed over."""
 
     dataset: Dataset
     dense: bool
+    left_out: int = 0
 
 
-def read_letor(path: Path, *, groups: Path | None = None, dtype: str = "float32") -> LetorFile:
+def read_letor(
+    path: Path, *, groups: Path | None = None, dtype: str = "float32", only: Container[str] | None = None
+) -> LetorFile:
     """Read a LETOR or SVM-rank text file, plain or gzip, with features in float32 or float64.
 
     With `groups` (one number of rows a line) query ids are `FILE:0`, `FILE:1`, ...; a `qid:` is ignored.
+    With `only` the rows of other queries are passed over: their features are not read.
 
     Raises:
         DataError: a file that cannot be read, or the first malformed line with its number.
     """
-    rows = _LetorRows(name_in_messages(path), grouped=groups is not None, dtype=dtype)
+    rows = _LetorRows(name_in_messages(path), grouped=groups is not None, dtype=dtype, only=only)
     blocks: list[FeatureBlock] = []
     for first, lines in line_batches(path):
         blocks += rows.read(first, lines)
     if not blocks:
-        raise DataError(f"letor: {rows.name}: no rows; expected lines 'LABEL qid:QUERY 1:VALUE ...'")
+        rest = f"; {rows.left_out} queries are others" if rows.left_out else ""
+        raise DataError(f"letor: {rows.name}: no rows{rest}; expected lines 'LABEL qid:QUERY 1:VALUE ...'")
     offsets, query_ids = rows.queries() if groups is None else _grouped(path, groups, len(rows.labels))
     width = max(block.width for block in blocks)
     if not width:
@@ -64,7 +70,7 @@ def read_letor(path: Path, *, groups: Path | None = None, dtype: str = "float32"
         query_ids=query_ids,
         document_ids=tuple(rows.document_ids),
     )
-    return LetorFile(dataset, dense)
+    return LetorFile(dataset, dense, rows.left_out)
 
 
 @dataclass
@@ -74,10 +80,13 @@ class _LetorRows:
     name: str
     grouped: bool
     dtype: str
+    only: Container[str] | None = None
+    left_out: int = 0
     labels: list[int] = field(default_factory=list)
     document_ids: list[str] = field(default_factory=list)
     starts: dict[bytes, int] = field(default_factory=dict)  # first row of each query, in file order
     query: bytes | None = None
+    passing: bool = False
     label_of: dict[bytes, int] = field(default_factory=dict)
 
     def read(self, first: int, lines: list[bytes]) -> list[FeatureBlock]:
@@ -111,6 +120,8 @@ class _LetorRows:
         query = fields[1] if len(fields) > 1 else b""
         if not self.grouped:
             self._enter(query, number)
+            if self.passing:
+                return None
         self.labels.append(label)
         found = _DOCUMENT.search(comment) if comment else None
         self.document_ids.append(found[1].decode() if found else "")
@@ -126,8 +137,12 @@ class _LetorRows:
             raise DataError(f"{where}: query id missing: {found}; expected 'qid:NAME', or a group file")
         if query in self.starts:
             raise DataError(f"{where}: rows of query {shown(query[4:])} are split apart; expected one block")
-        self.starts[query] = len(self.labels)
         self.query = query
+        self.passing = self.only is not None and query[4:].decode() not in self.only
+        if self.passing:
+            self.left_out += 1
+        else:
+            self.starts[query] = len(self.labels)
 
     def queries(self) -> tuple[Ints, tuple[str, ...]]:
         """Offsets, shape (queries + 1,), and ids of the queries."""

@@ -29,6 +29,9 @@ class CheckReading(NamedTuple):
 
 NO_READING = CheckReading()
 
+NO_ATTACK = "no attack was run"
+NO_SUM = "no round opens a sum, so that attacks have nothing to read"
+
 
 class CheckedAttack(NamedTuple):
     """An attack on clicks, its AUC and the number of lists with a click that it was judged on."""
@@ -60,7 +63,7 @@ class CheckSubject:
     attacks: Sequence[CheckedAttack] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     all_attacks: bool = True
-    no_attack: str = "no attack was run"
+    no_attack: str = NO_ATTACK
     ceilings: Sequence[ViewCeiling] = ()
     no_ceiling: str = "the comparison is of an earlier version; run it again"
     claims: Sequence[ClaimRow] = ()
@@ -102,6 +105,7 @@ def subjects_of(
                 {one.method: one.reason for one in report.refused if one.setting == row.setting}
             ),
             all_attacks=all_attacks,
+            no_attack=NO_SUM if row.unread else NO_ATTACK,
             ceilings=row.ceilings,
             claims=[one for one in report.claims if _is_of(one, row)],
             no_audit=_no_audit(report, row),

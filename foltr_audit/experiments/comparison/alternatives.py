@@ -145,7 +145,8 @@ class DefenseAlternative:
         claim = self.proven(eps, delta)
         if claim is None:
             return
-        defended = replace(setup, spec=Spec.parse({**setup.spec.table(), "defense": list(chain)}, ""))
+        trained = setup.spec.only_trained.table()
+        defended = replace(setup, spec=Spec.parse({**trained, "defense": list(chain)}, ""))
         mechanism = next(part for part in self._parts if part.startswith(PROVEN)).removeprefix(PROVEN)
         upper = upper_bound(defended.privacy.events(), _situation(mechanism, setup, delta))
         if not upper.epsilon <= eps * (1 + _ROUNDING):

@@ -62,7 +62,7 @@ class CellRecord:
         rounds: metrics of the training rounds by name, float64 (T,) each.
         query_ndcg: nDCG@10 of the trained model by evaluated query, float64 (Q,), NaN where it does not
             count.
-        evidence: judged lists; None without an attack.
+        evidence: judged lists; None without an attack, or where it had nothing to read.
     """
 
     spec: Spec
@@ -112,6 +112,7 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
         proven_aucs=system_aucs(setup.privacy),
         attacked_auc=None if cell.spec.attack is None else attacked_auc(setup.privacy, cell.spec.attack),
         **({} if evidence is None else {"evidence": _evidence_facts(evidence)}),
+        **({"unread": cell.attacks.unread} if cell.attacks.unread else {}),
     )
     # The facts last: a cell counts as finished once they are there, and files are written in this order.
     return {SPEC: cell.spec.toml.encode(), ARRAYS: packed, FACTS: facts.text().encode()}

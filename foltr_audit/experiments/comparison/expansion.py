@@ -146,7 +146,7 @@ class GridExpansion:
                 blank = self.grid.spec_of(learner, scenario, click_model, run, "select")
                 for eps, delta in product(self.grid.eps, deltas):
                     label = DefenseLabel(published.text, eps, delta)
-                    spec = self._defended(blank, learner, label)
+                    spec = self._defended(blank, "select", label)
                     if spec is not None:
                         yield CellPlan(spec, "select", label)
 
@@ -163,13 +163,13 @@ class GridExpansion:
             for learner, scenario, click_model in self._settings():
                 blank = self._blank(learner, scenario, click_model, run, "attack")
                 if blank is not None:
-                    yield from self._alternatives(blank, learner, scenario, click_model, "attack")
+                    yield from self._alternatives(blank, click_model, "attack")
 
     def _audited(self) -> Iterator[CellPlan]:
         seen = set()
         for learner, scenario, click_model in self._settings():
             blank = self._blank(learner, scenario, self.grid.click_models[0], 0, "audit")
-            several = self._alternatives(blank, learner, scenario, click_model, "audit") if blank else ()
+            several = self._alternatives(blank, click_model, "audit") if blank else ()
             for cell in several:
                 if (learner, scenario, cell.spec.defense) not in seen:
                     seen.add((learner, scenario, cell.spec.defense))
@@ -190,9 +190,8 @@ class GridExpansion:
             return None
         return spec
 
-    def _alternatives(
-        self, blank: Spec, learner: str, scenario: str, click_model: str, kind: Kind
-    ) -> Iterator[CellPlan]:
+    def _alternatives(self, blank: Spec, click_model: str, kind: Kind) -> Iterator[CellPlan]:
+        learner, scenario = blank.train.learner, blank.population.scenario
         several = [DefenseAlternative(text) for text in self.grid.defenses]
         if not any(one.text == NO_DEFENSE for one in several):
             several.insert(0, DefenseAlternative(NO_DEFENSE))
@@ -200,7 +199,7 @@ class GridExpansion:
             for eps in self.grid.eps if one.uses_epsilon else (None,):
                 delta = None if eps is None else self._sensitivity((learner, scenario, click_model, eps))
                 label = DefenseLabel(one.text, eps, delta)
-                spec = self._defended(blank, learner, label)
+                spec = self._defended(blank, kind, label)
                 if spec is not None:
                     yield CellPlan(self._with_claim(spec, label), kind, label)
 
@@ -221,8 +220,9 @@ class GridExpansion:
             claim = {**claim, "claim_on": alternative.promised_views(self.study.setup(spec))}
         return spec.model_copy(update={"audit": spec.audit.model_copy(update=claim)})
 
-    def _defended(self, blank: Spec, learner: str, label: DefenseLabel) -> Spec | None:
+    def _defended(self, blank: Spec, kind: Kind, label: DefenseLabel) -> Spec | None:
         """The Spec with a defense; None, and left out, where the two do not fit."""
+        learner, scenario = blank.train.learner, blank.population.scenario
         key = (learner, blank.data.source, label)
         try:
             if key not in self._chains:
@@ -230,7 +230,9 @@ class GridExpansion:
                 self._chains[key] = DefenseAlternative(label.alternative).chain(
                     setup, label.eps or 1.0, label.sensitivity or 1.0, self.grid.delta
                 )
-            return Spec.parse({**blank.table(), "defense": list(self._chains[key])}, "")
+            return self.grid.spec_of(
+                learner, scenario, blank.train.click_model, blank.repetition, kind, self._chains[key]
+            )
         except UsageError as error:
             self._leave_out(make(Learner, learner).label, label.alternative, str(error))
             return None

@@ -207,6 +207,7 @@ class CellFacts(_FactTable):
         proven_aucs: what is proven of its messages, by view; empty in cells of earlier versions.
         attacked_auc: the same of the attacked messages, for the observer of the attacks; None without one.
         evidence: of its judged lists; None without an attack.
+        unread: why its attacks had nothing to read; empty where they had.
     """
 
     schema_: Literal["foltr-audit/cell/1"] = Field(alias="schema")
@@ -232,6 +233,7 @@ class CellFacts(_FactTable):
     proven_aucs: list[ProvenAucFacts] = []
     attacked_auc: ProvenAucFacts | None = None
     evidence: EvidenceFacts | None = None
+    unread: Text = ""
 
     def text(self) -> str:
         """The text of the file; the same bytes for the same facts."""

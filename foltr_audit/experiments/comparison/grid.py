@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
@@ -13,9 +13,11 @@ from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import Flag, SpecTable, once
 from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.defaults import CLICK_MODELS, DELTA, SCENARIO
+from foltr_audit.core.spec.defaults import CLICK_MODELS, DELTA, NO_DEFENSE, SCENARIO
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.plain_table import with_default
 from foltr_audit.core.spec.population import canonical_scenarios
+from foltr_audit.core.spec.server_fit import with_server_defaults
 from foltr_audit.core.spec.train import default_learner
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES, DefenseAlternative
@@ -25,7 +27,7 @@ from foltr_audit.utils.reading import toml_table
 Kind = Literal["attack", "audit", "select"]
 
 SPEC_SCHEMA = "foltr-audit/spec/1"
-_AUDIT: Table = {"views": ["individual", "individual+lists", "aggregate"]}
+_AUDITED = ("individual", "individual+lists", "aggregate")
 _DEFENSES = (
     "none, published, published + secure-aggregation, proven-laplace, proven-click-rr, proven-skellam + "
     "secure-aggregation"
@@ -39,7 +41,7 @@ class ComparisonGrid(SpecTable):
 
     Run i uses fold i mod K; folds are 0 where the data have none. Users click the same way in training and
     attack. If no attack is named, those of `AttackSpec.methods_on` run. `spec` has the tables that all Specs
-    share.
+    share; a server in it that isolates clients sets what is attacked and audited, as in any Spec.
     """
 
     schema_: Literal["foltr-audit/grid/1"] = Field("foltr-audit/grid/1", alias="schema")
@@ -95,7 +97,7 @@ class ComparisonGrid(SpecTable):
     )
     folds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     audit: bool = Field(default=True, description="Audit each claim too, once for each chain.")
-    spec: dict[str, object] = Field(default_factory=lambda: dict[str, object](attack={}, audit=_AUDIT))
+    spec: dict[str, object] = Field(default_factory=lambda: dict[str, object](attack={}, audit={}))
 
     @field_validator("defenses")
     @classmethod
@@ -113,7 +115,8 @@ class ComparisonGrid(SpecTable):
             held = table.get(outer)
             if (inner and isinstance(held, dict) and inner in held) or (not inner and outer in table):
                 raise ValueError(f"{name} is varied by the grid; expected outside of the table spec")
-        Spec.parse({name: value for name, value in table.items() if name not in ("attack", "audit")}, "")
+        shared = {name: value for name, value in table.items() if name not in ("attack", "audit")}
+        Spec.parse(apply_changes(cast("Table", shared), {"train.learner": default_learner(attacks=True)}), "")
         for name, kind in (("attack", AttackSpec), ("audit", AuditSpec)):
             _refuse_protocol(name, kind, table.get(name, {}))
         return table
@@ -162,7 +165,7 @@ class ComparisonGrid(SpecTable):
         again = {"runs": 1, "folds": [spec.data.fold], "defenses": ["+".join(spec.defense)]}
         protocols: dict[str, object] = {
             "attack": table.pop("attack", {}),
-            "audit": table.pop("audit", _AUDIT),
+            "audit": table.pop("audit", {}),
         }
         return cls.parse({**axes, **again, "spec": {**table, **protocols}})
 
@@ -181,8 +184,16 @@ class ComparisonGrid(SpecTable):
         """The data of a fold."""
         return DataSpec.model_validate({**table_in(self.spec, "data"), "fold": fold})
 
-    def spec_of(self, learner: str, scenario: str, click_model: str, run: int, kind: Kind) -> Spec:
-        """The Spec without a defense of one point of the grid.
+    def spec_of(
+        self,
+        learner: str,
+        scenario: str,
+        click_model: str,
+        run: int,
+        kind: Kind,
+        defense: tuple[str, ...] = (NO_DEFENSE,),
+    ) -> Spec:
+        """The Spec of one point of the grid, with a chain of defenses.
 
         Raises:
             UsageError: values that do not fit each other.
@@ -195,18 +206,27 @@ class ComparisonGrid(SpecTable):
                 "population.scenario": scenario,
                 "train.learner": learner,
                 "train.click_model": click_model,
-                "trace.every": 0,
+                "defense": [*defense],
             },
         )
-        if kind == "attack" and table_in(self.spec, "attack").get("target") == "training":
-            del table_in(table, "trace")["every"]  # messages that are attacked have to be recorded
         if kind == "attack":
             more: Table = {"methods": [*self.attacks] or None, "click_models": [click_model]}
             table["attack"] = {**table_in(self.spec, "attack"), **more}
         elif kind == "audit":
             table["audit"] = table_in(self.spec, "audit")
-        spec = Spec.parse(table, "")
+        spec = Spec.parse(_with_defaults(table, kind), "")
         return spec if self.attacks else spec.with_strong_attacks()  # the Spec of a cell names its attacks
+
+
+def _with_defaults(table: Table, kind: Kind) -> Mapping[str, object]:
+    """What a server asks for, else the audited views; messages are recorded only where they are attacked."""
+    found = with_server_defaults(table)
+    if kind == "audit":
+        found = with_default(found, "audit", "views", _AUDITED)
+    attack, trace = (dict(cast("Table", found.get(name, {}))) for name in ("attack", "trace"))
+    trace.pop("every", None)
+    recorded = kind == "attack" and attack.get("target") == "training"
+    return {**found, "trace": trace if recorded else {**trace, "every": 0}}
 
 
 def _refuse_protocol(name: str, kind: type[SpecTable], table: object) -> None:

@@ -18,6 +18,7 @@ from foltr_audit.inference.update_evidence import update_evidence
 from foltr_audit.judge.membership import FederationEvidence, membership_metrics
 from foltr_audit.judge.roc import FALSE_POSITIVES
 from foltr_audit.privacy.accounting import UpperBound, trade_off, upper_bound
+from foltr_audit.simulation.search_history import refuse_missing_users
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
 from foltr_audit.utils.progress import SILENT, Progress
@@ -70,6 +71,9 @@ def infer_membership(setup: Setup, progress: Progress = SILENT) -> tuple[Members
         return ()
     size = setup.spec.population.clients
     pool = ClientPool(size, -(-protocol.others // size) if protocol.compares else 0)
+    others = pool.clients - pool.candidates
+    who = f"membership with {size} members has {pool.candidates} candidates and {others} others"
+    refuse_missing_users(setup.collection.train, pool.clients, who)
     members, models, updates = _train(setup, protocol, pool, progress)
     found = []
     with progress.task("judge", len(members) * len(protocol.views) * len(protocol.methods)) as tick:

@@ -14,8 +14,10 @@ from foltr_audit.report.results.card_limits import ONE_OF
 from foltr_audit.report.results.privacy_card import PrivacyCard
 from foltr_audit.report.results.wording import counted, join_names
 
+HONEST = "A server that breaks the protocol, e.g. one that sends some clients a model made to expose them."
+"""What is not covered where the server is honest."""
+
 ALWAYS = (
-    "A server that breaks the protocol, e.g. one that sends some clients a model made to expose them.",
     "What else a server may know of a person, e.g. network addresses or the times of messages.",
     "Errors in rounding and in random number generators: proofs take noise for exact real numbers.",
 )
@@ -24,7 +26,24 @@ ALWAYS = (
 
 def gaps(card: PrivacyCard) -> list[str]:
     """What was not tested, in words: what this card lacks first, then what no card has."""
-    return [*_unfinished(card), *_claims(card), *_attacks(card), *_clients(card), *_data(card), *ALWAYS]
+    return [
+        *_unfinished(card),
+        *_claims(card),
+        *_attacks(card),
+        *_clients(card),
+        *_data(card),
+        *_server(card),
+        *ALWAYS,
+    ]
+
+
+def _server(card: PrivacyCard) -> Iterator[str]:
+    servers = [spec.train.server for spec in card.specs if spec.train.server is not None]
+    if servers:
+        named = join_names(list(dict.fromkeys(servers)))
+        yield f"A server that breaks the protocol in another way than {named}."
+    else:
+        yield HONEST
 
 
 def _unfinished(card: PrivacyCard) -> Iterator[str]:
@@ -59,6 +78,9 @@ def _attacks(card: PrivacyCard) -> Iterator[str]:
     ran = {one.method.partition(":")[0] for world in card.worlds for one in world.guesses}
     for method, why in card.refused.items():
         yield f"The attack {method}, which could not run: {why}."
+    if protocols and card.worlds and all(world.result.unread for world in card.worlds):
+        yield "Attacks on what clients send: no round opens a sum that they could read."
+        return
     if not ran or not protocols:
         yield "Attacks on what clients send: none was run."
         return

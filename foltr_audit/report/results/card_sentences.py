@@ -110,6 +110,8 @@ def attack_sentence(world: CardWorld) -> str:
     """What the best attack found, next to the best guess without a message."""
     best, guess = world.best, world.best_guess
     at = f"With {world.name}: " if world.name else ""
+    if world.result.unread:
+        return f"{at}{'no' if at else 'No'} round opens a sum, so attacks have nothing to read."
     if best is None:
         return f"{at}{'no' if at else 'No'} attack was run on a list with a click, so nothing is measured."
     text = (

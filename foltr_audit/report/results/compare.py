@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.plugins import Server
+from foltr_audit.core.plugins.registry import make_if_known
+from foltr_audit.core.spec.defaults import NO_DEFENSE, SERVER
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion, SensitivityTrial
@@ -41,11 +43,11 @@ from foltr_audit.report.results.compared_cells import (
     served_rows,
     warning_rows,
 )
-from foltr_audit.report.results.pareto import ByQuery, ParetoChoice, beaten_by, front_of
+from foltr_audit.report.results.pareto import CHANCE, ByQuery, ParetoChoice, beaten_by, front_of
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import JsonValue
+from foltr_audit.utils.rows import Estimate, JsonValue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,15 @@ class CompareReport(PlainReport):
     served: Sequence[ServedRow] = ()
     curves: Sequence[CurveRow] = ()
     results: Sequence[CompareRow] = ()
+
+    @property
+    def server(self) -> str:
+        """The server of all cells; empty where it is an honest one."""
+        spec = self.config.get("spec")
+        train = spec.get("train") if isinstance(spec, dict) else None
+        named = train.get("server") if isinstance(train, dict) else None
+        server = make_if_known(Server, named) if isinstance(named, str) else None
+        return "" if server is None or server.name == SERVER else server.label
 
     @classmethod
     def of(
@@ -177,10 +188,11 @@ def with_front(rows: Sequence[CompareRow], ndcg: Sequence[ByQuery]) -> list[Comp
 
 
 def _choice(row: CompareRow, ndcg: ByQuery) -> ParetoChoice:
+    auc = Estimate(CHANCE, (CHANCE, CHANCE)) if row.unread else row.auc
     return ParetoChoice(
-        leak=row.auc.value if row.auc.known else None,
+        leak=auc.value if auc.known else None,
         utility=row.ndcg.value if row.ndcg.known else None,
-        leak_ends=row.auc.ci95,
+        leak_ends=auc.ci95,
         queries=ndcg,
         refuted=bool({*FALSE, CONTRADICTION} & set(row.verdicts.values())),
     )

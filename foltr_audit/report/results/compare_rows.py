@@ -104,6 +104,7 @@ class CompareRow(ResultRow):
         attack, attacks: the attack with the highest AUC, None if none ran; and how many ran.
         accuracy, precision, recall, f1, auc, tpr_at_1: of that attack.
         lists: that it was judged on.
+        runs_without_sum: runs in which no round opened a sum, so that attacks had nothing to read.
         ceiling_auc: the largest AUC of any attack on a click of the attacked messages, by proof, of documents
             that are equally likely clicked; None where nothing is proven.
         ceilings: the same for each view, of the messages of a round, for an observer of all rounds.
@@ -136,6 +137,7 @@ class CompareRow(ResultRow):
     auc: Estimate
     tpr_at_1: Estimate
     lists: int | None
+    runs_without_sum: int = 0
     ceiling_auc: float | None = None
     ceilings: tuple[ViewCeiling, ...] = ()
     baseline: str | None
@@ -172,6 +174,11 @@ class CompareRow(ResultRow):
     def delta(self) -> float:
         """The largest delta of the audited views."""
         return max((audit.delta for audit in self.audits.values()), default=0.0)
+
+    @property
+    def unread(self) -> bool:
+        """Whether attacks had nothing to read in any run, which is no success of 0."""
+        return 0 < self.setting.runs == self.runs_without_sum
 
     @property
     def tested(self) -> bool:

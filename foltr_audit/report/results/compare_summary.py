@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE
@@ -69,6 +69,7 @@ def describe_scope(report: CompareReport) -> str:
     return _SCOPE.format(
         defenses=", ".join(families(report)),
         at=f" Claimed epsilons: {', '.join(every)}." if every else "",
+        server=_SERVER.format(report.server) if report.server else "",
         data="" if data is None else f"{'synthetic data' if data.synthetic else 'data'} {data.source}",
         clicks=join_names(list(dict.fromkeys(row.setting.click_model for row in rows))),
         runs=" to ".join(map(str, dict.fromkeys((runs[0], runs[-1])))),
@@ -76,7 +77,8 @@ def describe_scope(report: CompareReport) -> str:
     )
 
 
-_SCOPE = "Defenses: {defenses}.{at} On {data}, with {clicks} clicks. Runs of each: {runs}{one}"
+_SERVER = " All runs have the server {}, also those without a defense."
+_SCOPE = "Defenses: {defenses}.{at}{server} On {data}, with {clicks} clicks. Runs of each: {runs}{one}"
 _ONE_RUN = ", so that no interval here says how another run would differ."
 
 
@@ -115,6 +117,8 @@ class StrongestLeak(NamedTuple):
     @property
     def kind(self) -> str:
         """Which sentence of `_LEAKS` is true of it; without an interval nothing can be shown."""
+        if self.row.unread:
+            return "no sum"
         if self.row.auc.ci95 is None:
             return "unknown"
         if self.bound is None:
@@ -123,8 +127,8 @@ class StrongestLeak(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Whether the attack is not shown to do better than a guess by position, or at random."""
-        return self.kind == "guess"
+        """Whether it has no sum, or is not shown to do better than a guess by position, or at random."""
+        return self.kind in ("guess", "no sum")
 
 
 _LEAKS = {
@@ -133,15 +137,22 @@ _LEAKS = {
     "grades": "It reveals more than positions do, but is not shown to beat a server that knows the grades of "
     f"the documents ({_KNOWS_GRADES}), under {{defenses}}.",
     "guess": "It is not shown to do better than a guess that needs no message ({guesses}) under {defenses}.",
+    "no sum": "Attacks have nothing to read, since no round opens a sum, under {defenses}.",
     "unknown": "The best attack has no interval, so that nothing is shown of it, under {defenses}.",
 }
 """What the best attack is shown to do, in the order of the sentences."""
 
 
 def find_leaks(world: WorldRows) -> list[StrongestLeak]:
-    """The settings of a world that an attack ran on, with the guesses that it does not beat."""
+    """The settings of a world with what an attack is shown to do: the guesses that it does not beat.
+
+    Settings in which no round opened a sum are among them.
+    """
     found = []
     for row in world.results:
+        if row.unread:
+            found.append(StrongestLeak(row, world.called(row), None))
+            continue
         rows = world.attacks_on(row)
         best = next((one for one in rows if one.method == row.attack), None)
         if best is None or not row.auc.known:
@@ -164,8 +175,9 @@ def _by_defense(several: Sequence[StrongestLeak]) -> list[str]:
         if len(mine) > 1:
             eps = join_names([epsilon(leak.row.setting.eps or 0.0) for leak in mine])
             name = f"{name.replace(setting.name, setting.alternative)}, eps {eps}"
-        ends = dict.fromkeys(short(end(leak.row.auc.value for leak in mine)) for end in (min, max))
-        texts.append(f"{name} (AUC {' to '.join(ends)})")
+        aucs = [leak.row.auc.value for leak in mine if leak.row.auc.known]
+        ends = dict.fromkeys(short(end(aucs)) for end in (min, max) if aucs)
+        texts.append(f"{name} (AUC {' to '.join(ends)})" if aucs else name)
     return texts
 
 
@@ -204,8 +216,19 @@ def describe_leaks(world: WorldRows) -> list[str]:
                 precision=whole_percent(first.row.precision.value),
             )
         )
+    sentences += _some_without_sum(world)
     few = few_lists([leak.row.lists for leak in found if leak.row.lists is not None])
     return [*sentences, few.strip()] if few else sentences
+
+
+def _some_without_sum(world: WorldRows) -> Iterator[str]:
+    """Under which defenses attacks had something to read in some runs only."""
+    for row in world.results:
+        if row.runs_without_sum and not row.unread:
+            of = f"{row.runs_without_sum} of {row.setting.runs} runs"
+            yield (
+                f"In {of} under {world.called(row)} no round opens a sum; what attacks find is of the others."
+            )
 
 
 def describe_most_useful(world: WorldRows) -> str:
@@ -219,7 +242,8 @@ def describe_most_useful(world: WorldRows) -> str:
         none = bool(found) and all(leak.kind in ("reads", "grades") for leak in found)
         return "None of these defenses keeps the best attack from reading clicks." if none else ""
     best = max(held, key=_ndcg)
-    text = f"Of the defenses under which it is not shown to beat a guess, {_price(best, world)}"
+    nothing = " or has nothing to read" if any(leak.kind == "no sum" for leak in held) else ""
+    text = f"Of the defenses under which it is not shown to beat a guess{nothing}, {_price(best, world)}"
     claim = _describe_claim(best.row)
     if not claim:
         return f"{text}."

@@ -186,6 +186,7 @@ def compare_row(
         auc=best.found.auc if best else UNKNOWN,
         tpr_at_1=best.found.tpr_at_1 if best else UNKNOWN,
         lists=best.found.lists if best else None,
+        runs_without_sum=sum(bool(facts.unread) for facts in group.facts),
         ceiling_auc=_ceiling(group.facts),
         ceilings=tuple(
             ViewCeiling(view=one.view, auc=one.auc, how=one.how) for one in group.facts[0].proven_aucs

@@ -10,7 +10,7 @@ from foltr_audit.report.tables.table import Mark
 
 FRONT = (
     "its claim is not shown to be false, and no such row is as good in both and shown to be better in one "
-    "(by the 95 % interval of the difference); an AUC below .5 counts as .5"
+    "(by the 95 % interval of the difference); an AUC below .5, or no sum to attack, counts as .5"
 )
 """A definition of the front."""
 

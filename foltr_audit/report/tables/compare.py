@@ -33,6 +33,7 @@ from foltr_audit.report.tables.attack import dataset_line
 from foltr_audit.report.tables.columns import short_column
 from foltr_audit.report.tables.compare_columns import (
     BYTES,
+    NO_SUM,
     NONE,
     ON_FRONT,
     ONLINE,
@@ -58,6 +59,8 @@ def print_compare(report: CompareReport, console: Console) -> None:
         seeded = {"seed": Spec().seed, **(spec if isinstance(spec, dict) else {})}
         systems = [(row.setting.learner, row.setting.pdgd) for row in report.results]
         console.print(dataset_line(report.dataset, seeded, systems))
+    if report.server:
+        console.print(escape(f"server {report.server}, also without a defense"), highlight=False)
     several = worlds(report)
     for world in several:
         columns = WorldColumns(world)
@@ -95,13 +98,14 @@ def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[str]:
 
 def leaks_table(world: WorldRows, columns: WorldColumns) -> Table:
     """What the best attack finds, for a terminal."""
+    about = _of_no_sum(world)
     return make_table(
         f"{_where(world)}: what an attack finds",
         [ON_FRONT, columns.name, *columns.attack],
         world.results,
         caption=f"attack: the one with the highest AUC of those that ran, {CHOSEN}; "
         f"promised: {PROMISE}; without: highest AUC of a guess that reads no message; "
-        "below each value: its 95 % interval; "
+        f"below each value: its 95 % interval; {f'{about}; ' if about else ''}"
         f"*: on the front of AUC and nDCG@10: {FRONT}",
         spare=("accuracy", "F1", "TPR@1%", "promised", "without", "attack"),
     )
@@ -126,6 +130,23 @@ def prices_table(world: WorldRows, columns: WorldColumns) -> Table:
     )
 
 
+def _of_no_sum(world: WorldRows) -> str:
+    """What `no sum` means; empty where no row lacks one."""
+    several = [row for row in world.results if row.runs_without_sum]
+    parts = [f"{NO_SUM}: no round opened one, so that attacks had nothing to read"]
+    parts += [
+        f"under {world.called(row)} that is {row.runs_without_sum} of {row.setting.runs} runs"
+        for row in several
+        if not row.unread
+    ]
+    return "; ".join(parts) if several else ""
+
+
+def _no_sum_sentence(world: WorldRows) -> str:
+    text = _of_no_sum(world)
+    return f" {text[:1].upper()}{text[1:]}." if text else ""
+
+
 def _where(world: WorldRows) -> str:
     setting = world.results[0].setting
     at = f" on {setting.data}" if world.name else ""
@@ -146,6 +167,7 @@ def glance_table(world: WorldRows, *, marked: bool = True) -> Table:
         f"tests of this table. nDCG@10 is of {part}; its intervals and p are {FIXED}. The difference is to "
         f"no defense. The best attack is {CHOSEN}. On the front of AUC and nDCG@10: {FRONT}."
     )
+    notes += _no_sum_sentence(world)
     if marked:
         notes += (
             " An AUC is red where the attack is shown to beat every guess without a message, green where it "
@@ -181,7 +203,7 @@ def everything_table(world: WorldRows) -> Table:
         f"to no defense. Offline nDCG@10 is of {part}; its intervals and p (paired t-test, "
         f"Bonferroni-corrected for the tests of this table) are {FIXED}; online p: over runs, not corrected. "
         "Clients: the group with the lowest online nDCG@10, and the one with the highest AUC of the best "
-        "attack.",
+        f"attack.{_no_sum_sentence(world)}",
     )
 
 

@@ -21,6 +21,9 @@ R = TypeVar("R")
 
 NONE = Cell("-", mark="dim")
 
+NO_SUM = "no sum"
+"""In the place of an AUC where attacks had nothing to read."""
+
 ONLINE = "online\nnDCG@10"
 
 
@@ -262,7 +265,7 @@ def _claim(row: CompareRow) -> Cell:
 
 
 def _auc(row: CompareRow, leak: StrongestLeak | None) -> Cell:
-    found = known_cell(row.auc)
+    found = Cell(NO_SUM) if row.unread else known_cell(row.auc)
     if leak is None or leak.kind == "unknown":
         return found
-    return found._replace(mark="bad" if leak.bound is None else "good" if leak.held else "")
+    return found._replace(mark="good" if leak.held else "bad" if leak.bound is None else "")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.defaults import SCENARIO, UNIT
+from foltr_audit.core.spec.defaults import SCENARIO, SERVER, UNIT
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.results.attack_rows import AttackMetrics
@@ -66,6 +66,10 @@ def _facts(card: PrivacyCard) -> Iterator[Fact]:
     yield Fact("rounds", _each(card, lambda spec: str(spec.train.rounds)))
     yield Fact("what a client sends in a round", _each(card, _message))
     yield Fact("what the server gets", _each(card, _received))
+    if any(spec.train.server is not None for spec in card.specs):
+        yield Fact(
+            "how the server breaks the protocol", _each(card, lambda spec: spec.train.server or SERVER)
+        )
     yield Fact("how clients differ", _each(card, _differ))
     yield Fact("how users click", _each(card, lambda spec: spec.train.click_model))
     yield Fact("seed", _each(card, lambda spec: str(spec.seed)))

@@ -1,0 +1,145 @@
+"""Real users as clients: their own queries in their own order, and the clicks that they really made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foltr_audit as fa
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.dataset import joined
+from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.errors import UsageError
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.fresh_clients import FreshClients
+from foltr_audit.simulation.rounds import RoundResult
+from foltr_audit.simulation.search_history import SearchHistory
+from foltr_audit.simulation.setup import Setup
+from tests.fixtures.search_logs import searches, write_log
+from tests.fixtures.tiny import dataset
+
+USERS = 4
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Collection:
+    rows = searches(USERS, count=30, documents=12, features=3)
+    return fa.load_data(write_log(tmp_path_factory.mktemp("log"), rows))
+
+
+def setup_of(data: Collection, *, interactions: int = 3, rounds: int = 3, **population: object) -> Setup:
+    table = {
+        "population": {"clients": USERS, **population},
+        "train": {"learner": f"fpdgd:interactions={interactions}", "rounds": rounds},
+    }
+    return Setup(Spec.parse(table), data)
+
+
+def played(setup: Setup) -> list[RoundResult]:
+    return list(Federation(setup).rounds(np.zeros(setup.ranker.n_parameters)))
+
+
+def own(data: Collection, user: int) -> list[int]:
+    assert data.train.users is not None
+    return np.flatnonzero(data.train.users == user).tolist()
+
+
+@given(st.lists(st.integers(0, 4), min_size=5, max_size=30), st.integers(0, 50), st.integers(1, 7))
+def test_users_ask_their_queries_in_order_again_and_again(whose: list[int], first: int, count: int) -> None:
+    whose = [0, 1, 2, 3, 4, *whose]
+    data = replace(dataset([1] * len(whose), seed=1), users=np.array(whose))
+    found = SearchHistory.of(data)
+    assert found is not None
+    clients = np.array([3, 0, 3, 4])
+    asked = found.asked(clients, np.array([first, 0, first + 1, 2]), count)
+    for client, start, row in zip(clients.tolist(), (first, 0, first + 1, 2), asked.tolist(), strict=True):
+        mine = [query for query, user in enumerate(whose) if user == client]
+        assert row == [mine[(start + step) % len(mine)] for step in range(count)]
+
+
+def test_queries_of_nobody_have_no_users() -> None:
+    assert SearchHistory.of(dataset([1, 2], seed=1)) is None
+
+
+def test_round_t_is_the_next_batch_of_each_users_queries(log: Collection) -> None:
+    for number, round_ in enumerate(played(setup_of(log))):
+        for user, queries in zip(round_.context.clients.tolist(), round_.asked.queries, strict=True):
+            mine = own(log, user)
+            assert queries.tolist() == [mine[(3 * number + b) % len(mine)] for b in range(3)]
+
+
+def test_a_sampled_user_is_at_the_same_place_whoever_else_took_part(log: Collection) -> None:
+    everybody = played(setup_of(log))
+    for whole, some in zip(everybody, played(setup_of(log, cohort=2)), strict=True):
+        assert some.asked.queries.tolist() == whole.asked.queries[some.context.clients].tolist()
+
+
+def test_users_with_more_interactions_go_on_where_they_stopped(log: Collection) -> None:
+    rounds = played(setup_of(log, scenario="quantity-skew:batches=1/2"))
+    for user in range(USERS):
+        size = 1 + user % 2
+        row = [queries for one in rounds for queries in one.asked.queries[user].tolist() if queries >= 0]
+        mine = own(log, user)
+        assert row == [mine[step % len(mine)] for step in range(3 * size)]
+
+
+def test_the_most_active_users_are_the_first_clients(log: Collection) -> None:
+    few = played(setup_of(log, clients=2))
+    for one, all_ in zip(few, played(setup_of(log)), strict=True):
+        assert one.asked.queries.tolist() == all_.asked.queries[:2].tolist()
+    assert len(own(log, 0)) >= len(own(log, 1)) >= len(own(log, 2))
+
+
+def test_perfect_users_click_what_they_clicked_where_it_is_shown(log: Collection) -> None:
+    seen = 0
+    for round_ in played(setup_of(log)):
+        record, truth = round_.recorded()
+        for query, shown, clicks in zip(record.query, record.shown, truth.clicks, strict=True):
+            labels = log.train.shown_labels(np.array([query]), shown[np.newaxis])[0]
+            assert clicks.tolist() == (labels == 1).tolist()
+            seen += int(clicks.sum())
+    assert 0 < seen < 3 * 3 * USERS  # lists show ten of twelve documents
+
+
+def test_another_click_model_clicks_on_the_same_lists(log: Collection) -> None:
+    setup = setup_of(log, interactions=1, rounds=1)
+    train = setup.spec.train.model_copy(update={"click_model": "informational"})
+    other = replace(setup, spec=setup.spec.model_copy(update={"train": train}))
+    (mine, real), (theirs, simulated) = (played(one)[0].recorded() for one in (setup, other))
+    np.testing.assert_array_equal(mine.shown, theirs.shown)
+    assert simulated.clicks.sum() > real.clicks.sum()
+
+
+def test_more_clients_than_users_and_held_documents_are_refused(log: Collection) -> None:
+    with pytest.raises(
+        UsageError, match=r"clients: 5 clients, but the training part has 4 users; expected 4"
+    ):
+        played(setup_of(log, clients=5))
+    with pytest.raises(UsageError, match=r"scenario: clients hold documents .* lists of real users"):
+        played(setup_of(log, scenario="label-skew"))
+
+
+def test_fresh_clients_ask_only_what_one_user_asked(log: Collection) -> None:
+    clients = FreshClients(setup_of(log), AttackSpec(on=("train",), interactions=4))
+    assert log.train.users is not None
+    counts = np.bincount(log.train.users)
+    assert clients.queries.tolist() == [
+        q for q in range(log.train.n_queries) if counts[log.train.users[q]] >= 4
+    ]
+    assert clients.too_short == log.train.n_queries - clients.queries.size > 0
+    (one,) = clients.rounds(np.zeros(3), "perfect")
+    for query, row in zip(clients.queries.tolist(), one.asked.queries.tolist(), strict=True):
+        assert row[0] == query
+        assert len(set(row)) == 4
+        assert {int(log.train.users[other]) for other in row} == {int(log.train.users[query])}
+
+
+def test_parts_that_are_joined_keep_their_users(log: Collection) -> None:
+    both = joined([log.train, log.test])
+    assert both.users is not None
+    assert both.users.tolist() == [*log.train.users.tolist(), *log.test.users.tolist()]  # type: ignore[union-attr]
