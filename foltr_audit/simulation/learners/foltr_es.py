@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from foltr_audit.core.plugins import MetricLearner, plain
 from foltr_audit.core.plugins.learner import Fact
@@ -41,11 +41,16 @@ class FOLtRES(MetricLearner):
     learning_rate: float = Field(0.001, gt=0, description="step size of the server")
     optimiser: Literal["adam", "sgd"] = Field("adam", description="how the server ascends the gradient")
     metric: Literal["maxrr", "dcg"] = Field("maxrr", description="online metric that clients send")
-    as_published: bool = Field(
-        False,
-        description="queries, clicks and the order of equal scores as in the published program, where they "
-        "follow from the seed",
+    as_published: bool | None = Field(
+        None,
+        description="true: queries and clicks follow from the seed too, and equal scores rank in NumPy's "
+        "order, as in the published program",
     )
+
+    @field_validator("as_published")
+    @classmethod
+    def _no_is_left_out(cls, value: bool | None) -> bool | None:
+        return value or None
 
     @model_validator(mode="after")
     def _halves_are_equal(self) -> FOLtRES:
@@ -70,7 +75,7 @@ class FOLtRES(MetricLearner):
     @property
     def draws_from_seed(self) -> bool:
         """Whether clients follow the published program."""
-        return self.as_published
+        return self.as_published is True
 
     def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
         """Randomised response on every metric with this epsilon each; none for an infinite one.
