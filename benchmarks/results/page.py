@@ -89,7 +89,7 @@ class ResultsPage:
     def _claims(self, name: str, rows: Sequence[Row]) -> Iterator[str]:
         table, claims = self.declared.tables[name], self.declared.claims_of(name)
         if claims:
-            yield "| published | here | found |"
+            yield "| claim | here | found |"
             yield "|---|---|---|"
         for claim in claims:
             found = ": ".join(text for text in (found_range(claim, table, rows), claim.note) if text)

@@ -99,7 +99,7 @@ def test_a_table_has_command_lines_seed_date_and_claims() -> None:
         "| clicks | AUC |\n|---|---|\n| perfect | .912 (.900 to .925) |\n\n"
         "Seed 7, 1 run; made on 2026-01-02 with foltr-audit 1 in 61 seconds. "
         "Brackets hold 95 % intervals.\n\n"
-        "| published | here | found |\n|---|---|---|\n| P | **holds** | .912: N |\n\n<!-- end of t -->\n"
+        "| claim | here | found |\n|---|---|---|\n| P | **holds** | .912: N |\n\n<!-- end of t -->\n"
     )
 
 
