@@ -192,6 +192,10 @@ def online_sum(per_round: Floats) -> float:
     return float(np.add.reduce(shown * ONLINE_DISCOUNT ** np.arange(per_round.size)))
 
 
+LAST_ROUNDS = 10
+"""Rounds at the end of a training over which studies of FOLtR-ES average the online MaxRR."""
+
+
 def mean_of_rounds(per_round: Floats) -> float:
     """Mean over the rounds that have a value; NaN if none has.
 

@@ -11,12 +11,19 @@ import numpy as np
 
 from foltr_audit.core.plugins import Attack, ClientStep
 from foltr_audit.core.plugins.registry import loadable, make, plugin_class
-from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds, online_sum
+from foltr_audit.core.ranking_metrics import (
+    LAST_ROUNDS,
+    OFFLINE_NDCG,
+    ONLINE_NDCG,
+    mean_of_rounds,
+    online_sum,
+)
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.spec.train import ZEROS
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -78,6 +85,11 @@ class TrainResult:
         return mean_of_rounds(self._column(ONLINE_NDCG))
 
     @property
+    def maxrr_last(self) -> float:
+        """Mean of the last rounds' online MaxRR."""
+        return mean_of_rounds(self._column("maxrr")[-LAST_ROUNDS:])
+
+    @property
     def clipped(self) -> float:
         """Share of all local steps that were clipped."""
         return mean_of_rounds(self._column("clipped"))
@@ -121,6 +133,8 @@ def first_model(setup: Setup) -> Floats:
     init, ranker = setup.spec.train.init, setup.ranker
     if init is None:
         return ranker.initial(setup.streams.generator("init"))
+    if init == ZEROS:
+        return np.zeros(ranker.n_parameters)
     return load_model(Path(init), ranker.n_parameters)
 
 
@@ -166,7 +180,8 @@ def train(
         )
     parameters = recording.last_model().parameters
     if folder is not None:
-        if not np.array_equal(next(recording.rounds()).parameters, start):
+        # The first record of a server that crafts models need not hold the one that training starts from.
+        if not setup.server.crafts and not np.array_equal(next(recording.rounds()).parameters, start):
             raise UsageError(f"--resume: {folder.path} was started from another model than --init names")
         folder.save_model(parameters)
         path.add(recording.rounds() if along else ())

@@ -10,7 +10,7 @@ import numpy as np
 
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Words
-from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_state
+from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_normals, numpy_state, numpy_words
 
 SEED_BITS = 32
 """A seed of NumPy's RandomState is below 2^32."""
@@ -27,10 +27,9 @@ def perturbations(known: Knowledge, seeds: Words, parameters: int) -> Floats:
         from foltr_audit.kernels.evolution import seed_normals
 
         return sigma * seed_normals(seeds, parameters)
-    out = np.zeros((seeds.size, parameters), dtype=np.float32)
-    for row in np.flatnonzero(is_seed(seeds)):
-        out[row] = numpy_state(int(seeds[row])).normal(0.0, sigma, parameters)
-    return out.astype(np.float64)
+    out, here = np.zeros((seeds.size, parameters)), is_seed(seeds)
+    out[here] = numpy_normals(seeds[here], sigma, parameters)
+    return out
 
 
 def perturbed_scores(view: View) -> Floats:
@@ -61,9 +60,8 @@ def is_seed(seeds: Words) -> Bools:
 
 def following_words(seeds: Words, count: int) -> Words:
     """The words that RandomState draws after each seed (n,), uint64 (n, count); 0 where it takes no seed."""
-    out = np.zeros((seeds.size, count), dtype=np.uint64)
-    for row in np.flatnonzero(is_seed(seeds)):
-        out[row] = numpy_state(int(seeds[row])).randint(0, 1 << SEED_BITS, count, dtype=np.uint64)
+    out, here = np.zeros((seeds.size, count), dtype=np.uint64), is_seed(seeds)
+    out[here] = numpy_words(seeds[here], count)
     return out
 
 
@@ -144,11 +142,13 @@ class SeededClients:
         shown = self.view.shown
         if self.view.knowledge.order:
             return np.argsort(~self.view.is_document, axis=2, kind="stable")
+        from foltr_audit.kernels.numpy_order import ascending
+
         ranks = np.full(shown.shape, shown.size)
         for b in range(shown.shape[1]):
             for row, scores in self._scores(b):
                 # NumPy's order of equal scores, turned around as the clients do.
-                ranked = np.argsort(np.argsort(scores.astype(np.float32))[::-1])
+                ranked = np.argsort(ascending(scores.astype(np.float32))[::-1])
                 here = self.view.is_document[row, b]
                 ranks[row, b, here] = ranked[shown[row, b, here]]
         return np.argsort(ranks, axis=2, kind="stable")

@@ -1,7 +1,7 @@
 """Generators of random numbers that other programs use, by name: the numbers that follow from a seed.
 
-Nothing is drawn from them for foltr-audit itself. They replay what clients of another system drew from a seed
-that they sent.
+They replay what clients of another system drew from a seed that they sent, and play clients of the published
+program of FOLtR-ES, which draw from one. Nothing else is drawn from them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from foltr_audit.utils.arrays import Words
+from foltr_audit.utils.arrays import Floats, Words
 
 NUMPY_RANDOMSTATE: Final = "numpy-randomstate"
 """`numpy.random.RandomState(seed)`, as a value of the fact `perturbation`."""
@@ -39,8 +39,30 @@ def numpy_state(seed: int) -> np.random.RandomState:
     return np.random.RandomState(seed)
 
 
+def numpy_words(seeds: Words, count: int) -> Words:
+    """The first words that RandomState draws after each seed (n,) below 2^32, uint64 (n, count)."""
+    words = np.random.MT19937()  # the generator of RandomState
+    out, state = np.empty((seeds.size, count), dtype=np.uint64), np.random.RandomState(words)
+    for row, seed in enumerate(seeds.tolist()):
+        state.seed(seed)  # a new RandomState would first ask the system for random numbers
+        out[row] = words.random_raw(count)
+    return out
+
+
+def numpy_normals(seeds: Words, sigma: float, count: int) -> Floats:
+    """Normal numbers that RandomState draws after each seed (n,) below 2^32, float64 (n, count).
+
+    They are rounded to single precision, as in the published program of FOLtR-ES.
+    """
+    out, state = np.empty((seeds.size, count), dtype=np.float32), np.random.RandomState()
+    for row, seed in enumerate(seeds.tolist()):
+        state.seed(seed)
+        out[row] = state.normal(0.0, sigma, count)
+    return out.astype(np.float64)
+
+
 def _numpy_words(seed: int, count: int) -> Words:
-    return numpy_state(seed).randint(0, 1 << _WORD, count, dtype=np.uint64)
+    return np.asarray(numpy_words(np.array([seed], dtype=np.uint64), count)[0])
 
 
 def _python_words(seed: int, count: int) -> Words:

@@ -36,7 +36,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("hidden", [(), ("--hide", "order")])
 def test_every_click_is_read_though_the_metric_is_noise(trace: Path, hidden: tuple[str, ...]) -> None:
-    """The fixture plays clients by their rule, and shares no code with the attack."""
+    """The fixture plays clients by their rule; it shares only the order of equal scores with the attack."""
     report = attacked(trace, "--method", "es-seed", "--method", "es-first-click", *hidden).json()
     rows = {row["method"]: row for row in report["results"] if row["lists"] == 120}
     assert rows["es-seed"]["exact"] == rows["es-seed"]["auc"] == 1.0

@@ -214,6 +214,7 @@ def cell(spec: Spec, ndcg: Callable[[int], float], **world: Any) -> RunResult:
         {
             "round": t,
             "online_ndcg@10": ndcg(t) / 2,
+            "maxrr": 0.5,
             "clipped": 0.0,
             "offline_ndcg@10": ndcg(t),
             "offline_ndcg@10/intent 1": ndcg(t),

@@ -17,7 +17,7 @@ from foltr_audit.report.tables.unlearning import conclusions, unlearning_table
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.run_results import run_of
 
-ROUND = {"offline_ndcg@10": 0.5, "online_ndcg@10": 0.5, "clipped": 0.0}
+ROUND = {"offline_ndcg@10": 0.5, "online_ndcg@10": 0.5, "maxrr": 0.5, "clipped": 0.0}
 
 
 def finding(method: UnlearningMethod, epsilon: float) -> UnlearningFinding:

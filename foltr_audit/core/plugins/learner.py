@@ -149,6 +149,14 @@ class MetricLearner(Learner):
     antithetic: bool = Field(True, description="half of the interactions use the mirrored perturbation")
 
     @property
+    def draws_from_seed(self) -> bool:
+        """Whether the seed of a message also drives the client's queries and clicks, by NumPy's RandomState.
+
+        Then seeds are below 2^32, and equal scores rank as in `kernels.numpy_order.reversed_lists`.
+        """
+        return False
+
+    @property
     def values(self) -> Floats:
         """The possible values of the metric of one interaction, float64 (v,)."""
         raise NotImplementedError

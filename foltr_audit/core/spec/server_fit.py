@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner, Server
 from foltr_audit.core.plugins.registry import make, make_if_known
+from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.spec.defaults import SERVER
 from foltr_audit.core.spec.plain_table import with_default
 from foltr_audit.core.spec.population import PopulationSpec
@@ -74,18 +75,30 @@ def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
 def why_no_server(spec: Spec) -> str | None:
     """Why a Spec does not fit its server, or None."""
     server, learner = make(Server, spec.train.server or SERVER), make(Learner, spec.train.learner)
-    if not server.isolates and not server.manipulates:
+    if not (server.isolates or server.manipulates or server.crafts):
         return None
     if learner.sends != "models":
         return f"expected a learner that sends models, not {spec.train.learner}"
     if spec.membership is not None or spec.unlearning is not None:
         return "expected train, attack, audit or compare; other protocols know honest servers"
+    if server.crafts and (reason := _why_no_crafted_model(spec, server)):
+        return reason
     if server.manipulates:
         if spec.audit is not None:
             return "expected train, attack or compare; an audit knows true features only"
         if learner.facts.get("normaliser") == "candidates":
             return "it changes the features of shown documents; expected a learner with normaliser=shown"
     return _why_no_sum(spec, server) if server.isolates else None
+
+
+def _why_no_crafted_model(spec: Spec, server: Server) -> str | None:
+    """Why a server that sends another model than the global one does not fit a Spec, or None."""
+    if spec.audit is not None:
+        return "expected train, attack or compare; an audit knows honest models only"
+    if spec.attack is not None and spec.attack.view == "client":
+        return "its global models do not follow from the messages; expected another --view than client"
+    # Which layers a ranker has does not depend on the number of features.
+    return server.why_not(make_ranker(spec.train.ranker, 1).first_layer)
 
 
 def _why_no_sum(spec: Spec, server: Server) -> str | None:

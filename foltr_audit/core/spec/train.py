@@ -13,6 +13,9 @@ from foltr_audit.core.rankers import ranker_text
 from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER, SERVER
 
+ZEROS = "zeros"
+"""The value of `init` for a model whose parameters are all 0."""
+
 
 def default_learner(*, attacks: bool) -> str:
     """The default learner: PDGD as published, or with `attacks` as in the attack experiment."""
@@ -41,7 +44,9 @@ class TrainSpec(SpecTable):
         CLICK_MODELS[0],
         description="How users click in training, or same to train under each attacked click model.",
     )
-    init: str | None = Field(None, description="Start from a model: a .npy file or a Run folder.")
+    init: str | None = Field(
+        None, description="Start from a model: a .npy file, a Run folder, or zeros for parameters of 0."
+    )
     no_relevant: Literal["zero", "skip"] = Field(
         "zero", description="How queries without relevant documents count in nDCG: zero or skip."
     )

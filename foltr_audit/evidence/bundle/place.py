@@ -9,6 +9,7 @@ from pathlib import Path
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.train import ZEROS
 from foltr_audit.data.load import SYNTHETIC, load_collection
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.evidence.bundle.integrity import CheckUnavailableError
@@ -55,7 +56,7 @@ class DataLocator:
         if moved:
             data = data.model_copy(update={"source": self.data})
         for what, path in (("data", data.source), ("intents", data.intents), ("init", spec.train.init)):
-            if path is not None and not path.startswith(f"{SYNTHETIC}:") and not _is_there(path):
+            if path is not None and not _is_made(what, path) and not _is_there(path):
                 raise CheckUnavailableError(
                     f"{what} {path!a}: not on this machine; --data PATH names another path of the data"
                 )
@@ -78,6 +79,11 @@ def refuse_unused_path(data: str | None, specs: Sequence[Spec]) -> None:
 
 def _is_synthetic(data: DataSpec) -> bool:
     return data.source.partition(":")[0] == SYNTHETIC
+
+
+def _is_made(what: str, path: str) -> bool:
+    """Whether a field names something that is computed and not read."""
+    return path.startswith(f"{SYNTHETIC}:") or (what == "init" and path == ZEROS)
 
 
 def _is_there(path: str) -> bool:

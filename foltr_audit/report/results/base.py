@@ -133,6 +133,7 @@ class UtilityRow(ResultRow):
         ceiling: the same of a perfect ranker.
         evaluated_on: which queries these are of.
         online_sum, online_mean: of the lists that users were shown; None of a recorded Run.
+        maxrr_last: online MaxRR of the last ten rounds; None of a recorded Run.
         clipped: share of the local steps that were clipped.
     """
 
@@ -145,6 +146,7 @@ class UtilityRow(ResultRow):
     evaluated_on: str
     online_sum: float | None = column(optional=True)
     online_mean: float | None = column(optional=True)
+    maxrr_last: float | None = column("maxrr_last_10", optional=True)
     clipped: float
 
 
@@ -284,6 +286,7 @@ def _utility(group: RunGroup) -> UtilityRow:
         evaluated_on=evaluated_on(trained[0].rounds),
         online_sum=_mean([run.online_sum for run in trained]),
         online_mean=_mean([run.online_mean for run in trained]),
+        maxrr_last=_mean([run.maxrr_last for run in trained]),
         clipped=_mean([run.clipped for run in trained]),
     )
 

@@ -18,6 +18,7 @@ from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.base import groups, utility_rows
 from foltr_audit.report.results.periods import period_rows
 from foltr_audit.report.results.published_extent import PresetComparison, StudyExtent
+from foltr_audit.report.results.seed_intervals import seed_intervals
 from foltr_audit.report.results.twins import SpecRuns, runs_by_spec
 from foltr_audit.report.tables.columns import short_column
 from foltr_audit.report.tables.table import Column, Table, make_table
@@ -38,6 +39,10 @@ PERIOD = "period"
 """The column that only rows of periods have."""
 
 
+INTERVALS = "intervals"
+"""The field with the intervals of a row's metrics, by metric."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FigureRow(ResultRow):
     """A published number and the mean of the values found in its place, or None.
@@ -47,6 +52,7 @@ class FigureRow(ResultRow):
         where: columns that select the rows of the report.
         metric: name of the metric.
         published, found: the numbers; `approximate` if the published one is.
+        low, high: 95 % interval of the found one over seeds, with the same folds; None of a single run.
         published_a_round, found_a_round: discounted sums as means over their rounds.
     """
 
@@ -56,6 +62,8 @@ class FigureRow(ResultRow):
     published: float
     approximate: bool
     found: float | None
+    low: float | None
+    high: float | None
     difference: float | None
     published_a_round: float | None
     found_a_round: float | None
@@ -119,6 +127,8 @@ class FigureComparison(PresetComparison):
             Column("found", lambda row: row.number(row.found)),
             Column("difference", _difference),
         ]
+        if any(row.low is not None for row in self.rows):
+            columns.insert(-1, Column("95 % interval", _interval))
         if any(row.metric == SUM for row in self.rows):
             columns.append(short_column("a round:\npublished", lambda row: row.published_a_round))
             columns.append(short_column("found", lambda row: row.found_a_round))
@@ -129,6 +139,8 @@ class FigureComparison(PresetComparison):
         lines = [f"published: of {self.preset.published.data}; found: on {self.extent}"]
         if any(row.approximate for row in self.rows):
             lines.append("~: published as an approximate number")
+        if any(row.low is not None for row in self.rows):
+            lines.append("95 % interval: of the mean over seeds, with the same folds")
         if any(row.metric == SUM for row in self.rows):
             lines.append("a round: the sum divided by that of the discounts of its rounds")
         if self.extent.scale < 1:
@@ -141,6 +153,10 @@ def _place_column(name: str) -> Column[FigureRow]:
     return Column(header, lambda row: str(row.where.get(name, "")), "fold")
 
 
+def _interval(row: FigureRow) -> str:
+    return "" if row.low is None else f"{row.number(row.low)} to {row.number(row.high)}"
+
+
 def _difference(row: FigureRow) -> str:
     text = row.number(row.difference)
     return text if text.startswith("-") else f"+{text}"
@@ -150,8 +166,10 @@ def _found(cells: Sequence[RunResult], among: SpecRuns) -> Iterator[Fields]:
     """Rows of a cell's reports with their Spec fields; twins are searched `among` all runs."""
     for group in groups(cells):
         fields = flat(group.cells[0].spec.table())
-        for row in (*utility_rows(group.cells), *period_rows(group.cells, among)):
-            yield {**fields, **row.plain()}
+        intervals = {INTERVALS: seed_intervals(group.cells)}
+        for row in utility_rows(group.cells):
+            yield {**fields, **row.plain(), **intervals}
+        yield from ({**fields, **row.plain()} for row in period_rows(group.cells, among))
 
 
 def _rounds(tables: Sequence[SpecTable]) -> int | None:
@@ -166,6 +184,7 @@ def _row(figure: PublishedFigure, found: Sequence[Fields], full: int | None) -> 
     values = [value for row in there if isinstance(value := row[figure.metric], int | float)]
     value = sum(values) / len(values) if values else None
     rounds = there[0].get("train.rounds") if there else None
+    low, high = _interval_in(there, figure.metric)
     return FigureRow(
         cell=figure.cell,
         where=flat(figure.where),
@@ -173,10 +192,23 @@ def _row(figure: PublishedFigure, found: Sequence[Fields], full: int | None) -> 
         published=figure.value,
         approximate=figure.approximate,
         found=value,
+        low=low,
+        high=high,
         difference=None if value is None else value - figure.value,
         published_a_round=_a_round(figure, figure.value, full),
         found_a_round=_a_round(figure, value, rounds if isinstance(rounds, int) else None),
     )
+
+
+def _interval_in(there: Sequence[Fields], metric: str) -> tuple[float | None, float | None]:
+    """The interval of a metric, of a single row only."""
+    known = there[0].get(INTERVALS) if len(there) == 1 else None
+    found = known.get(metric) if isinstance(known, dict) else None
+    match found:
+        case [float(low), float(high)]:
+            return low, high
+        case _:
+            return None, None
 
 
 def _a_round(figure: PublishedFigure, value: float | None, rounds: int | None) -> float | None:

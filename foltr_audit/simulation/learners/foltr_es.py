@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from foltr_audit.core.plugins import MetricLearner, plain
 from foltr_audit.core.plugins.learner import Fact
@@ -15,6 +15,7 @@ from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_normals
 
 
 class FOLtRES(MetricLearner):
@@ -22,6 +23,11 @@ class FOLtRES(MetricLearner):
 
     The perturbation is `sigma z` with standard normal z, a public function of the seed alone. With
     `antithetic` half of the interactions are at the mirrored model.
+
+    With `as_published` clients follow the published program where it differs from the paper: the seed also
+    starts the generator of their queries and clicks, NumPy's RandomState, and equal scores rank in the order
+    in which NumPy sorted them. The perturbation then depends on the clicks that it is weighed by, which makes
+    the gradient biased, and whoever reads the seed knows the clicks (attack `es-seed`).
 
     Source: Kharitonov 2019, "Federated online learning to rank with evolution strategies", section 4; Wang,
     Zhuang & Zuccon 2021, "Federated online learning to rank with evolution strategies: a reproducibility
@@ -35,6 +41,16 @@ class FOLtRES(MetricLearner):
     learning_rate: float = Field(0.001, gt=0, description="step size of the server")
     optimiser: Literal["adam", "sgd"] = Field("adam", description="how the server ascends the gradient")
     metric: Literal["maxrr", "dcg"] = Field("maxrr", description="online metric that clients send")
+    as_published: bool | None = Field(
+        None,
+        description="true: queries and clicks follow from the seed too, and equal scores rank in NumPy's "
+        "order, as in the published program",
+    )
+
+    @field_validator("as_published")
+    @classmethod
+    def _no_is_left_out(cls, value: bool | None) -> bool | None:
+        return value or None
 
     @model_validator(mode="after")
     def _halves_are_equal(self) -> FOLtRES:
@@ -53,7 +69,13 @@ class FOLtRES(MetricLearner):
             "antithetic": self.antithetic,
             "learning_rate": self.learning_rate,
             "optimiser": self.optimiser,
+            **({"perturbation": NUMPY_RANDOMSTATE} if self.as_published else {}),
         }
+
+    @property
+    def draws_from_seed(self) -> bool:
+        """Whether clients follow the published program."""
+        return self.as_published is True
 
     def published_chain(self, eps: float, sensitivity: float | None) -> tuple[str, ...]:
         """Randomised response on every metric with this epsilon each; none for an infinite one.
@@ -84,7 +106,9 @@ class FOLtRES(MetricLearner):
         return list_metric(self.metric).outcomes[patterns]
 
     def perturbations(self, seeds: NDArray[np.uint64], parameters: int) -> Floats:
-        """`sigma z` for each seed (C,), float64 (C, P)."""
+        """`sigma z` for each seed (C,), float64 (C, P); with `as_published` rounded to single precision."""
+        if self.as_published:
+            return numpy_normals(seeds, self.sigma, parameters)
         from foltr_audit.kernels.evolution import seed_normals
 
         return self.sigma * seed_normals(np.ascontiguousarray(seeds), parameters)
@@ -116,8 +140,14 @@ class FOLtRES(MetricLearner):
 
         plus, sides = messages[:, 0], 2 if self.antithetic else 1
         weights = plus - messages[:, 1] if self.antithetic else plus.copy()
-        total = weighted_normals(np.ascontiguousarray(seeds), weights, parameters)
-        return total / (sides * seeds.size * self.sigma)
+        if self.as_published:
+            # A sum over rows adds one row after the other, on every processor.
+            total = (weights[:, np.newaxis] * (self.perturbations(seeds, parameters) / self.sigma)).sum(
+                axis=0
+            )
+        else:
+            total = weighted_normals(np.ascontiguousarray(seeds), weights, parameters)
+        return np.asarray(total / (sides * seeds.size * self.sigma))
 
     @property
     def _ascent(self) -> Optimizer:

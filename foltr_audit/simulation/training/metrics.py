@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,28 +26,34 @@ from foltr_audit.simulation.training.base import (
     to_format,
     unclipped,
 )
+from foltr_audit.simulation.training.seeded_play import SeededPlayer
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 
 class MetricSenders:
     """Clients that show lists of perturbed models, and send the seed and the metrics of the clicks.
 
-    The seed reveals how the model was perturbed and nothing else: queries and clicks have their own streams.
+    The seed reveals how the model was perturbed and nothing else: queries and clicks have their own streams,
+    unless the learner draws them from the seed too.
     """
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Store the setup; kernels are compiled in the first round."""
+        """Store the setup; kernels are compiled in the first round.
+
+        Raises:
+            UsageError: the seed drives queries and clicks, and clients are not alike.
+        """
         self.setup = setup
         self.learner = learner_as(setup.learner, MetricLearner)
         self.world = world
+        self.seeded = SeededPlayer(setup, world) if self.learner.draws_from_seed else None
 
     def send(self, asked: QueryAssignment, context: RoundContext) -> CohortMessages:
         """Play queries (C, B) with perturbed models; each client sends its mean metrics (C, V)."""
         learner, chain = self.learner, self.setup.chain
         values = _values(learner)
-        seeds = _seeds(context.streams("es/seed"))
-        queries, counts = asked.queries, asked.counts
-        shown, clicks = self._play(asked, context, seeds)
+        seeds, counts = _seeds(context.streams("es/seed"), self.seeded is not None), asked.counts
+        queries, shown, clicks = self._play(asked, context, seeds)
         learnt = reported_clicks(chain, shown, clicks, context)
         reported = _outcomes(learner, learnt)
         for step in range(queries.shape[1]):
@@ -78,12 +86,14 @@ class MetricSenders:
 
     def _play(
         self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
-    ) -> tuple[Ints, Bools]:
-        """Lists (C, B, k) and clicks (C, B, k)."""
+    ) -> tuple[Ints, Ints, Bools]:
+        """Queries (C, B), lists (C, B, k) and clicks (C, B, k)."""
+        if self.seeded is not None:
+            return self.seeded.play(asked.counts, seeds, self._models(asked, context, seeds))
         tables = declared_tables(self.world.click_model, self.world.largest_label)
         if type(self.setup.ranker) is LinearRanker and tables is not None:
-            return self._in_kernel(tables, asked, context, seeds)
-        return self._step_by_step(asked, context, seeds)
+            return asked.queries, *self._in_kernel(tables, asked, context, seeds)
+        return asked.queries, *self._step_by_step(asked, context, seeds)
 
     def _in_kernel(
         self, tables: Tables, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
@@ -112,6 +122,13 @@ class MetricSenders:
     def _step_by_step(
         self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
     ) -> tuple[Ints, Bools]:
+        models = self._models(asked, context, seeds)
+        return play_in_score_order(self.setup.ranker, self.world, asked, models, context)
+
+    def _models(
+        self, asked: QueryAssignment, context: RoundContext, seeds: NDArray[np.uint64]
+    ) -> Callable[[int], Floats]:
+        """The models (C, P) that rank in a step: the perturbed ones, or later the mirrored ones."""
         who, size = f"learner {self.learner.name}: perturbations", context.parameters.size
         perturbed: Floats = array_of(who, self.learner.perturbations(seeds, size), (seeds.size, size))
         half = (asked.counts[:, np.newaxis] + 1) // 2
@@ -120,7 +137,7 @@ class MetricSenders:
             mirrored = self.learner.antithetic & (step >= half)
             return np.where(mirrored, context.parameters - perturbed, context.parameters + perturbed)
 
-        return play_in_score_order(self.setup.ranker, self.world, asked, models, context)
+        return models
 
 
 def _values(learner: MetricLearner) -> Floats:
@@ -135,10 +152,12 @@ def _outcomes(learner: MetricLearner, clicks: Bools) -> Ints:
     return array_of(f"learner {learner.name}: outcomes", found, clicks.shape[:-1], "whole numbers")
 
 
-def _seeds(streams: ClientStreams) -> NDArray[np.uint64]:
-    """A 64-bit seed for each client, uint64 (C,)."""
+def _seeds(streams: ClientStreams, short: bool) -> NDArray[np.uint64]:
+    """A seed of 64 bits for each client, or a short one of 32; uint64 (C,)."""
     # One uniform number has 52 random bits, too few for a seed: two give 32 each.
     halves = (streams.uniform(2) * 2.0**32).astype(np.uint64)
+    if short:
+        return halves[:, 0]
     return np.asarray((halves[:, 0] << np.uint64(32)) | halves[:, 1])
 
 

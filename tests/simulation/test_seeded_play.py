@@ -1,0 +1,111 @@
+"""Clients whose queries and clicks follow from a seed: as one RandomState each, and as published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foltr_audit as fa
+from benchmarks.published_evolution import replayed_rounds
+from foltr_audit.core.click_models import InformationalClickModel
+from foltr_audit.core.plugins import MetricLearner
+from foltr_audit.core.records import Collection
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.simulation.client_data import ClientData
+from foltr_audit.simulation.setup import Setup, learner_as
+from foltr_audit.simulation.training.seeded_play import SeededNumbers, SeededPlayer
+from foltr_audit.utils.arrays import Floats
+from tests.fixtures.command import SHARED, run
+from tests.fixtures.seeded_searchers import SIGMA, SOURCE, Searcher
+from tests.simulation.test_foltr_es import Seeds
+
+PARTS = SHARED / "data" / "mq2008-parts"
+
+
+@given(st.lists(st.tuples(st.integers(1, 600), st.integers(0, 3)), max_size=8), st.integers(0, 2**32 - 1))
+def test_numbers_are_those_of_random_state(drawn: list[tuple[int, int]], seed: int) -> None:
+    numbers, state = SeededNumbers(np.array([seed], dtype=np.uint64), 8), np.random.RandomState(seed)
+    row = np.zeros(1, dtype=np.int64)
+    for count, uniforms in drawn:
+        assert numbers.integers(row, count)[0] == state.randint(0, count)
+        for _ in range(uniforms):
+            assert numbers.uniform(row)[0] == state.uniform()
+    assert numbers.next_words(row)[0] == state.randint(0, 2**32)
+
+
+def test_clients_do_what_one_random_state_each_does() -> None:
+    """Against clients that are played one by one, with a number of lists of their own."""
+    data = fa.load_data(SOURCE, normalise="none")
+    setup = Setup(Spec.parse({"train": {"learner": f"foltr-es:sigma={SIGMA},as_published=true"}}, ""), data)
+    world = ClientData.alike(data.train, InformationalClickModel(), data.largest_label)
+    learner = learner_as(setup.learner, MetricLearner)
+    model = np.random.default_rng(1).normal(size=data.n_features).astype(np.float32).astype(np.float64)
+    counts = np.array([4, 2, 4, 4, 2])
+    searchers = [Searcher(np.random.RandomState(50 + c), data) for c in range(counts.size)]
+    sent = [one.message(model, int(lists)) for one, lists in zip(searchers, counts, strict=True)]
+    seeds: Seeds = np.array([seed for seed, _ in sent], dtype=np.uint64)
+    moved = learner.perturbations(seeds, data.n_features)
+    half = counts[:, np.newaxis] // 2
+
+    def models(step: int) -> Floats:
+        return np.where(step < half, model + moved, model - moved)
+
+    queries, shown, clicks = SeededPlayer(setup, world).play(counts, seeds, models)
+    for client, (_, lists) in enumerate(sent):
+        for step, (query, list_, clicked) in enumerate(lists):
+            assert queries[client, step] == query
+            np.testing.assert_array_equal(shown[client, step], list_)
+            np.testing.assert_array_equal(clicks[client, step], clicked)
+        assert (queries[client, len(lists) :] == -1).all()
+
+
+# Online MaxRR of the first rounds on Fold1, from the arrays that were published with Wang, Zhuang & Zuccon
+# 2021 (2,000 clients with 4 interactions, seed 7).
+PUBLISHED = {
+    ("linear", "perfect"): (0.2592207837301587, 0.283684375, 0.3066863591269841),
+    ("linear", "navigational"): (0.3302190972222222, 0.3527419146825397, 0.3747837301587301),
+    ("linear", "informational"): (0.6763595238095238, 0.6760605158730159, 0.6911648809523809),
+    ("neural:hidden=10", "perfect"): (0.26264002976190476, 0.2739629464285714, 0.2785047123015873),
+}
+
+
+def _fold(folder: Path) -> Collection:
+    """Fold1 of MQ2008: its training part is S1 to S3."""
+    if not PARTS.is_dir():
+        pytest.skip("the parts of MQ2008 are not here")
+    given = {"train": ("S1", "S2", "S3"), "vali": ("S4",), "test": ("S5",)}
+    for part, names in given.items():
+        texts = [(PARTS / f"{name}.txt").read_text() for name in names]
+        (folder / f"{part}.txt").write_text("".join(texts))
+    return fa.load_data(str(folder), normalise="none")
+
+
+@pytest.mark.parametrize(("ranker", "click_model"), PUBLISHED)
+def test_rounds_are_those_of_the_published_arrays(tmp_path: Path, ranker: str, click_model: str) -> None:
+    published = PUBLISHED[ranker, click_model]
+    rounds = replayed_rounds(_fold(tmp_path), ranker, click_model)
+    assert [next(rounds) for _ in published] == pytest.approx(published, rel=1e-12)
+
+
+def test_a_run_of_the_published_program_gives_every_click_away(tmp_path: Path) -> None:
+    """At an epsilon of nearly 0; clients whose seed drives nothing else are safe from it."""
+    options = ("--data", SOURCE, "--normalise", "none", "--clients", 20, "--rounds", 2, "--method", "es-seed")
+    learners = ("foltr-es:as_published=true", "foltr-es")
+    attack = ("attack", *options, "--click-model", "informational", "--eps", 0.01, "--json")
+    report = run(*attack, "--learner", learners[0], "--lists", "deterministic").json()
+    (read,) = [row["exact"] for row in report["results"] if row["method"] == "es-seed"][:1]
+    assert read == 1.0
+    line = run(*attack, "--learner", learners[1]).one_error()
+    assert "perturbation" in line
+
+
+def test_clients_that_differ_are_refused() -> None:
+    line = run(
+        "train", "--data", SOURCE, "--clients", 5, "--rounds", 1, "--learner", "foltr-es:as_published=true",
+        "--scenario", "click-skew",
+    ).one_error()  # fmt: skip
+    assert "as_published" in line
