@@ -108,7 +108,7 @@ class CommonOptions:
         "for each chain.",
         DEFENSE,
     )
-    fold: str | None = shared("Number K of a FoldK folder, or all.", DATA)
+    fold: str | None = shared("Number K of a FoldK folder or of five pieces, or all.", DATA)
     learner: list[str] | None = shared(
         "fpdgd, foltr-es, pdgd, dbgd or coltr, with parameters as in pdgd:batch=100. May be repeated: "
         "one run for each learner. Default: fpdgd.",
@@ -307,7 +307,7 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
     source = source or DataSpec().source
     found = folds(Spec.parse({"data": {"source": source}}, "", field_flags()).data)
     if not found:
-        raise UsageError(f"--fold all: {source} has no FoldK folders")
+        raise UsageError(f"--fold all: {source} has no FoldK folders and no five pieces")
     return found
 
 

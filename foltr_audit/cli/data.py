@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from foltr_audit.errors import UsageError
 QRELS = "intents"
 """Folder of the qrels for each intent, next to the synthetic data."""
 
+_MOST_FILES = 8  # whose names are shown
+
 app = typer.Typer(
     cls=LazyGroup,
     help="Describe ranking data, write synthetic data, and manage the cache.",
@@ -26,33 +29,51 @@ app.add_typer(data_cache.app, name="cache")
 
 
 @app.command("info")
-@takes("data.intents", "json")
+@takes("fold", "data.intents", "json")
 def info(
     common: CommonOptions,
     path: str = argument("Folder or file with LETOR data or a search log, or synthetic:NAME[:QUERIES]."),
-    fold: int = option("Number K of a FoldK folder; 0 for data without.", 0, least=0),
-    seed: int = option("Seed of the split of a single file.", 1, least=0),
+    seed: int = option("Seed of the split of data without parts of their own.", 1, least=0),
 ) -> None:
     """Show queries, documents, labels and the fingerprint of a data set."""
+    from foltr_audit.cli.common import folds_of
+
+    intents = common.fields.get("data.intents")
+    found = [
+        _facts({"source": path, "fold": fold, "normalise": "none", "intents": intents}, seed)
+        for fold in folds_of(common.fold, path) or (0,)
+    ]
+    if not common.json:
+        for facts in found:
+            _print(facts, seed)
+    elif common.fold == "all":
+        print_json("data-info/1", folds=found)
+    else:
+        print_json("data-info/1", **found[0])
+
+
+def _facts(wanted: dict[str, Any], seed: int) -> dict[str, Any]:
     from foltr_audit.core.spec.experiment import Spec
-    from foltr_audit.data.load import load_collection
+    from foltr_audit.data.load import load_collection, source_files
     from foltr_audit.data.sources import describe
 
-    wanted = {"source": path, "fold": fold, "normalise": "none", "intents": common.fields.get("data.intents")}
-    spec = Spec.parse({"data": wanted}, "data info")
-    facts = describe(load_collection(spec.data, seed, cache=False))  # what the files hold, not the cache
-    if common.json:
-        print_json("data-info/1", **facts)
-    else:
-        _print(facts)
+    data = Spec.parse({"data": wanted}, "data info").data
+    files = source_files(data)
+    facts: dict[str, Any] = describe(load_collection(data, seed, cache=False))  # the files, not the cache
+    if files is not None:
+        folder = Path(data.source) if Path(data.source).is_dir() else Path(data.source).parent
+        facts["files"] = [str(file.relative_to(folder)) for file in files.files]
+        facts["split_off"] = list(files.split)
+    return facts
 
 
-def _print(facts: dict[str, Any]) -> None:
+def _print(facts: dict[str, Any], seed: int) -> None:
     from foltr_audit.report.tables.table import Column
 
     parts, origin = facts["parts"], facts["intents_from"]
     kind = "synthetic data" if facts["synthetic"] else "data"
     source = facts["source"] if origin is None else f"{facts['source']} with intents {origin}"
+    fold = f", fold {facts['fold']}" if facts["fold"] else ""
 
     def of(name: str) -> Column[str]:
         return Column(name, lambda row: _cell(parts[name][row]), "words")
@@ -62,10 +83,24 @@ def _print(facts: dict[str, Any]) -> None:
 
     columns = [Column[str]("", words, "words"), *map(of, parts)]
     rows = next(iter(parts.values()))
-    title = f"{kind} {source}, {facts['features']} features"
+    title = f"{kind} {source}{fold}, {facts['features']} features"
     if left_out := facts.get("queries_left_out"):
         title += f", {left_out} queries that are not in the log left out"
-    print_rows(title, columns, rows, f"fingerprint {facts['fingerprint']}")
+    print_rows(title, columns, rows, "\n".join(_origin(facts, seed)))
+
+
+def _origin(facts: dict[str, Any], seed: int) -> Iterator[str]:
+    """Which files were read and joined, what was split off, and the fingerprint."""
+    if files := facts.get("files"):
+        shown = files if len(files) <= _MOST_FILES else [*files[:2], "...", files[-1]]
+        yield f"read from {', '.join(shown)}"
+    if split := facts.get("split_off"):
+        yield f"{' and '.join(split)} split off by query with seed {seed}"
+    if "rows_read" in facts:
+        rows = f"{facts['rows_joined']:,} of {facts['rows_read']:,} rows"
+        queries = f"{facts['queries_joined']:,} of {facts['queries_read']:,} queries"
+        yield f"{rows} and {queries} joined with {facts['intents_from']} by document id"
+    yield f"fingerprint {facts['fingerprint']}"
 
 
 def _cell(value: Any) -> str:

@@ -114,6 +114,7 @@ class EntryFacts(BaseModel):
     with_intents: bool
     with_users: bool
     left_out: int
+    read: tuple[int, int] | None
 
     @property
     def is_outdated(self) -> bool:
@@ -240,6 +241,7 @@ def write_entry(folder: Path, collection: Collection, origin: SourceKey) -> None
         with_intents=collection.train.intents is not None,
         with_users=collection.train.users is not None,
         left_out=collection.left_out,
+        read=collection.read,
     )
     atomic_files.write_text(folder / META, facts.model_dump_json(indent=1) + "\n")
 
@@ -257,6 +259,7 @@ def map_entry(folder: Path, origin: SourceKey) -> Collection | None:
             normalised=origin.normalise,
             intents_from=origin.intents,
             left_out=facts.left_out,
+            read=facts.read,
         )
     # Its arrays need not fit together. None of this is worth an error: the source is parsed again.
     except (OSError, ValueError, LookupError, DataError):

@@ -35,6 +35,14 @@ def intent_files(intents: str | None) -> tuple[Path, ...]:
     return () if intents is None or are_synthetic(intents) else qrels_files(Path(intents))
 
 
+def count_read(parts: Mapping[str, Dataset], intents: str) -> tuple[int, int] | None:
+    """Rows and queries of parts before `with_intents`; None for synthetic intents, which judge all."""
+    if are_synthetic(intents):
+        return None
+    every = parts.values()
+    return sum(part.n_documents for part in every), sum(part.n_queries for part in every)
+
+
 def with_intents(parts: Mapping[str, Dataset], intents: str, source: str) -> dict[str, Dataset]:
     """The parts with a grade under each intent, in place of their own labels.
 

@@ -6,15 +6,19 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.spec.data import DataSpec, are_synthetic
 from foltr_audit.data.cache import SourceKey, cached
-from foltr_audit.data.intents import intent_files, with_intents
+from foltr_audit.data.intents import count_read, intent_files, with_intents
 from foltr_audit.data.search_log.collection import LogFiles, load_search_log
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
+
+if TYPE_CHECKING:
+    from foltr_audit.data.layout import SourceFiles
 
 SYNTHETIC = "synthetic"
 
@@ -41,9 +45,23 @@ def _origin(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collecti
 
 def folds(data: DataSpec) -> tuple[int, ...]:
     """Numbers of the folds that the source has; empty if it has none."""
-    from foltr_audit.data.sources import folds_of
+    from foltr_audit.data.layout import folds_of
 
     return () if _is_synthetic(data) else folds_of(data.source)
+
+
+def source_files(data: DataSpec) -> SourceFiles | None:
+    """The files of ranking data, and which parts they lack; None for synthetic data and search logs.
+
+    Raises:
+        DataError: no such data, or an unknown layout.
+        UsageError: a fold that does not exist.
+    """
+    from foltr_audit.data.layout import locate
+
+    if _is_synthetic(data) or LogFiles.of(data.source) is not None:
+        return None
+    return locate(data.source, data.fold)
 
 
 def _is_synthetic(data: DataSpec) -> bool:
@@ -77,11 +95,12 @@ def _key(
 
 
 def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collection]]:
-    from foltr_audit.data.sources import load_data, locate
+    from foltr_audit.data.layout import locate
+    from foltr_audit.data.sources import load_data
 
     located = locate(data.source, data.fold)
     # Where nothing is split the seed does not matter: runs of all seeds share one entry of the cache.
-    split_seed = seed if located.is_split else None
+    split_seed = seed if located.split else None
     name = os.path.abspath(data.source)
     origin = _key(data, name, fold=located.fold, split_seed=split_seed, files=located.files)
 
@@ -123,5 +142,11 @@ def _judged(collection: Collection, intents: str) -> Collection:
     train, vali, test = (parts[name] for name in Collection.PARTS)
     fingerprint = joint_fingerprint([train, vali, test])
     return replace(
-        collection, train=train, vali=vali, test=test, fingerprint=fingerprint, intents_from=intents
+        collection,
+        train=train,
+        vali=vali,
+        test=test,
+        fingerprint=fingerprint,
+        intents_from=intents,
+        read=count_read(whole, intents),
     )

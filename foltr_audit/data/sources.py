@@ -2,102 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import joint_fingerprint
+from foltr_audit.core.records.dataset import joined, joint_fingerprint
 from foltr_audit.core.spec.data import are_synthetic
-from foltr_audit.data.intents import with_intents
-from foltr_audit.data.letor.lines import name_in_messages
+from foltr_audit.data.intents import count_read, with_intents
+from foltr_audit.data.layout import Layout, RankingFile, locate
+from foltr_audit.data.letor.lines import name_in_messages, shown
 from foltr_audit.data.letor.reader import LetorFile, read_letor
 from foltr_audit.data.normalize import check_normalisation, normalise
-from foltr_audit.data.search_log.collection import LAYOUT
-from foltr_audit.errors import DataError, UsageError
+from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
 
 _SPLIT_SHARE = 0.2  # of the queries, for each missing part
-_FOLD = re.compile(r"Fold([1-9]\d{0,5})")
-_SPELLINGS = {"train": ("train",), "vali": ("vali", "valid"), "test": ("test",)}
-_ENDS = ("", ".gz")
-_LAYOUTS = (
-    "train.txt with vali.txt and test.txt (in it or in FoldK), set1.train.txt and so on, "
-    f"NAME.train with NAME.train.query, or {LAYOUT}"
-)
-
-
-@dataclass(frozen=True)
-class _RankingFile:
-    path: Path
-    groups: Path | None = None
-
-
-_Layout = Mapping[str, _RankingFile]  # part name -> file, for the parts that exist
-
-
-@dataclass(frozen=True)
-class SourceFiles:
-    """Which files a source is read from.
-
-    Attributes:
-        layout: part name -> file, for the parts that exist.
-        fold: the fold they are of; 0 where there are none.
-    """
-
-    layout: _Layout
-    fold: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Every file that is read, group files included."""
-        pairs = ((file.path, file.groups) for file in self.layout.values())
-        return tuple(path for pair in pairs for path in pair if path is not None)
-
-    @property
-    def is_split(self) -> bool:
-        """Whether a part is missing, and so split off the training part."""
-        return len(self.layout) < len(_SPELLINGS)
-
-
-def folds_of(source: str) -> tuple[int, ...]:
-    """Numbers of the `FoldK` folders, ascending; () where there are none.
-
-    Raises:
-        DataError: no such data, a folder that cannot be read, or a fold that lacks a part or has it twice.
-    """
-    folder = Path(source)
-    if not _is_folder(folder):
-        return ()
-    found = []
-    for path in _entries(folder):
-        match = _FOLD.fullmatch(path.name)
-        if match and path.is_dir():
-            missing = [part for part in _SPELLINGS if part not in _text_layout(path)]
-            if missing:
-                raise DataError(
-                    f"data: {path}: no {missing[0]} part; expected train.txt, vali.txt and test.txt"
-                )
-            found.append(int(match[1]))
-    return tuple(sorted(found))
-
-
-def locate(source: str, fold: int = 0) -> SourceFiles:
-    """Find the files of a source; `fold` 0 means none, or the only one.
-
-    Raises:
-        DataError: no such data, or an unknown layout.
-        UsageError: a fold that is missing or must be named.
-    """
-    path = Path(source)
-    if _is_folder(path):
-        return _folder(source, fold)
-    if fold:
-        raise UsageError(f"data: --fold {fold}: {source} is a file, which has no folds")
-    return SourceFiles({"train": _RankingFile(path, _group_file(path))}, 0)
 
 
 def load_data(
@@ -121,7 +42,10 @@ def load_data(
     check_normalisation(normalisation)
     located = locate(source, fold)
     layout = located.layout
-    read = _same_width({name: _read(file, dtype) for name, file in layout.items()}, layout)
+    read = _same_width(
+        {name: [_read(file, dtype) for file in files] for name, files in layout.items()}, layout
+    )
+    counted = None if intents is None else count_read(read, intents)
     if intents is not None:
         read = with_intents(read, intents, source)
     parts = _complete(read, seed, source)
@@ -136,6 +60,7 @@ def load_data(
         fold=located.fold,
         fingerprint=joint_fingerprint([train, vali, test]),
         intents_from=intents,
+        read=counted,
     )
     # Nothing else holds the parsed features, so that their memory may be used again.
     return normalise(collection, normalisation, dtype, overwrite=True)
@@ -146,95 +71,42 @@ def _synthetic(part: Dataset) -> bool:
     return all(name.startswith("synthetic-") for name in part.document_ids)
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        if path.exists():
-            return path.is_dir()
-    except OSError as error:
-        raise DataError(f"data: {path}: cannot be read: {error.strerror or error}") from error
-    raise DataError(f"data: {path}: no such file or folder")
-
-
-def _folder(source: str, fold: int) -> SourceFiles:
-    folder = Path(source)
-    layout = {} if fold else _layout(folder)
-    if layout:
-        return SourceFiles(layout, 0)
-    folds = folds_of(source)
-    if not fold and len(folds) == 1:
-        fold = folds[0]
-    if fold in folds:
-        return SourceFiles(_text_layout(folder / f"Fold{fold}"), fold)
-    known = ", ".join(map(str, folds))
-    if fold:
-        raise UsageError(f"data: --fold {fold}: {source} has {f'folds {known}' if known else 'no folds'}")
-    if folds:
-        raise UsageError(f"data: {source} has folds {known}; pass --fold K or --fold all")
-    raise DataError(f"data: {source}: no training part; expected {_LAYOUTS}")
-
-
-def _layout(folder: Path) -> _Layout:
-    """The parts of a folder without folds; empty if it has no training part."""
-    text = _text_layout(folder)
-    return text if "train" in text else _group_layout(folder)
-
-
-def _text_layout(folder: Path) -> dict[str, _RankingFile]:
-    names = {path.name for path in _entries(folder)} if folder.is_dir() else set()
-    prefixes = ("", "set1.")
-    found = _parts(folder, [f"{prefix}{{part}}.txt{end}" for prefix in prefixes for end in _ENDS], names)
-    return {part: _RankingFile(path) for part, path in found.items()}
-
-
-def _group_layout(folder: Path) -> dict[str, _RankingFile]:
-    names = {path.name for path in _entries(folder)}
-    stems = sorted({match[1] for name in names if (match := re.fullmatch(r"(.+)\.train(\.gz)?", name))})
-    if not stems:
-        return {}
-    if len(stems) > 1:
-        raise DataError(f"data: {folder}: several data sets: {', '.join(stems)}; expected one NAME.train")
-    found = _parts(folder, [f"{stems[0]}.{{part}}{end}" for end in _ENDS], names)
-    return {part: _RankingFile(path, _group_file(path)) for part, path in found.items()}
-
-
-def _parts(folder: Path, forms: list[str], names: set[str]) -> dict[str, Path]:
-    """The file of each part whose name has one of some forms."""
-    layout = {}
-    for part, spellings in _SPELLINGS.items():
-        tried = [form.replace("{part}", spelling) for spelling in spellings for form in forms]
-        found = [name for name in tried if name in names]
-        if len(found) > 1:
-            raise DataError(f"data: {folder}: the {part} part exists twice: {' and '.join(found)}")
-        if found:
-            layout[part] = folder / found[0]
-    return layout
-
-
-def _group_file(path: Path) -> Path | None:
-    groups = path.with_name(f"{path.name.removesuffix('.gz')}.query")
-    return groups if groups.exists() else None
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError as error:
-        raise DataError(f"data: {folder}: cannot be read: {error.strerror or error}") from error
-
-
-def _read(file: _RankingFile, dtype: str) -> LetorFile:
+def _read(file: RankingFile, dtype: str) -> LetorFile:
     return read_letor(file.path, groups=file.groups, dtype=dtype)
 
 
-def _same_width(parts: Mapping[str, LetorFile], layout: _Layout) -> dict[str, Dataset]:
-    """Pad sparse parts with zeros to the widest one; dense parts must agree."""
-    dense = [(name, part.dataset.n_features) for name, part in parts.items() if part.dense]
-    for name, width in dense[1:]:
-        if width != dense[0][1]:
-            one, other = (name_in_messages(layout[part].path) for part in (dense[0][0], name))
-            raise DataError(f"data: dense rows of {dense[0][1]} features in {one}, but of {width} in {other}")
-    width = max(part.dataset.n_features for part in parts.values())
-    return {name: _padded(part.dataset, width) for name, part in parts.items()}
+def _same_width(parts: Mapping[str, Sequence[LetorFile]], layout: Layout) -> dict[str, Dataset]:
+    """One data set of each part; sparse files are padded with zeros to the widest, dense ones must agree."""
+    every = [
+        (file.path, read)
+        for name, files in layout.items()
+        for file, read in zip(files, parts[name], strict=True)
+    ]
+    dense = [(name_in_messages(path), read.dataset.n_features) for path, read in every if read.dense]
+    for other, width in dense[1:]:
+        one, first = dense[0]
+        if width != first:
+            raise DataError(f"data: dense rows of {first} features in {one}, but of {width} in {other}")
+    width = max(read.dataset.n_features for _, read in every)
+    return {
+        name: _joined([_padded(one.dataset, width) for one in read], [file.path for file in layout[name]])
+        for name, read in parts.items()
+    }
+
+
+def _joined(pieces: Sequence[Dataset], paths: Sequence[Path]) -> Dataset:
+    if len(pieces) == 1:
+        return pieces[0]
+    seen: dict[str, Path] = {}
+    for piece, path in zip(pieces, paths, strict=True):
+        for query in piece.query_ids:
+            if query in seen:
+                raise DataError(
+                    f"data: {path}: query {shown(query.encode())} is also in {seen[query].name}; "
+                    f"expected the rows of a query in one piece"
+                )
+        seen |= dict.fromkeys(piece.query_ids, path)
+    return joined(pieces)
 
 
 def _padded(part: Dataset, width: int) -> Dataset:
@@ -275,8 +147,22 @@ def describe(collection: Collection) -> dict[str, object]:
         "features": collection.n_features,
         "intents": collection.n_intents,
         "intents_from": collection.intents_from,
+        **_join_facts(collection),
         **({} if collection.train.users is None else {"queries_left_out": collection.left_out}),
         "parts": {name: _facts(collection.part(name)) for name in Collection.PARTS},
+    }
+
+
+def _join_facts(collection: Collection) -> dict[str, object]:
+    """Rows and queries before and after intents were joined, where they come from files."""
+    if collection.read is None:
+        return {}
+    rows, queries = collection.read
+    return {
+        "rows_read": rows,
+        "rows_joined": collection.n_documents,
+        "queries_read": queries,
+        "queries_joined": collection.n_queries,
     }
 
 

@@ -60,6 +60,8 @@ class DataFacts(ResultRow):
     Attributes:
         intents: number of intents of a query; None where there is one.
         intents_from: where they come from, see `Collection`.
+        rows_read: rows of the files with data; None where no intents are joined with them.
+        rows_joined: those of them whose intents are judged, which make up the data.
         synthetic: whether the data are synthetic.
         normalised: how features were normalised.
         features: number of features.
@@ -72,6 +74,8 @@ class DataFacts(ResultRow):
     source: str
     intents: int | None = column(optional=True)
     intents_from: str | None = column(optional=True)
+    rows_read: int | None = column(optional=True)
+    rows_joined: int | None = column(optional=True)
     synthetic: bool
     normalised: str
     features: int
@@ -90,6 +94,8 @@ class DataFacts(ResultRow):
             source=collection.source,
             intents=collection.n_intents if several else None,
             intents_from=collection.intents_from if several else None,
+            rows_read=None if collection.read is None else collection.read[0],
+            rows_joined=None if collection.read is None else collection.n_documents,
             synthetic=collection.synthetic,
             normalised=collection.normalised,
             features=collection.n_features,

@@ -206,6 +206,8 @@ class Collection:
         fingerprint: SHA-256 (hex) over the parts as parsed, before normalisation.
         normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
         intents_from: source of the intents, a folder or `synthetic:I`; None if the data include them.
+        read: numbers of rows and queries in the files, of which those stay whose intents are judged; None
+            where no intents are joined by document id.
         left_out: number of queries in the files that belong to nobody in the log, and so to no part.
     """
 
@@ -218,6 +220,7 @@ class Collection:
     fingerprint: str
     normalised: str = "none"
     intents_from: str | None = None
+    read: tuple[int, int] | None = None
     left_out: int = 0
 
     def __repr__(self) -> str:
@@ -264,6 +267,16 @@ class Collection:
     def n_features(self) -> int:
         """Number of features of every part."""
         return self.train.n_features
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries of all parts."""
+        return sum(self.part(name).n_queries for name in self.PARTS)
+
+    @property
+    def n_documents(self) -> int:
+        """Number of rows of all parts, each a document of a query."""
+        return sum(self.part(name).n_documents for name in self.PARTS)
 
     @property
     def n_intents(self) -> int:

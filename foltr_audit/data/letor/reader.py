@@ -25,7 +25,8 @@ __all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorFile", "read_letor", "write_letor"
 _MOST_PLACES, _PLACES_PER_VALUE = 1 << 25, 100
 """Features of all rows, which are stored whether given or not: this many, or this many times the given."""
 
-_DOCUMENT = re.compile(rb"\bdocid\s*=\s*(\S+)")
+_DOCUMENT = re.compile(rb"\bdoc[_-]?id\s*[=:]\s*([^\s=:]\S*)|\A\s*([^\s#=:]+)\s*\Z", re.IGNORECASE)
+"""A comment with `docid = NAME`, and more or less around it, or of nothing but a NAME."""
 _LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -124,7 +125,7 @@ class _LetorRows:
                 return None
         self.labels.append(label)
         found = _DOCUMENT.search(comment) if comment else None
-        self.document_ids.append(found[1].decode() if found else "")
+        self.document_ids.append((found[1] or found[2]).decode() if found else "")
         has_query = not self.grouped or query.startswith(b"qid:")
         return b" ".join(fields[2 if has_query else 1 :]).strip()
 

@@ -86,6 +86,8 @@ class CellDataFacts(_FactTable):
     test_without_relevant: Count
     intents: Count | None = None
     intents_from: Text | None = None
+    rows_read: Count | None = None
+    rows_joined: Count | None = None
 
     def row(self) -> DataFacts:
         """The same as a row of a report."""

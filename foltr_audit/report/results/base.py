@@ -70,6 +70,8 @@ class FoldFacts(ResultRow):
     vali: int | None = column(optional=True)
     test: int | None = column(optional=True)
     test_without_relevant: int | None = column(optional=True)
+    rows_read: int | None = column(optional=True)
+    rows_joined: int | None = column(optional=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,7 +125,7 @@ def systems_of(rows: Sequence[OfSetting]) -> set[tuple[str, str]]:
 def dataset_line(
     data: DatasetFacts, config: Mapping[str, JsonValue], systems: Iterable[tuple[str, str]]
 ) -> str:
-    """The data, its preparation, learners with their PDGD settings, and the seed in one line."""
+    """The data, its preparation, learners, and the seed; a second line says how many rows have intents."""
     kind = "synthetic data" if data.synthetic else "data"
     fold = data.folds[0]
     sizes = "" if fold.train is None else f"{fold.train} / {fold.vali} / {fold.test} queries, "
@@ -143,8 +143,16 @@ def dataset_line(
     return escape(
         f"{kind} {data.source or 'of an unknown source'} ({sizes}{intents}{width}, "
         f"{_NORMALISED.get(data.normalised, data.normalised)}{folds}{fingerprint}){learners}{pdgd}, "
-        f"seed {config.get('seed', 'several')}{left_out}"
+        f"seed {config.get('seed', 'several')}{left_out}{_joined(data)}"
     )
+
+
+def _joined(data: DatasetFacts) -> str:
+    """The line of intents that are joined by document id; empty where none are."""
+    fold = data.folds[0]
+    if fold.rows_read is None or fold.rows_joined is None:
+        return ""
+    return f"\n{fold.rows_joined:,} of {fold.rows_read:,} rows joined with {data.intents_from} by document id"
 
 
 def no_relevant(config: Mapping[str, JsonValue]) -> str:

@@ -1,0 +1,248 @@
+"""Folders of pieces: one collection, or LETOR's five folds; and the forms in which published files come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foltr_audit.core.records import Collection
+from foltr_audit.core.records.dataset import joined
+from foltr_audit.data.layout import folds_of, locate
+from foltr_audit.data.letor.reader import read_letor
+from foltr_audit.data.sources import load_data
+from foltr_audit.errors import DataError, UsageError
+from tests.data.test_sources import lay, queries, rows
+from tests.fixtures.command import SHARED, run
+
+DATA = SHARED / "data"
+FIVE = {f"S{number}.txt": rows(f"{number}a", f"{number}b") for number in range(1, 6)}
+OTHERS = {
+    "README": "see S1.txt",
+    "README.txt": "no data",
+    "._S1.txt": "\0",
+    "S1.txt.query": "3",
+    "S1.txt~": "old",
+    "S6.csv": "a,b",
+    "old/S7.txt": "x",
+    "notes2024.txt": "x",
+}
+
+
+def test_pieces_are_one_collection_split_by_query(tmp_path: Path) -> None:
+    source = lay(tmp_path, FIVE | OTHERS)
+    data = load_data(source, normalisation="none")
+    found = queries(data)
+    assert [len(found[name]) for name in Collection.PARTS] == [6, 2, 2]
+    assert sorted(sum(found.values(), ())) == sorted(
+        f"{number}{one}" for number in range(1, 6) for one in "ab"
+    )
+    assert data.fold == 0
+    assert [path.name for path in locate(source).files] == sorted(FIVE)
+    # The same rows in one file are the same data.
+    whole = lay(tmp_path / "whole", {"all.txt": "".join(FIVE.values())}) + "/all.txt"
+    assert load_data(whole, normalisation="none").fingerprint == data.fingerprint
+
+
+@pytest.mark.parametrize("fold", range(1, 6))
+def test_five_pieces_have_the_folds_of_letor(tmp_path: Path, fold: int) -> None:
+    source = lay(tmp_path, FIVE | OTHERS)
+    assert folds_of(source) == (1, 2, 3, 4, 5)
+    data = load_data(source, fold=fold)
+    names = [f"{(fold - 1 + place) % 5 + 1}" for place in range(5)]
+    wanted = {"train": names[:3], "vali": names[3:4], "test": names[4:]}
+    assert queries(data) == {
+        part: tuple(f"{name}{one}" for name in each for one in "ab") for part, each in wanted.items()
+    }
+    laid = {
+        f"Fold{fold}/{part}.txt": "".join(FIVE[f"S{name}.txt"] for name in each)
+        for part, each in wanted.items()
+    }
+    same = load_data(lay(tmp_path / "folds", laid), fold=fold)
+    assert (data.fold, data.fingerprint) == (fold, same.fingerprint)
+    np.testing.assert_array_equal(data.test.features, same.test.features)
+
+
+@pytest.mark.parametrize(
+    ("names", "order"),
+    [
+        (["part3.txt", "part1.txt", "part2.txt"], ["part1.txt", "part2.txt", "part3.txt"]),
+        (["part-00001.txt", "part-00000.txt"], ["part-00000.txt", "part-00001.txt"]),
+        ([f"x{number}.txt.gz" for number in range(11)], [f"x{number}.txt.gz" for number in range(11)]),
+        (["1.txt", "2.txt.gz"], ["1.txt", "2.txt.gz"]),
+    ],
+)
+def test_pieces_are_in_the_order_of_their_numbers(tmp_path: Path, names: list[str], order: list[str]) -> None:
+    source = lay(tmp_path, {name: rows(f"{name}/1", f"{name}/2") for name in names})
+    assert [path.name for path in locate(source).files] == order
+    assert folds_of(source) == ()
+    with pytest.raises(UsageError, match=r"--fold 1: .* has no folds"):
+        locate(source, 1)
+
+
+def test_sparse_pieces_take_the_widest(tmp_path: Path) -> None:
+    source = lay(tmp_path, {"a1.txt": "1 qid:a 2:1\n0 qid:b 1:1\n", "a2.txt": "1 qid:c 4:3\n"})
+    data = load_data(source, normalisation="none")
+    every = joined([data.part(name) for name in Collection.PARTS])
+    of = {query: every.features[every.offsets[place]].tolist() for place, query in enumerate(every.query_ids)}
+    assert of == {"a": [0, 1, 0, 0], "b": [1, 0, 0, 0], "c": [0, 0, 0, 3]}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"S1.txt": "", "S3.txt": ""}, r"S3\.txt, but no S2\.txt; expected every piece"),
+        ({"S1.txt": "", "S1.txt.gz": ""}, r"S1\.txt and S1\.txt\.gz; expected one of them"),
+        ({"S1.txt": "", "T1.txt": ""}, r"pieces of several names: S1\.txt, T1\.txt; expected one NAME"),
+        ({"S2.txt": "", "S3.txt": ""}, r"no training part; expected .* pieces NAME1\.txt, NAME2\.txt"),
+        ({"vali.txt": "", "S1.txt": ""}, r"no training part"),
+        (
+            {"S1.txt": rows("a"), "S2.txt": rows("b", width=3)},
+            r"dense rows of 2 features in S1\.txt, but of 3 in S2",
+        ),
+        ({"S1.txt": rows("a"), "S2.txt": "1 qid:b 1:x\n"}, r"letor: S2\.txt:1: feature 1: value 'x'"),
+        (
+            {"S1.txt": rows("a", "b"), "S2.txt": rows("c", "b")},
+            r"S2\.txt: query 'b' is also in S1\.txt; expected",
+        ),
+        ({"S1.txt": rows("a"), "S2.txt/file": ""}, r"S2\.txt: a folder, where a file is expected"),
+        ({"1.txt": "2 1 D1 1\n"}, r"letor: 1\.txt:1: query id missing"),
+    ],
+)
+def test_pieces_that_cannot_be_meant(tmp_path: Path, files: Mapping[str, str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_data(lay(tmp_path, files))
+
+
+@pytest.mark.parametrize(
+    ("comment", "name"),
+    [
+        ("#docid = GX008-86-4444840 inc = 1 prob = 0.086622", "GX008-86-4444840"),
+        ("# docid=clueweb09-en0000-00-00000 inc = 1", "clueweb09-en0000-00-00000"),
+        ("# docid = X", "X"),
+        ("#docid =  X  ", "X"),
+        ("#DocID: X inc = 1", "X"),
+        ("# inc = 1 doc_id = X", "X"),
+        ("#X", "X"),
+        ("# http://x.org/a=b?c", ""),
+        ("# 1A\t", "1A"),
+        ("#", ""),
+        ("# docid =", ""),
+        ("# two words", ""),
+        ("# mydocid = X", ""),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", " \r\n", ""])
+def test_spellings_of_document_ids(tmp_path: Path, comment: str, name: str, end: str) -> None:
+    (tmp_path / "data.txt").write_bytes(f"1 qid:a-b/c 1:2 {comment}{end}".encode())
+    part = read_letor(tmp_path / "data.txt").dataset
+    assert (tuple(part.document_ids), part.query_ids, part.features.tolist()) == ((name,), ("a-b/c",), [[2]])
+
+
+def test_carriage_returns_and_trailing_blanks_change_nothing(tmp_path: Path) -> None:
+    text = "".join(
+        f"{row} qid:WT09-{query} 1:{10.5**row} 2:{-row * 1e-6:.9f} 3:{query * 1_000_003} \n"
+        for query in range(5)
+        for row in range(3)
+    )
+    plain = load_data(lay(tmp_path / "a", {"train.txt": text, "vali.txt": rows("v", width=3)}))
+    forms = {
+        "train.txt": text.replace("\n", "\r\n"),
+        "vali.txt": rows("v", width=3).replace("\n", "\t \r\n\r\n"),
+    }
+    other = load_data(lay(tmp_path / "b", forms))
+    assert other.fingerprint == plain.fingerprint
+    # Features of very different scales all count the same after the default normalisation.
+    np.testing.assert_allclose(plain.train.features.std(axis=0), 1, rtol=1e-4)
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def test_info_says_what_was_read_and_split(tmp_path: Path) -> None:
+    source = lay(tmp_path, FIVE)
+    facts = run("data", "info", source, "--json").json()
+    assert (facts["files"], facts["split_off"]) == (sorted(FIVE), ["vali", "test"])
+    shown = run("data", "info", source, "--seed", 3).out
+    assert "read from S1.txt, S2.txt, S3.txt, S4.txt, S5.txt" in shown
+    assert "vali and test split off by query with seed 3" in shown
+    every = run("data", "info", source, "--fold", "all", "--json").json()
+    assert [fold["fold"] for fold in every["folds"]] == [1, 2, 3, 4, 5]
+    assert every["folds"][2] == {
+        name: value
+        for name, value in run("data", "info", source, "--fold", 3, "--json").json().items()
+        if name != "schema"
+    }
+    assert every["folds"][2]["split_off"] == []
+    assert run("data", "info", source, "--fold", "all").out.count("fingerprint") == 5
+    done = run("data", "info", f"{source}/S1.txt", "--fold", "all")
+    assert (done.code, "no FoldK folders" in done.one_error()) == (2, True)
+
+
+def judged(tmp_path: Path) -> tuple[str, Path]:
+    """Ten queries of 12 documents each; of eight queries ten documents are judged."""
+    letor = "".join(
+        f"{row % 2} qid:{query} 1:{query * row % 7} 2:{row} # docid = D{query}-{row}\r\n"
+        for query in range(1, 11)
+        for row in range(12)
+    )
+    lines = letor.splitlines(keepends=True)
+    source = lay(tmp_path / "data", {"p1.txt": "".join(lines[:60]), "p2.txt": "".join(lines[60:])})
+    qrels = "".join(
+        f"{query} I D{query}-{row} {(row + query) % 2}\n" for query in range(1, 9) for row in range(10)
+    )
+    lay(tmp_path / "qrels", {f"{intent}.txt": qrels.replace("I", str(intent)) for intent in (1, 2)})
+    return source, tmp_path / "qrels"
+
+
+def test_a_line_says_how_many_rows_joined(tmp_path: Path) -> None:
+    source, qrels = judged(tmp_path)
+    facts = run("data", "info", source, "--intents", qrels, "--json").json()
+    assert [facts[name] for name in ("rows_read", "rows_joined")] == [120, 80]
+    assert [facts[name] for name in ("queries_read", "queries_joined")] == [10, 8]
+    shown = " ".join(run("data", "info", source, "--intents", qrels).out.split())
+    assert "80 of 120 rows and 8 of 10 queries joined with" in shown
+    which = ("--data", source, "--intents", qrels, "--clients", 4, "--rounds", 1)
+    for command in (("train", "--no-trace"), ("attack", "--method", "olsr", "--repeats", 2)):
+        done = run(*command, *which)
+        assert "80 of 120 rows joined with" in done.out
+        fold = run(*command, *which, "--json").json()["dataset"]["folds"][0]
+        assert (fold["rows_read"], fold["rows_joined"]) == (120, 80)
+    plain = run("train", "--no-trace", "--data", source, "--clients", 4, "--rounds", 1)
+    assert "joined" not in plain.out
+    synthetic = run(
+        "train", "--no-trace", "--data", source, "--intents", "synthetic:2", "--clients", 4, "--rounds", 1
+    )
+    assert "joined" not in synthetic.out
+
+
+# --- the real data --------------------------------------------------------------------------------
+
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data are not here")
+
+
+@needs_data
+def test_mq2008_from_its_pieces() -> None:
+    every = load_data(str(DATA / "mq2008-parts"), fold=1)
+    assert [every.part(name).n_queries for name in Collection.PARTS] == [471, 157, 156]
+    assert every.n_documents == 15_211
+    small = load_data(str(DATA / "mq2008"))
+    assert set(small.train.query_ids) < set(every.test.query_ids)
+
+
+@needs_data
+def test_every_row_of_clueweb09_joins_the_intents_of_trec() -> None:
+    data = load_data(str(DATA / "clueweb09"), intents=str(DATA / "trec-web-intents"))
+    assert data.read == (15_579, 36) == (data.n_documents, data.n_queries)
+    assert (data.n_intents, data.n_features, data.synthetic) == (4, 42, False)
+
+
+@needs_data
+def test_raw_features_of_mslr_become_comparable() -> None:
+    raw = load_data(str(DATA / "mslr-sample"), normalisation="none")
+    assert raw.train.features.max() > 1e6
+    scaled = load_data(str(DATA / "mslr-sample"))
+    deviations = scaled.train.features.std(axis=0)
+    assert np.all((np.abs(deviations - 1) < 1e-3) | (deviations == 0))
