@@ -21,6 +21,9 @@ from foltr_audit.errors import UsageError
 
 PROSE = Path(__file__).with_name("page.md")
 PLACE = re.compile(r"^\{\{ ([\w-]+) \}\}$", re.MULTILINE)
+CLAIMS = "claims"
+"""The place of all claims in one table."""
+
 NOT_RUN = "Not run yet: `make results` runs it."
 WIDTH = 110
 
@@ -59,32 +62,50 @@ class ResultsPage:
         Raises:
             UsageError: a place that is not declared, or a declared table without a place.
         """
-        places = PLACE.findall(prose)
+        places = [place for place in PLACE.findall(prose) if place != CLAIMS]
         if sorted(places) != sorted(self.declared.tables):
             wrong = sorted(set(places) ^ set(self.declared.tables)) or places
             raise UsageError(f"{PROSE.name}: {', '.join(wrong)}; expected one place for each declared table")
-        return PLACE.sub(lambda place: block(place[1], self.table(place[1])), prose)
+        return PLACE.sub(lambda place: block(place[1], self._at(place[1])), prose)
+
+    def _at(self, place: str) -> str:
+        return self.all_claims() if place == CLAIMS else self.table(place)
+
+    def all_claims(self) -> str:
+        """Every claim with its verdict; the earlier text if a result is missing that judges one."""
+        lines: list[str] = []
+        for name in dict.fromkeys(claim.table for claim in self.declared.claims):
+            rows = self._rows(self.declared.tables[name])
+            if rows is None:
+                return kept(CLAIMS, self.before)
+            lines += list(self._claims(name, rows))[2 if lines else 0 :]
+        return "\n".join(lines)
 
     def table(self, name: str) -> str:
         """Commands, lines, claims and dates of one table; the earlier text if a result of it is missing."""
         table = self.declared.tables[name]
-        stored = [self.stored(run) for run in self.declared.runs_of(table)]
-        there = [one for one in stored if one is not None]
-        if len(there) < len(stored):
+        runs, every = self.declared.runs_of(table), self._rows(table)
+        if every is None:
             return kept(name, self.before)
-        every = [
-            row
-            for run, one in zip(self.declared.runs_of(table), there, strict=True)
-            for row in rows_of(one, table.rows, DATA[run.data].title if run.data else "synthetic")
-        ]
+        there = [one for run in runs if (one := self.stored(run)) is not None]
         intervals = any(column.interval for column in table.columns)
         parts = [
-            *_commands(self.declared.runs_of(table)),
+            *_commands(runs),
             "\n".join(_lines(table, every)),
             _made(there, intervals=intervals),
         ]
         claims = "\n".join(self._claims(name, every))
         return "\n\n".join([*parts, claims] if claims else parts)
+
+    def _rows(self, table: DeclaredTable) -> list[Row] | None:
+        """The rows of all runs of a table; None if a result is missing."""
+        found: list[Row] = []
+        for run in self.declared.runs_of(table):
+            stored = self.stored(run)
+            if stored is None:
+                return None
+            found += rows_of(stored, table.rows, DATA[run.data].title if run.data else "synthetic")
+        return found
 
     def _claims(self, name: str, rows: Sequence[Row]) -> Iterator[str]:
         table, claims = self.declared.tables[name], self.declared.claims_of(name)

@@ -103,6 +103,18 @@ def test_a_table_has_command_lines_seed_date_and_claims() -> None:
     )
 
 
+def test_all_claims_stand_in_one_table() -> None:
+    shared = {"table": "t", "interval": "auc_ci95", "value": "auc", "where": {"method": "olsr"}}
+    claims = [PublishedClaim(published=name, at_least=x, **shared) for name, x in (("P", 0.8), ("Q", 0.95))]  # type: ignore[arg-type]
+    table = DeclaredTable(**{**vars(TABLE), "where": {"method": "olsr"}})
+    assert page_of(table, *claims).all_claims().splitlines()[2:] == [
+        "| P | **holds** | .912 |",
+        "| Q | **does not hold** | .912 |",
+    ]
+    before = block("claims", "as they were")
+    assert page_of(table, *claims, before=before).all_claims() == "as they were"
+
+
 def test_a_table_without_results_keeps_its_text() -> None:
     before = f"{block('s', 'of s')}\n\n{block('t', 'by hand')}\n"
     assert page_of(TABLE, before=before).text("{{ t }}\n") == block("t", "by hand") + "\n"
