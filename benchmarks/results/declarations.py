@@ -85,7 +85,7 @@ class DeclaredTable:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedClaim:
-    """A published sentence, and the rule that judges it from intervals, fixed before the runs.
+    """A published sentence, or one of our own, and the rule that judges it from intervals.
 
     Attributes:
         table: name of the table whose rows judge it.

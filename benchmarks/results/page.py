@@ -154,12 +154,19 @@ def _made(stored: Sequence[StoredResult], *, intervals: bool) -> str:
     took = ", ".join(f"{one.seconds:,.0f}" for one in stored)
     made = f"made on {' and '.join(dates)} with foltr-audit {' and '.join(versions)} in {took} seconds"
     brackets = " Brackets hold 95 % intervals." if intervals else ""
-    return f"{'; '.join([*seeds, made])}.{brackets}"
+    text = "; ".join([*seeds, made])
+    return f"{text[0].upper()}{text[1:]}.{brackets}"
 
 
 def _seeds(stored: StoredResult) -> str:
     config = stored.result.get("config")
-    if not isinstance(config, dict) or "seed" not in config:
+    if not isinstance(config, dict) or not {"seed", "runs"} & set(config):
         return ""
+    if "runs" in config:
+        return _seed_and_runs(config.get("spec", {}).get("seed", 1), config["runs"])
     runs = len({cell.get("repetition", i) for i, cell in enumerate(config.get("cells", []))}) or 1
-    return f"Seed {config['seed']}, {runs} {'run' if runs == 1 else 'runs'}"
+    return _seed_and_runs(config["seed"], runs)
+
+
+def _seed_and_runs(seed: int, runs: int) -> str:
+    return f"seed {seed}, {runs} {'run' if runs == 1 else 'runs'}"

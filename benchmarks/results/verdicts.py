@@ -70,9 +70,9 @@ def found_range(claim: PublishedClaim, table: DeclaredTable, rows: Sequence[Row]
     """The judged values in words: the lowest and the highest of them."""
     there = [row for row in rows if matches(row, table.where) and matches(row, claim.where)]
     values = [value_at(row, claim.value) for row in there if claim.value]
-    numbers = [value for value in values if isinstance(value, int | float)]
+    numbers = [float(value) for value in values if isinstance(value, int | float) or value == "inf"]
     if not numbers:
         return ""
     column = TableColumn(head="", value=claim.value)
-    low, high = shown(float(min(numbers)), column), shown(float(max(numbers)), column)
+    low, high = shown(min(numbers), column), shown(max(numbers), column)
     return low if low == high else f"{low} to {high}"

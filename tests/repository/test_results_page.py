@@ -103,6 +103,17 @@ def test_a_table_has_command_lines_seed_date_and_claims() -> None:
     )
 
 
+def test_a_comparison_tells_its_runs_and_an_infinite_value_is_found() -> None:
+    grid = stored(
+        result={"config": {"runs": 5, "spec": {}}, "results": [{"auc": "inf", "ends": ["inf", "inf"]}]}
+    )
+    claim = PublishedClaim(table="t", published="P", value="auc", interval="ends", at_most=1.2)
+    table = DeclaredTable(name="t", runs=["r"], rows="results", by=[], columns=[AUC])
+    page = ResultsPage(page_of(table, claim).declared, lambda _: grid, "").table("t")
+    assert "Seed 1, 5 runs; made on" in page
+    assert "| P | **does not hold** | inf |" in page
+
+
 def test_all_claims_stand_in_one_table() -> None:
     shared = {"table": "t", "interval": "auc_ci95", "value": "auc", "where": {"method": "olsr"}}
     claims = [PublishedClaim(published=name, at_least=x, **shared) for name, x in (("P", 0.8), ("Q", 0.95))]  # type: ignore[arg-type]
