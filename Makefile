@@ -4,6 +4,7 @@
 # make test-steps   tests of client steps with PyTorch and JAX, in an environment of their own
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
 # make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
+# make results  run what docs/results.md shows of real data and is not stored yet, and write that page
 # make docs     build the documentation site into build/docs
 PYTHON ?= python3.11
 VENV := .venv
@@ -22,7 +23,7 @@ tests test-slow: export OMP_NUM_THREADS := 1
 # Threads of a kernel that spin while they wait would take the core from the tests beside them.
 tests test-slow: export OMP_WAIT_POLICY := passive
 
-.PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit docs lint format clean
+.PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit results docs lint format clean
 
 attack: $(STAMP) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
@@ -68,6 +69,9 @@ bench-audit: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks.audit_power --markdown build/audit-power.md
 	$(BIN)/python -m benchmarks.audit_faults --markdown build/audit-faults.md
 	$(BIN)/python -m benchmarks.function_audits
+
+results: $(STAMP) $(KERNELS)
+	$(BIN)/python -m benchmarks.results
 
 docs: $(DOCS)
 	$(BIN)/python -m tests.rooms_picture

@@ -1,0 +1,210 @@
+"""What `tables/*.toml` declare: runs, tables of what they print, and published claims."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from foltr_audit.errors import UsageError
+
+FOLDER = Path(__file__).with_name("tables")
+FORMATS = ("share", "number", "percent", "text")
+"""How a value is printed: `share` as .123, `number` with thousands separated, `percent`, or as it is."""
+
+VERDICTS = ("holds", "does not hold", "cannot be said")
+
+Row = Mapping[str, Any]
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredRun:
+    """A command whose JSON is stored.
+
+    Attributes:
+        name: name of the stored result.
+        command: `foltr-audit ...` or `python -m benchmarks.NAME ...`, which prints one JSON object; `{data}`
+            stands for the path of its data.
+        data: name of its data, see `benchmarks.results.data_folders`; none for synthetic data.
+    """
+
+    name: str
+    command: str
+    data: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableColumn:
+    """A column: a value of the rows of a group.
+
+    Attributes:
+        head: its heading.
+        value: key of the row, with dots for nested objects; `data` is the title of the run's data.
+        interval: key of the value's 95 % interval, or the keys of its two ends joined by a comma; empty for a
+            value without one.
+        where: the row of the group that it shows; all keys and values must match.
+        format: one of `FORMATS`.
+        digits: after the point.
+    """
+
+    head: str
+    value: str
+    interval: str = ""
+    where: Row = field(default_factory=dict)
+    format: str = "share"
+    digits: int = 3
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise UsageError(f"column {self.head}: format {self.format!r}; expected {', '.join(FORMATS)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredTable:
+    """A table of the page.
+
+    Attributes:
+        name: its place in the page is `{{ name }}`.
+        runs: names of its runs, in the order of their rows.
+        rows: key of the list of rows in the JSON, with dots for nested objects; empty for the object itself.
+        by: keys whose values make a group; each group is one line.
+        columns: its columns.
+        where: the rows that it shows; a list stands for any of its values.
+    """
+
+    name: str
+    runs: Sequence[str]
+    rows: str
+    by: Sequence[str]
+    columns: Sequence[TableColumn]
+    where: Row = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedClaim:
+    """A published sentence, or one of our own, and the rule that judges it from intervals.
+
+    Attributes:
+        table: name of the table whose rows judge it.
+        published: the claim, with its source.
+        note: a sentence behind the verdict.
+        where: the rows that are judged; each must hold.
+        value: key of the judged value.
+        interval: key of its 95 % interval, or the keys of its two ends joined by a comma.
+        at_least, at_most: a bound that the whole interval must keep.
+        equals: a number that must lie in the interval.
+        above: keys and values of the row that a judged row must exceed, interval by interval; the two agree
+            in all other keys that select rows of the table.
+        verdict: one of `VERDICTS`, where no rule can judge: then no rule is given.
+    """
+
+    table: str
+    published: str
+    note: str = ""
+    where: Row = field(default_factory=dict)
+    value: str = ""
+    interval: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+    equals: float | None = None
+    above: Row | None = None
+    verdict: str = ""
+
+    def __post_init__(self) -> None:
+        rules = (self.at_least, self.at_most, self.equals, self.above, self.verdict or None)
+        if sum(rule is not None for rule in rules) != 1:
+            raise UsageError(
+                f"claim {self.published!r}: expected one of at_least, at_most, equals, above, verdict"
+            )
+        if self.verdict and self.verdict not in VERDICTS:
+            raise UsageError(f"claim {self.published!r}: verdict; expected {', '.join(VERDICTS)}")
+        if not self.verdict and not self.interval:
+            raise UsageError(f"claim {self.published!r}: a rule judges an interval; expected interval")
+
+
+@dataclass(frozen=True)
+class ResultDeclarations:
+    """All that is declared, by name.
+
+    Attributes:
+        runs: runs.
+        tables: tables.
+        claims: claims, in the order of files and lines.
+    """
+
+    runs: dict[str, DeclaredRun]
+    tables: dict[str, DeclaredTable]
+    claims: tuple[PublishedClaim, ...]
+
+    def runs_of(self, table: DeclaredTable) -> list[DeclaredRun]:
+        """The runs of a table."""
+        return [self.runs[name] for name in table.runs]
+
+    def claims_of(self, table: str) -> list[PublishedClaim]:
+        """The claims that a table judges."""
+        return [claim for claim in self.claims if claim.table == table]
+
+    def only(self, names: Sequence[str]) -> list[DeclaredRun]:
+        """The runs of these names, each of a run or of a table; all of them without names.
+
+        Raises:
+            UsageError: a name that is not declared.
+        """
+        known = [*self.runs, *self.tables]
+        for name in names:
+            if name not in known:
+                raise UsageError(f"--only {name}: not declared; expected one of {', '.join(known)}")
+        chosen = {
+            run for name in names for run in (self.tables[name].runs if name in self.tables else [name])
+        }
+        return [run for run in self.runs.values() if not names or run.name in chosen]
+
+
+def read_declarations(folder: Path = FOLDER) -> ResultDeclarations:
+    """All declarations of a folder.
+
+    Raises:
+        UsageError: a key that is unknown or missing, or a name that is declared twice or not at all.
+    """
+    runs: dict[str, DeclaredRun] = {}
+    tables: dict[str, DeclaredTable] = {}
+    claims: list[PublishedClaim] = []
+    for path in sorted(folder.glob("*.toml")):
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        for run in found.get("run", []):
+            _add(runs, _made(DeclaredRun, run, path), path)
+        for table in found.get("table", []):
+            columns = [_made(TableColumn, column, path) for column in table.get("columns", [])]
+            _add(tables, _made(DeclaredTable, {**table, "columns": columns}, path), path)
+        claims += [_made(PublishedClaim, claim, path) for claim in found.get("claim", [])]
+    for declared in tables.values():
+        _check(declared.name, declared.runs, runs)
+    _check("claim", [claim.table for claim in claims], tables)
+    return ResultDeclarations(runs, tables, tuple(claims))
+
+
+def _made(kind: type[D], given: Mapping[str, Any], path: Path) -> D:
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    unknown = set(given) - names
+    if unknown:
+        raise UsageError(f"{path}: {sorted(unknown)} of {given.get('name', given)}; expected {sorted(names)}")
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _add(known: dict[str, D], one: D, path: Path) -> None:
+    name: str = getattr(one, "name")  # noqa: B009  of any declaration
+    if name in known:
+        raise UsageError(f"{path}: {name} is declared twice")
+    known[name] = one
+
+
+def _check(who: str, names: Sequence[str], known: Mapping[str, object]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{who}: {name} is not declared; expected one of {', '.join(known)}")
