@@ -78,7 +78,7 @@ class TrapWeightsServer(Server):
         spread = features.std(axis=0)
         direction = Gaussian(sigma=1.0).sample(draws, data.n_features)[0]
         direction = np.divide(direction, spread, out=np.zeros_like(direction), where=spread > 0)
-        sums = features @ direction
+        sums = (features * direction).sum(axis=1)  # a product of matrices has other last digits elsewhere
         size = float(sums.std()) or 1.0
         places = np.unique(sums / size)
         # Halfway between two documents, so that rounding moves none of them to another bin.

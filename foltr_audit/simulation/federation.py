@@ -9,9 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.plugins.answers import array_of
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.errors import PluginError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.cohort_sampler import CohortSampler
 from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
@@ -54,8 +56,21 @@ class Federation:
         self.evaluation = OfflineMetrics(setup.collection, setup.ranker, setup.clients, setup.spec.train)
 
     def cohort(self, round_: int) -> Ints:
-        """Ids of the clients that play a round, rising; see `CohortSampler`."""
-        return self._cohorts.cohort(round_)
+        """Ids of the clients that play a round, rising; see `CohortSampler` and `Server.cohort`."""
+        server, drawn = self.setup.server, self._cohorts.cohort(round_)
+        if not server.chooses:
+            return drawn
+        who, chosen = f"server {server.name}: cohort", server.cohort(round_, self._cohorts.cohort)
+        checked = array_of(who, chosen, (np.size(chosen),), "whole numbers").astype(np.int64)
+        if (
+            not checked.size
+            or not np.isin(checked, self._cohorts.clients).all()
+            or (np.diff(checked) <= 0).any()
+        ):
+            raise PluginError(
+                f"{who} gave {checked[:5].tolist()}; expected rising ids of clients, at least one"
+            )
+        return checked
 
     @cached_property
     def _cohorts(self) -> CohortSampler:

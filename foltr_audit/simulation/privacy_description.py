@@ -32,12 +32,14 @@ class PrivacyDescription:
         clients: the clients, with their learner.
         context: a round without clients: what a chain declares depends on neither clients nor models.
         dtype: number format of a message.
+        chosen: whether the server chooses who takes part in a round, as often as it likes.
     """
 
     chain: DefenseChain
     clients: ClientPopulation
     context: RoundContext
     dtype: str
+    chosen: bool = False
 
     def claim(self) -> float:
         """The epsilon that the chain claims for one round; infinite without a claim."""
@@ -91,7 +93,9 @@ class PrivacyDescription:
             self.in_all_rounds(situation),
             unit=CLIENT,
             interactions=self.clients.interactions,
-            sampled=population.cohort_size / (population.clients // population.rounds_apart),
+            sampled=1.0
+            if self.chosen
+            else population.cohort_size / (population.clients // population.rounds_apart),
             cohorts="known",
             delta=situation.delta or DELTA,
         )
@@ -126,7 +130,7 @@ class PrivacyDescription:
             interactions=clients.interactions,
             rounds=clients.rounds,
             # A secret sample hides a client among all others, and a fixed cohort among its own.
-            sampled=None if clients.spec.cohorts == "fixed" else cohort / clients.spec.clients,
+            sampled=None if self.chosen or clients.spec.cohorts == "fixed" else cohort / clients.spec.clients,
             number_format="float64" if self.dtype == "float64" else "float32",
             lists_follow_clicks=clients.lists_follow_clicks,
             alike_in_number=clients.alike_in_number or clients.learner.sends != "models",

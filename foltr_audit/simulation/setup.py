@@ -162,6 +162,7 @@ class Setup:
             clients=self.clients,
             context=self.context(0, nobody, 0, model),
             dtype=self.spec.trace.dtype,
+            chosen=self.server.chooses,
         )
 
     @cached_property

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.rankers.first_layer import FirstLayer
 from foltr_audit.core.records.broadcast import Broadcast
 from foltr_audit.core.records.dataset import Dataset
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.rng import ClientStreams
-from foltr_audit.utils.arrays import Features, Floats
+from foltr_audit.utils.arrays import Features, Floats, Ints
 
 
 class Server(Plugin):
     """A server of a federation; by default an honest one, which sends the same model to all clients.
 
     A subclass overrides `send` if it treats the clients of a training round differently, `crafted_model` if
-    all of them receive another model than the global one, and `training_features` if clients train on other
-    features than those they rank by. Randomness comes from `context.server_stream(purpose, round)` or the
-    given streams only.
+    all of them receive another model than the global one, `training_features` if clients train on other
+    features than those they rank by, and `cohort` if it chooses who takes part in a round. Randomness comes
+    from `context.server_stream(purpose, round)` or the given streams only.
     """
 
     @property
@@ -31,6 +33,11 @@ class Server(Plugin):
         return type(self).training_features is not Server.training_features
 
     @property
+    def chooses(self) -> bool:
+        """Whether it chooses who takes part in a round."""
+        return type(self).cohort is not Server.cohort
+
+    @property
     def crafts(self) -> bool:
         """Whether all clients of some rounds receive another model than the global one."""
         return type(self).crafted_model is not Server.crafted_model
@@ -38,6 +45,15 @@ class Server(Plugin):
     def why_not(self, layer: FirstLayer) -> str | None:
         """Why it does not work on a ranker with this first layer, or None."""
         return None
+
+    def cohort(self, round_: int, drawn: Callable[[int], Ints]) -> Ints:
+        """Ids of the clients that it asks to take part in a round, rising, int64 (n,).
+
+        Args:
+            round_: number of the round, from 0.
+            drawn: the cohort that the protocol draws for a round.
+        """
+        return drawn(round_)
 
     def subtracts(self, cohort: int, *, reopens: bool) -> int:
         """How many messages of a cohort it can take out of their sum; by default none.

@@ -75,6 +75,8 @@ def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
 def why_no_server(spec: Spec) -> str | None:
     """Why a Spec does not fit its server, or None."""
     server, learner = make(Server, spec.train.server or SERVER), make(Learner, spec.train.learner)
+    if server.chooses and (why := _why_no_choice(spec)):
+        return why
     if not (server.isolates or server.manipulates or server.crafts):
         return None
     if learner.sends != "models":
@@ -89,6 +91,15 @@ def why_no_server(spec: Spec) -> str | None:
         if learner.facts.get("normaliser") == "candidates":
             return "it changes the features of shown documents; expected a learner with normaliser=shown"
     return _why_no_sum(spec, server) if server.isolates else None
+
+
+def _why_no_choice(spec: Spec) -> str | None:
+    """Why a server cannot choose who takes part in a round, or None."""
+    if spec.membership is not None or spec.unlearning is not None or spec.audit is not None:
+        return "expected train or attack; other protocols draw their cohorts"
+    if spec.population.rounds_apart > 1 or spec.population.cohorts == "fixed":
+        return "its clients take part in any round; expected neither --separation nor --cohorts fixed"
+    return None
 
 
 def _why_no_crafted_model(spec: Spec, server: Server) -> str | None:
