@@ -44,8 +44,8 @@ def info(
         for fold in folds_of(common.fold, path) or (0,)
     ]
     if not common.json:
-        for facts in found:
-            _print(facts, seed)
+        for described in found:
+            _print(described, seed)
     elif common.fold == "all":
         print_json("data-info/1", folds=found)
     else:
@@ -59,21 +59,21 @@ def _facts(wanted: dict[str, Any], seed: int) -> dict[str, Any]:
 
     data = Spec.parse({"data": wanted}, "data info").data
     files = source_files(data)
-    facts: dict[str, Any] = describe(load_collection(data, seed, cache=False))  # the files, not the cache
+    described: dict[str, Any] = describe(load_collection(data, seed, cache=False))  # the files, not the cache
     if files is not None:
         folder = Path(data.source) if Path(data.source).is_dir() else Path(data.source).parent
-        facts["files"] = [str(file.relative_to(folder)) for file in files.files]
-        facts["split_off"] = list(files.split)
-    return facts
+        described["files"] = [str(file.relative_to(folder)) for file in files.files]
+        described["split_off"] = list(files.split)
+    return described
 
 
-def _print(facts: dict[str, Any], seed: int) -> None:
+def _print(described: dict[str, Any], seed: int) -> None:
     from foltr_audit.report.tables.table import Column
 
-    parts, origin = facts["parts"], facts["intents_from"]
-    kind = "synthetic data" if facts["synthetic"] else "data"
-    source = facts["source"] if origin is None else f"{facts['source']} with intents {origin}"
-    fold = f", fold {facts['fold']}" if facts["fold"] else ""
+    parts, origin = described["parts"], described["intents_from"]
+    kind = "synthetic data" if described["synthetic"] else "data"
+    source = described["source"] if origin is None else f"{described['source']} with intents {origin}"
+    fold = f", fold {described['fold']}" if described["fold"] else ""
 
     def of(name: str) -> Column[str]:
         return Column(name, lambda row: _cell(parts[name][row]), "words")
@@ -83,24 +83,24 @@ def _print(facts: dict[str, Any], seed: int) -> None:
 
     columns = [Column[str]("", words, "words"), *map(of, parts)]
     rows = next(iter(parts.values()))
-    title = f"{kind} {source}{fold}, {facts['features']} features"
-    if left_out := facts.get("queries_left_out"):
+    title = f"{kind} {source}{fold}, {described['features']} features"
+    if left_out := described.get("queries_left_out"):
         title += f", {left_out} queries that are not in the log left out"
-    print_rows(title, columns, rows, "\n".join(_origin(facts, seed)))
+    print_rows(title, columns, rows, "\n".join(_origin(described, seed)))
 
 
-def _origin(facts: dict[str, Any], seed: int) -> Iterator[str]:
+def _origin(described: dict[str, Any], seed: int) -> Iterator[str]:
     """Which files were read and joined, what was split off, and the fingerprint."""
-    if files := facts.get("files"):
+    if files := described.get("files"):
         shown = files if len(files) <= _MOST_FILES else [*files[:2], "...", files[-1]]
         yield f"read from {', '.join(shown)}"
-    if split := facts.get("split_off"):
+    if split := described.get("split_off"):
         yield f"{' and '.join(split)} split off by query with seed {seed}"
-    if "rows_read" in facts:
-        rows = f"{facts['rows_joined']:,} of {facts['rows_read']:,} rows"
-        queries = f"{facts['queries_joined']:,} of {facts['queries_read']:,} queries"
-        yield f"{rows} and {queries} joined with {facts['intents_from']} by document id"
-    yield f"fingerprint {facts['fingerprint']}"
+    if "rows_read" in described:
+        rows = f"{described['rows_joined']:,} of {described['rows_read']:,} rows"
+        queries = f"{described['queries_joined']:,} of {described['queries_read']:,} queries"
+        yield f"{rows} and {queries} joined with {described['intents_from']} by document id"
+    yield f"fingerprint {described['fingerprint']}"
 
 
 def _cell(value: Any) -> str:

@@ -129,6 +129,8 @@ def test_pieces_that_cannot_be_meant(tmp_path: Path, files: Mapping[str, str], m
         ("# http://x.org/a=b?c", ""),
         ("# 1A\t", "1A"),
         ("#", ""),
+        ("#docid = = inc = 1", "="),
+        ("#docid = :x inc = 1", ":x"),
         ("# docid =", ""),
         ("# two words", ""),
         ("# mydocid = X", ""),

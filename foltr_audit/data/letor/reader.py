@@ -25,7 +25,7 @@ __all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorFile", "read_letor", "write_letor"
 _MOST_PLACES, _PLACES_PER_VALUE = 1 << 25, 100
 """Features of all rows, which are stored whether given or not: this many, or this many times the given."""
 
-_DOCUMENT = re.compile(rb"\bdoc[_-]?id\s*[=:]\s*([^\s=:]\S*)|\A\s*([^\s#=:]+)\s*\Z", re.IGNORECASE)
+_DOCUMENT = re.compile(rb"\bdoc[_-]?id\s*[=:]\s*(\S+)|\A\s*([^\s#=:]+)\s*\Z", re.IGNORECASE)
 """A comment with `docid = NAME`, and more or less around it, or of nothing but a NAME."""
 _LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
