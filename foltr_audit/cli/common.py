@@ -83,6 +83,10 @@ SHARED = (
 """Names of the options of commands, in the order of their help: see `lazy.takes`."""
 
 
+ANSWER = ("full", "quiet")
+"""Names of the options of commands that print a short answer."""
+
+
 def shared_but(*without: str) -> tuple[str, ...]:
     """`SHARED` without some options."""
     return tuple(name for name in SHARED if name not in without)
@@ -145,6 +149,8 @@ class CommonOptions:
     config: Path | None = shared("Start from a Spec or plan (compare: a grid) in TOML. Options override it.")
     save_config: Path | None = shared("Write the Spec or plan to a file.")
     json: bool = shared("Print one JSON object instead of tables.", name="--json", default=False)
+    full: bool = shared("Print the whole report instead of a short answer.", name="--full", default=False)
+    quiet: bool = shared("Print only the conclusion.", name=("--quiet", "-q"), default=False)
     threads: int | None = shared("Number of threads. Results do not depend on it.")
 
     def setting(self, **changes: Any) -> Self:
