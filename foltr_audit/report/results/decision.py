@@ -10,11 +10,13 @@ from typing import Literal
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.errors import PluginError
 from foltr_audit.privacy.observer_views import sees_lists
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CompareRow
 from foltr_audit.report.results.compare_summary import LEAST, find_leaks
 from foltr_audit.report.results.compare_worlds import WorldRows, worlds
+from foltr_audit.report.results.few_lists import describe_few_lists
 from foltr_audit.report.results.wording import join_names, shortened
 from foltr_audit.utils.formatting import short
 
@@ -122,7 +124,7 @@ def decide(report: CompareReport) -> Decision | None:
         judged=judged,
         best=best,
         best_with_lists=None if listed is best else listed,
-        server=report.server or "",
+        server=report.server,
     )
 
 
@@ -187,8 +189,10 @@ def _why(best: JudgedDefense) -> str:
 
 
 def _needs(best: JudgedDefense) -> Iterator[str]:
-    setting = best.rows[0].setting
-    chain = DefenseChain(parse_chain(setting.defense.split("+")))
+    try:
+        chain = DefenseChain(parse_chain([best.rows[0].setting.defense]))
+    except PluginError:  # a plug-in of the system where the comparison ran, which is not installed here
+        return
     if chain.encoding is not None:
         yield "secure aggregation of the messages of a round"
 
@@ -210,6 +214,9 @@ def _costs(best: JudgedDefense) -> str:
 def _untested(best: JudgedDefense, server: str) -> Iterator[str]:
     if not best.rows[0].audits:
         yield "its claim, since no audit was run"
+    few = describe_few_lists([row.lists for row in best.rows if row.lists is not None])
+    if few:
+        yield f"more lists: this rests on {few}"
     if best.rows[0].setting.runs == 1:
         yield "how another run would differ"
     yield "servers other than " + server if server else "servers that cheat (--server)"

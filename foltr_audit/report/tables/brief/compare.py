@@ -55,7 +55,7 @@ def brief_compare(report: CompareReport) -> BriefAnswer | None:
     rest = len(world.results) - len(_shown(world.results, decision))
     others = [one.name for one in every if one is not world]
     left_out = [
-        *([f"the other {len(others)} settings ({'; '.join(others)})"] if others else []),
+        *others,
         *([f"{rest} rows of larger epsilons"] if rest else []),
         *more,
         "every attack metric, p-values and the checks of claims",
