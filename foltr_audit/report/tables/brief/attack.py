@@ -11,7 +11,8 @@ from foltr_audit.report.results.base import UtilityRow
 from foltr_audit.report.results.fact_warnings import print_facts
 from foltr_audit.report.results.meaning import describe_results, strongest_attack
 from foltr_audit.report.results.settings import differing
-from foltr_audit.report.tables.attack import dataset_line, print_attack, systems_of
+from foltr_audit.report.tables import attack_details as details
+from foltr_audit.report.tables.attack import dataset_line, print_attack, print_named_queries, systems_of
 from foltr_audit.report.tables.brief.answer import MOST_ROWS, BriefAnswer, first_rows
 from foltr_audit.report.tables.columns import (
     describe_world,
@@ -41,6 +42,8 @@ def print_brief_attack(report: AttackReport, console: Console, *, quiet: bool = 
         known = report.config.get("known")
         print_facts(report.facts, console, known if isinstance(known, Mapping) else None)
     answer.print(console, quiet=quiet)
+    if not quiet:
+        print_named_queries(report, console)
 
 
 def brief_attack(report: AttackReport) -> BriefAnswer | None:
@@ -52,20 +55,24 @@ def brief_attack(report: AttackReport) -> BriefAnswer | None:
     world = describe_world(strongest)
     rows, more = first_rows(_shown(worlds[world]), "rows")
     promised = group_by_world(report.promises).get(world, [])
-    others = [_clicks(name) for name in worlds if name != world]
-    left_out = [*([", ".join(others)] if others else []), *more, "all guesses, metrics and intervals"]
+    others = [_apart(name, world) for name in worlds if name != world]
+    left_out = [*others, *more, "all guesses, metrics and intervals"]
     return BriefAnswer(
         conclusion=(describe_results(report.results),),
         about=dataset_line(report.dataset, report.config, systems_of(report.results)),
         table=_table(world, rows),
-        notes=(*promise_lines(promised), *_utility_lines(report.utility)),
+        notes=(
+            *promise_lines(promised),
+            *details.refused_lines(group_by_world(report.refused).get(world, [])),
+            *_utility_lines(report.utility),
+        ),
         left_out=tuple(left_out),
     )
 
 
-def _clicks(world: str) -> str:
-    """The click model of a world, which its description begins with."""
-    return world.partition(",")[0]
+def _apart(name: str, world: str) -> str:
+    """The parts of the description of a world that another one does not share."""
+    return " and ".join(part for part in name.split(", ") if part not in world.split(", "))
 
 
 def _shown(rows: Sequence[AttackRow]) -> list[AttackRow]:

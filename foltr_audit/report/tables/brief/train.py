@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.base import UtilityRow
 from foltr_audit.report.results.settings import setting_label
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.tables.attack import dataset_line, systems_of
 from foltr_audit.report.tables.brief.answer import BriefAnswer, first_rows
 from foltr_audit.report.tables.train import utility_table_of
+from foltr_audit.report.tables.worlds import twins_table
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
 
 
 def print_brief_train(report: TrainReport, console: Console, *, quiet: bool = False) -> None:
-    """Print the short answer."""
+    """Print the short answer, and the comparison with twins if some were trained."""
     brief_train(report).print(console, quiet=quiet)
+    if report.twins and not quiet:
+        print_table(twins_table(report.twins), console)
 
 
 def brief_train(report: TrainReport) -> BriefAnswer:
@@ -27,7 +31,6 @@ def brief_train(report: TrainReport) -> BriefAnswer:
     tables = {
         "the metrics of each round": bool(report.rounds),
         "the periods of each intent": bool(report.periods),
-        "the comparison with twins": bool(report.twins),
         "groups of clients": bool(report.utility_groups or report.population),
     }
     return BriefAnswer(
