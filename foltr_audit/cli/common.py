@@ -84,7 +84,6 @@ SHARED = (
 
 
 ANSWER = ("full", "quiet")
-"""Names of the options of commands that print a short answer."""
 
 
 def shared_but(*without: str) -> tuple[str, ...]:

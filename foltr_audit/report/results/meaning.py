@@ -17,7 +17,7 @@ from foltr_audit.utils.formatting import epsilon
 from foltr_audit.utils.rows import Estimate
 
 
-class _Found(NamedTuple):
+class _StrongestAttack(NamedTuple):
     """The strongest attack on the smallest claimed epsilon.
 
     Attributes:
@@ -37,7 +37,7 @@ def strongest_attack(results: Sequence[AttackRow]) -> AttackRow | None:
     return None if found is None else found.row
 
 
-def _strongest(results: Sequence[AttackRow]) -> _Found | None:
+def _strongest(results: Sequence[AttackRow]) -> _StrongestAttack | None:
     rows = [row for row in results if not row.baseline and row.found.auc.known]
     if not rows:
         return None
@@ -45,7 +45,7 @@ def _strongest(results: Sequence[AttackRow]) -> _Found | None:
     rows = [row for row in rows if row.eps_claimed == smallest]
     sure = [row for row in rows if sure_auc(row.found.auc, row.found.queries, len(rows)) > 0.5]
     best = max(sure or rows, key=lambda row: (float(row.found.auc.value), _recall_and_precision(row)))
-    return _Found(best, rows, bool(sure))
+    return _StrongestAttack(best, rows, bool(sure))
 
 
 def describe_results(results: Sequence[AttackRow]) -> str:

@@ -13,7 +13,7 @@ from foltr_audit.report.results.meaning import describe_results, strongest_attac
 from foltr_audit.report.results.settings import differing
 from foltr_audit.report.tables import attack_details as details
 from foltr_audit.report.tables.attack import dataset_line, print_attack, print_named_queries, systems_of
-from foltr_audit.report.tables.brief.answer import MOST_ROWS, BriefAnswer, first_rows
+from foltr_audit.report.tables.brief.short_answer import MOST_ROWS, BriefAnswer, first_rows
 from foltr_audit.report.tables.columns import (
     describe_world,
     estimate_column,
@@ -29,7 +29,6 @@ from foltr_audit.utils.formatting import epsilon, short
 if TYPE_CHECKING:
     from rich.console import Console
 
-NO_MESSAGE = "best guess without a message"
 
 
 def print_brief_attack(report: AttackReport, console: Console, *, quiet: bool = False) -> None:
@@ -125,7 +124,9 @@ def _table(world: str, rows: Sequence[AttackRow]) -> Table:
 def _caption(rows: Sequence[AttackRow]) -> Iterator[str]:
     lists = sorted({(row.found.lists, row.found.queries) for row in rows})
     counts = " or ".join(f"{n} lists of {queries} queries" for n, queries in lists)
-    yield f"{counts}; AUC with its 95 % interval over queries; dim: the {NO_MESSAGE}"
+    guesses = dict.fromkeys(row.method for row in rows if row.baseline and row.method != ANY_ATTACK)
+    best = f"; {' or '.join(guesses)}: the best guess without a message" if guesses else ""
+    yield f"{counts}; AUC with its 95 % interval over queries{best}"
     if any(row.method == ANY_ATTACK for row in rows):
         yield EXPLAINED
 
@@ -143,4 +144,5 @@ def _utility_lines(rows: Sequence[UtilityRow]) -> Iterator[str]:
         seen.add(name)
         of = f" ({name})" if several or chains else ""
         without = "" if row.undefended is None else f", {short(row.undefended)} without a defense"
-        yield f"nDCG@10{of}: {short(row.ndcg)}{without}, {short(row.untrained)} untrained"
+        before = "" if row.untrained is None else f", {short(row.untrained)} untrained"
+        yield f"nDCG@10{of}: {short(row.ndcg)}{without}{before}"

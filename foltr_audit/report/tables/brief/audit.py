@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from foltr_audit.report.results.audit import AuditReport, FindingRow
 from foltr_audit.report.tables.attack import dataset_line, systems_of
 from foltr_audit.report.tables.audit import bound_text, conclusions, number_text
-from foltr_audit.report.tables.brief.answer import BriefAnswer, first_rows
+from foltr_audit.report.tables.brief.short_answer import BriefAnswer, first_rows
 from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Column, Table, make_table
 

@@ -10,7 +10,7 @@ from foltr_audit.report.results.compare_rows import CompareRow
 from foltr_audit.report.results.compare_summary import describe_progress
 from foltr_audit.report.results.compare_worlds import WorldRows, worlds
 from foltr_audit.report.results.decision import Decision, decide
-from foltr_audit.report.tables.brief.answer import MOST_ROWS, BriefAnswer, first_rows
+from foltr_audit.report.tables.brief.short_answer import MOST_ROWS, BriefAnswer, first_rows
 from foltr_audit.report.tables.columns import estimate_cell
 from foltr_audit.report.tables.compare import about_line, print_compare
 from foltr_audit.report.tables.compare_columns import (
