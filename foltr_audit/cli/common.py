@@ -55,34 +55,15 @@ UNLEARNING = (
 )
 SHARED = (
     *("eps", "sensitivity", "defense", "data.source", "fold", "data.normalise", "data.dtype", "data.intents"),
-    *(
-        "data.balance",
-        "population.clients",
-        "population.cohort",
-        "population.separation",
-        "population.cohorts",
-        "population.scenario",
-        "population.poisoning",
-        "learner",
-    ),
+    *("data.balance", "population.clients", "population.cohort", "population.separation"),
+    *("population.cohorts", "population.scenario", "population.poisoning", "learner"),
     *("interactions", "train.rounds", "learning_rate", "pdgd", "clip_without_pairs", "rank_with"),
     *("train.ranker", "train.init", "train.server", "train.no_relevant", "train.evaluate_every"),
-    *(
-        "trace.message",
-        "trace.dtype",
-        "runs",
-        "seed",
-        "out",
-        "resume",
-        "overwrite",
-        "trace.every",
-        "no_trace",
-    ),
+    *("trace.message", "trace.dtype", "runs", "seed", "out", "resume", "overwrite"),
+    *("trace.every", "no_trace"),
     *("trace.embed_features", "config", "save_config", "json", "threads"),
 )
 """Names of the options of commands, in the order of their help: see `lazy.takes`."""
-
-
 ANSWER = ("full", "quiet")
 
 
