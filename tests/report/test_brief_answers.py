@@ -10,9 +10,9 @@ from rich.console import Console
 
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.meaning import describe_results
-from foltr_audit.report.tables.brief.short_answer import MOST_ROWS, first_rows
 from foltr_audit.report.tables.brief.attack import brief_attack, print_brief_attack
 from foltr_audit.report.tables.brief.compare import brief_compare, print_brief_compare
+from foltr_audit.report.tables.brief.short_answer import MOST_ROWS, first_rows
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.comparisons import checked, report, setting
 from tests.report.test_attack_tables import flat, judged_lists, report_of
