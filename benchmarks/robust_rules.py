@@ -1,7 +1,7 @@
 """What robust rules of the server keep and what they give away: `python -m benchmarks.robust_rules`.
 
-For each rule, federations train under every poisoning and without any, once for each seed. What is lost is
-the nDCG@10 of the plain mean without malicious clients less that of the rule, paired by seed and fold. The
+For each rule, federations train under every poisoning and without any, in several runs. What is lost is
+the nDCG@10 of the plain mean without malicious clients less that of the rule, paired by run and fold. The
 price in privacy is what every client reads from consecutive global models (`--view client`).
 """
 
@@ -54,7 +54,7 @@ class RobustStudy:
         rounds: of a training.
         poisonings: what malicious clients do.
         shares: of malicious clients.
-        seeds: trainings of each row.
+        runs: trainings of each row.
     """
 
     data: str
@@ -63,15 +63,15 @@ class RobustStudy:
     rounds: int = 1000
     poisonings: tuple[str, ...] = POISONINGS
     shares: tuple[float, ...] = (0.3,)
-    seeds: int = 5
+    runs: int = 5
 
-    def spec(self, rule: str, seed: int, **changes: Mapping[str, object]) -> Spec:
-        """The Spec of one training with a rule."""
+    def spec(self, rule: str, run: int, **changes: Mapping[str, object]) -> Spec:
+        """The Spec of one training with a rule; runs count from 1."""
         learner = f"fpdgd:interactions={self.interactions},learning_rate=0.1,pairs=all,normaliser=shown"
         table: dict[str, Any] = {
-            "seed": seed,
+            "repetition": run - 1,
             "defense": [rule],
-            "data": data_of(self.data, "zscore", seed),
+            "data": data_of(self.data, "zscore", run),
             "population": {"clients": self.clients},
             "train": {
                 "learner": learner,
@@ -85,15 +85,18 @@ class RobustStudy:
         return Spec.parse(table)
 
     def ndcg(self, rule: str, poisoning: str) -> Floats:
-        """nDCG@10 of the trained models, one for each seed, float64 (seeds,)."""
-        seeds = range(1, self.seeds + 1)
-        poisoned = {"population": {"poisoning": poisoning}, "trace": {"every": 0}}
-        specs = [self.spec(rule, seed, **poisoned) for seed in seeds]
+        """nDCG@10 of the trained models, one for each run, float64 (runs,)."""
+        runs = range(1, self.runs + 1)
+        poisoned: dict[str, dict[str, object]] = {
+            "population": {"poisoning": poisoning},
+            "trace": {"every": 0},
+        }
+        specs = [self.spec(rule, run, **poisoned) for run in runs]
         return np.array([cell.trained.ndcg for cell in run_plan(Plan(tuple(specs)), None, Runner())])
 
     @cached_property
     def honest(self) -> Floats:
-        """nDCG@10 of the plain mean without malicious clients, float64 (seeds,)."""
+        """nDCG@10 of the plain mean without malicious clients, float64 (runs,)."""
         return self.ndcg(MEAN, NO_POISONING)
 
     def utility_rows(self, rule: str) -> Iterator[dict[str, Any]]:
@@ -112,7 +115,7 @@ class RobustStudy:
             "rule": rule,
             "poisoning": poisoning,
             "share": share,
-            "runs": self.seeds,
+            "runs": self.runs,
             "ndcg@10": float(found.mean()),
             "ndcg@10_ci95": mean_interval(found),
             "lost": lost.difference,
@@ -139,19 +142,19 @@ class RuleSecrecy:
         return {"rule": self.rule, "view": "client", **self._read(), **self._costs()}
 
     def _read(self) -> dict[str, Any]:
-        seeds = range(1, ATTACKED_RUNS + 1)
+        runs = range(1, ATTACKED_RUNS + 1)
         protocol = {
             "methods": [ATTACK],
             "click_models": ["informational"],
             "target": "training",
             "view": "client",
         }
-        plan = Plan(tuple(self._spec(seed, self.rule, attack=protocol) for seed in seeds))
+        plan = Plan(tuple(self._spec(run, self.rule, attack=protocol) for run in runs))
         report = AttackReport.of(plan, run_plan(plan, None, Runner(with_undefended=False)))
         rows = {row.method: row.found for row in report.results}
         exact, guess = rows[ATTACK].exact, rows[GUESS].exact
-        changes = [row.found for row in report.published]
-        rounds = sum(one.rounds + one.unchanged for one in changes)
+        (changes,) = (row.found for row in report.published)
+        rounds = changes.rounds + changes.unchanged
         return {
             "lists": rows[ATTACK].lists,
             "exact": exact.value,
@@ -160,8 +163,8 @@ class RuleSecrecy:
             "known_ci95": guess.ci95,
             "read_a_round": exact.value * rows[ATTACK].lists / rounds,
             "rounds": rounds,
-            "named": sum(one.singled_out for one in changes),
-            "right": sum(one.right for one in changes),
+            "named": changes.singled_out,
+            "right": changes.right,
         }
 
     def _costs(self) -> dict[str, Any]:
@@ -184,9 +187,9 @@ class RuleSecrecy:
             setup.learner, setup.chain, setup.ranker.n_parameters, spec.trace, cell.trained.rounds
         )
 
-    def _spec(self, seed: int, rule: str, **changes: Mapping[str, object]) -> Spec:
+    def _spec(self, run: int, rule: str, **changes: Mapping[str, object]) -> Spec:
         small = RobustStudy(self.study.data, interactions=1, rounds=self.rounds)
-        return small.spec(rule, seed, population=ATTACKED_POPULATION, **changes)
+        return small.spec(rule, run, population=ATTACKED_POPULATION, **changes)
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -199,7 +202,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=1000, help="Rounds of a training.")
     parser.add_argument("--poisoning", action="append", help="Repeatable. Default: all but promotion.")
     parser.add_argument("--share", type=float, action="append", help="Malicious clients; repeatable.")
-    parser.add_argument("--seeds", type=int, default=5, help="Trainings of each row.")
+    parser.add_argument("--runs", type=int, default=5, help="Trainings of each row.")
     parser.add_argument("--attacked", type=int, default=10, help="Attacked rounds of a run; 0: no attack.")
     options = parser.parse_args(given)
     study = RobustStudy(
@@ -209,7 +212,7 @@ def main(given: Sequence[str] | None = None) -> None:
         rounds=options.rounds,
         poisonings=tuple(options.poisoning or POISONINGS),
         shares=tuple(options.share or [0.3]),
-        seeds=options.seeds,
+        runs=options.runs,
     )
     rows: list[dict[str, Any]] = []
     for rule in options.rule or RULES:
@@ -218,7 +221,7 @@ def main(given: Sequence[str] | None = None) -> None:
             rows.append(RuleSecrecy(study, rule, options.attacked).row())
     report = {
         "schema": "foltr-audit/robust-rules/1",
-        "config": {"seed": 1, "cells": [{"repetition": i} for i in range(study.seeds)]},
+        "config": {"seed": 1, "cells": [{"repetition": i} for i in range(study.runs)]},
         "rows": rows,
     }
     print(json.dumps(report, indent=1))

@@ -53,11 +53,12 @@ class BegunPaths(NamedTuple):
 
     Attributes:
         models: local models before these lists and after them, float64 (b + 1, H, P).
-        evidence: log probability of the lists up to number b, float64 (H,); None if lists are no evidence.
+        told: b, and the log probability of the lists up to number b, float64 (H,); None where lists are no
+            evidence.
     """
 
     models: Floats
-    evidence: Floats | None
+    told: tuple[int, Floats] | None
 
 
 class JointSearchResult(NamedTuple):
@@ -212,17 +213,17 @@ class JointSearch:
     def begun(self, state: SearchState, same: int, times: int) -> BegunPaths:
         """The first `same` lists of each hypothesis, as its `times` alternatives share them."""
         models = self.decoder.replay.walk(state.message, state.clicks[:, :same])
-        told = None if self.evidence is None else self.evidence.of_path(models, state.message)
-        return BegunPaths(np.repeat(models, times, axis=1), None if told is None else np.repeat(told, times))
+        told = None
+        if self.evidence is not None:
+            told = same, np.repeat(self.evidence.of_path(models, state.message), times)
+        return BegunPaths(np.repeat(models, times, axis=1), told)
 
     def values(self, message: Ints, clicks: Bools, begun: BegunPaths | None = None) -> Floats:
         """Log posterior of hypotheses, up to a constant for each message: (H,)."""
-        path = self.decoder.replay.paths(message, clicks, None if begun is None else begun.models)
+        models, told = (None, None) if begun is None else begun
+        path = self.decoder.replay.paths(message, clicks, models)
         fit = self.decoder.fit(message, path[-1])
         if self.evidence is not None:
-            told = (
-                None if begun is None or begun.evidence is None else (len(begun.models) - 1, begun.evidence)
-            )
             fit += self.evidence.of_path(path[:-1], message, told)
         for b in range(clicks.shape[1]):
             fit += self.decoder.log_prior_of(message, b, clicks[:, b])
