@@ -72,7 +72,7 @@ def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allo
     """
     out = np.zeros(allowed.shape, dtype=np.int64)
     given = (positive, tie, cluster, weights, allowed, out)
-    in_parts(lambda begin, end: fill_hits(*given, begin, end), out.shape[0], _RESAMPLES)
+    in_parts(lambda begin, end: fill_hits(*given, begin, end), weights.shape[0], _RESAMPLES)
     return out
 
 

@@ -21,7 +21,7 @@ def pattern_probabilities(log_posterior: Floats, lengths: Ints) -> Floats:
     """
     out = np.zeros(log_posterior.shape)
     given = (log_posterior, lengths, out)
-    in_parts(lambda begin, end: fill_probabilities(*given, begin, end), out.shape[0], _LISTS)
+    in_parts(lambda begin, end: fill_probabilities(*given, begin, end), log_posterior.shape[0], _LISTS)
     return out
 
 

@@ -326,7 +326,7 @@ def pdgd_coefficients(
     C, k = shown.shape
     coefficients = np.empty((C, k))
     pairs = np.empty(C, dtype=np.int64)
-    one = np.int64(1)  # no literal, for which kernels would be compiled apart
+    one = min(C, 1)  # no literal, for which kernels would be compiled apart
     for c in range(C):
         documents = starts[c + 1] - starts[c]
         pool = new_pool(one, documents, k)
