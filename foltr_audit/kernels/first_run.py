@@ -13,7 +13,7 @@ def announce_compiling() -> None:
     """Print `NOTE` on stderr when numba begins to compile, if that is a terminal."""
     from numba.core import event
 
-    class Announcement(event.Listener):  # type: ignore[misc]
+    class Announcement(event.Listener):
         """Prints when the first of many events arrives."""
 
         said = False
@@ -27,4 +27,4 @@ def announce_compiling() -> None:
         def on_end(self, _event: object) -> None:
             """Kernels follow each other too fast to be named."""
 
-    event.register("numba:compile", Announcement())
+    event.register("numba:compile", Announcement())  # type: ignore[no-untyped-call]
