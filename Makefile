@@ -9,7 +9,8 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+RUNTIME := $(VENV)/.installed
+STAMP := $(VENV)/.installed-tests
 KERNELS := $(VENV)/.kernels
 DOCS := $(VENV)/.docs
 FLOWER := .venv-flower
@@ -25,16 +26,16 @@ tests test-slow: export OMP_WAIT_POLICY := passive
 
 .PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit results docs lint format clean
 
-attack: $(STAMP) $(KERNELS)
+attack: $(RUNTIME) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
 
 # The two environments are made beside each other. Types and lint take a core for a minute, while the tests go
 # on beside them.
 test:
-	$(MAKE) --no-print-directory --jobs 2 $(KERNELS) flower
+	$(MAKE) --no-print-directory --jobs 2 $(STAMP) $(KERNELS) flower
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
-tests: $(KERNELS)
+tests: $(STAMP) $(KERNELS)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(STAMP) $(KERNELS) flower
@@ -88,19 +89,29 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[test]"
-	touch $@
+$(BIN)/python:
+	@echo "making an environment in $(VENV) ..." >&2
+	@$(or $(shell command -v $(PYTHON)),python3) -m venv $(VENV)
+
+# Who only attacks needs no tools of the tests, which are larger than all else together.
+$(RUNTIME): pyproject.toml | $(BIN)/python
+	@echo "installing foltr-audit and the libraries that it runs with (about 770 MB) ..." >&2
+	@$(BIN)/python -m pip install --quiet --no-compile --editable .
+	@touch $@
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing foltr-audit and the tools of its tests (about 1.2 GB) ..." >&2
+	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[test]"
+	@touch $(RUNTIME) $@
 
 $(DOCS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
 	touch $@
 
 # A cached kernel does not notice a change in a kernel of another file that it calls: forget them all.
-$(KERNELS): $(STAMP) $(wildcard foltr_audit/kernels/*.py)
-	rm -f foltr_audit/kernels/__pycache__/*.nb[ci]
-	touch $@
+$(KERNELS): $(wildcard foltr_audit/kernels/*.py) | $(BIN)/python
+	@rm -f foltr_audit/kernels/__pycache__/*.nb[ci]
+	@touch $@
 
 clean:
 	rm -rf $(VENV) $(FLOWER) $(TORCH) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

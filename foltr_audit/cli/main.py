@@ -55,6 +55,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # the first help page: rich takes longer to import than all else together
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
