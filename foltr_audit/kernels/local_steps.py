@@ -25,6 +25,7 @@ from .ranking import Features, add_documents, dot
 # next, as long as the scores and weights of all their documents fit in its second-level cache.
 _FEWEST, _MOST = 8, 32
 _POOL_BYTES = 100_000
+_MODEL_BYTES = 400_000  # of their models, which neural rankers make large: the same cache
 _AHEAD = 8  # steps whose random numbers are made at once: cheaper in batches
 
 
@@ -250,13 +251,13 @@ def _play_chunk(
     longest = 1
     begin, end = chunk
     for c in range(begin, end):
-        result.models[c] = parameters
-        result.steps[c] = 0.0
         for asked in queries[c]:
             query = max(asked, 0)
             longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
     # A document of the pool takes 16 bytes: its score and its weight.
     rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
+    # A parameter takes 16 bytes too: in the model and in the step.
+    rows = max(1, min(rows, _MODEL_BYTES // (16 * parameters.size)))
     # Groups of about equal size: a last group of one client would wait for every addition.
     groups = (end - begin + rows - 1) // rows
     rows = (end - begin + groups - 1) // groups
@@ -264,6 +265,9 @@ def _play_chunk(
     tile = _tile(data.features.shape[1], rules.hidden, rules.layers)
     for first in range(begin, end, rows):
         last = min(first + rows, end)
+        for c in range(first, last):  # by group: large models are then still in the cache
+            result.models[c] = parameters
+            result.steps[c] = 0.0
         _play_group(
             data,
             rules,

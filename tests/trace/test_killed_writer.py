@@ -17,7 +17,7 @@ from foltr_audit.errors import FoltrAuditError
 from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace, TraceWriter, validate
 from tests.fixtures.command import SMALL, files, run
-from tests.trace.test_damage import HEADER, content, make
+from tests.trace.test_damage import HEADER, content, make, write_with
 
 ROUNDS, WHOLE = 5, HEADER.rounds_per_part  # two whole parts and a short one
 
@@ -225,17 +225,6 @@ def test_a_run_killed_before_any_call(tmp_path: Path) -> None:
         attack(tmp_path / str(n), "--resume")
     found = {n: files(tmp_path / str(n)) for n in range(calls.total())}
     assert {n: sorted(found[n].keys() ^ expected) for n in found if found[n] != expected} == {}
-
-
-def write_with(patch: pytest.MonkeyPatch, write_bytes: Callable[[Path, bytes], None]) -> None:
-    """Writes every file in this way."""
-
-    def write_files(folder: Path, files: dict[str, bytes], *, lasting: bool = True) -> None:
-        for name, data in files.items():
-            write_bytes(folder / name, data)
-
-    patch.setattr(atomic_files, "write_bytes", write_bytes)
-    patch.setattr(atomic_files, "write_files", write_files)
 
 
 def in_place(patch: pytest.MonkeyPatch) -> None:
