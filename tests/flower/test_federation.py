@@ -98,7 +98,7 @@ def test_consenting_clients_tell_lists_clicks_and_updates_before_the_defense(run
         lists, clicks = table(trace, "observed/interactions"), table(trace, "truth/clicks")
         updates = floats(table(trace, "truth/messages"), "update")
         x = floats(lists, "features")
-        told = np.unpackbits(clicks["clicks"], axis=1, count=lists["shown"].shape[1])
+        told = np.unpackbits(clicks["clicks"].astype(np.uint8), axis=1, count=lists["shown"].shape[1])
         c = told.astype(np.float64)
         expected = 0.1 * np.einsum("ik,ikd->id", c - c.mean(axis=1, keepdims=True), x)
         np.testing.assert_allclose(updates, expected, atol=1e-6)
