@@ -25,6 +25,7 @@ from .threads import in_parts
 # next, as long as the scores and weights of all their documents fit in its second-level cache.
 _FEWEST, _MOST = 8, 32
 _POOL_BYTES = 100_000
+_MODEL_BYTES = 400_000  # of their models, which neural rankers make large: the same cache
 _AHEAD = 8  # steps whose random numbers are made at once: cheaper in batches
 
 
@@ -252,14 +253,13 @@ def play_rows(
     """All local steps of the clients begin .. end - 1."""
     longest = 1
     for c in range(begin, end):
-        for j in range(parameters.size):
-            result.models[c, j] = parameters[j]
-            result.steps[c, j] = 0.0
         for step in range(queries.shape[1]):
             query = max(queries[c, step], 0)
-            longest = max(longest, data.offsets[query + 1] - data.offsets[query])
+            longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
     # A document of the pool takes 16 bytes: its score and its weight.
     rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
+    # A parameter takes 16 bytes too: in the model and in the step.
+    rows = max(1, min(rows, _MODEL_BYTES // (16 * parameters.size)))
     # Groups of about equal size: a last group of one client would wait for every addition.
     groups = (end - begin + rows - 1) // rows
     rows = (end - begin + groups - 1) // groups
@@ -267,6 +267,10 @@ def play_rows(
     tile = _tile(data.features.shape[1], rules.hidden, rules.layers)
     for first in range(begin, end, rows):
         last = min(first + rows, end)
+        for c in range(first, last):  # by group: large models are then still in the cache
+            for j in range(parameters.size):
+                result.models[c, j] = parameters[j]
+                result.steps[c, j] = 0.0
         _play_group(
             data,
             rules,
