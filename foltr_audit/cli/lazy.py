@@ -99,6 +99,14 @@ class LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, complete(command), rest
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What the arguments mean; the first help page, where there are none, goes to stdout."""
+        if not args and self.rich_markup_mode is None:
+            typer.echo(ctx.get_help())
+            ctx.exit(2)
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with its whole summary into a plain help page."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}

@@ -13,8 +13,6 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .first_run import announce_compiling
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -60,7 +58,6 @@ def _compiled(function: F, **options: bool | str) -> F:
     """
     import numba  # slow to import, and modules without a kernel need only the types
 
-    announce_compiling()
     compiled = cast("Callable[..., F]", numba.njit)
     try:
         return compiled(function, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)

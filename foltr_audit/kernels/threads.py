@@ -11,19 +11,22 @@ from threading import Event, Lock, Thread
 
 import numba
 
+_PARTS = 4  # for each thread
+
 
 def in_parts(rows: Callable[[int, int], object], count: int, size: int) -> None:
-    """Call `rows(begin, end)` for parts of `size` rows out of `count`, on all threads that kernels may use.
+    """Call `rows(begin, end)` for parts of `count` rows, at least `size` each, on all threads for kernels.
 
     Each part has to be independent of the others: which thread takes it, and when, is left open.
     """
     parts = -(-count // size)
     threads = min(numba.get_num_threads(), parts) if parts > 1 else 1
     if threads == 1:
-        for begin in range(0, count, size):
-            rows(begin, min(begin + size, count))
+        if count:
+            rows(0, count)
         return
-    _Parts(rows, count, size).run(threads)
+    # A call costs as much as some clients: few parts, and enough that no thread waits long for the last one.
+    _Parts(rows, count, max(size, -(-count // (_PARTS * threads)))).run(threads)
 
 
 class _Parts:

@@ -8,13 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from foltr_audit.kernels.first_run import NOTE
+from foltr_audit.utils.compile_notice import NOTE
 
 PROGRAM = """
 import sys
 import numpy as np
 from foltr_audit.kernels.averaging import add_columns
 from foltr_audit.kernels.ndcg import reciprocal_ranks
+from foltr_audit.utils.progress import on_terminal
+on_terminal()
 assert reciprocal_ranks(np.ones((1, 2), dtype=np.bool_)).tolist() == [1.0]
 add_columns(np.ones((1, 1)), np.ones(1), np.zeros(1), 0, 1)
 """
