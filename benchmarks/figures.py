@@ -71,6 +71,12 @@ TARGETS: Mapping[str, FigureTarget] = {
     "flower.recorded_over_plain": FigureTarget("at most", 1.1),
     "start.help": FigureTarget("at most", 0.35),
     "start.attack": FigureTarget("at most", 8),
+    "scale.dask.speed_up": FigureTarget("at least", 3),
+    **{
+        f"scale.{subject}.{measure}_growth": FigureTarget("at most", 1.5)
+        for subject in ("clients", "rounds", "cells", "documents", "features")
+        for measure in ("time", "memory")
+    },
     **{
         f"papers.{run}.memory": FigureTarget("at most", 1024)
         for name in ("mq2007", "mslr")
