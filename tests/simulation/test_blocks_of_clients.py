@@ -18,24 +18,21 @@ START = np.linspace(-0.4, 0.5, FEATURES)
 @pytest.mark.parametrize(
     "defense",
     [
-        ["none"],
-        ["clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"],
-        ["clip:norm=1.5", "laplace:eps=1.2,sensitivity=3", "trimmed-mean:share=0.2"],
-        ["clip:norm=1.5", "secure-aggregation"],
+        ("none",),
+        ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"),
+        ("clip:norm=1.5", "laplace:eps=1.2,sensitivity=3", "trimmed-mean:share=0.2"),
+        ("clip:norm=1.5", "secure-aggregation"),
     ],
 )
 @pytest.mark.parametrize("message", ["model", "update"])
 def test_the_size_of_a_block_changes_no_byte(
-    setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch, defense: list[str], message: str
+    setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch, defense: tuple[str, ...], message: str
 ) -> None:
     found = []
     for numbers in (1_000_000, 3 * FEATURES, 1):
         monkeypatch.setattr(models, "BLOCK_NUMBERS", numbers)
         setup = setup_of(
-            defense=defense,
-            population={"clients": 7},
-            train={"learner": "fpdgd:interactions=2"},
-            trace={"message": message},
+            defense=defense, clients=7, learner="fpdgd:interactions=2", message=message, dtype="float32"
         )
         played = Federation(setup).play(START, 0)
         done = played.sent.interactions
