@@ -58,13 +58,14 @@ test-steps:
 	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py tests/core/test_torch_training.py tests/core/test_jax_steps.py
 
 bench: $(STAMP) $(KERNELS)
-	$(BIN)/python -m benchmarks --json build/bench.json
+	$(BIN)/python -m benchmarks --json build/bench.json --picture build/growth.svg
 
 bench-papers: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks --only papers --json build/bench-papers.json
 
 bench-table: $(STAMP)
-	$(BIN)/python -m benchmarks --read build/bench.json build/bench-papers.json --markdown BENCHMARKS.md
+	$(BIN)/python -m benchmarks --read build/bench.json build/bench-papers.json --markdown BENCHMARKS.md \
+		--picture docs/static/growth.svg
 
 bench-audit: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks.audit_power --markdown build/audit-power.md

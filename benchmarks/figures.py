@@ -76,6 +76,12 @@ TARGETS: Mapping[str, FigureTarget] = {
     "start.attack_help": FigureTarget("at most", 0.35),
     "start.attack": FigureTarget("at most", 1.5),
     "start.compile": FigureTarget("at most", 12),
+    "scale.dask.speed_up": FigureTarget("at least", 3),
+    **{
+        f"scale.{subject}.{measure}_growth": FigureTarget("at most", 1.5)
+        for subject in ("clients", "rounds", "cells", "documents", "features")
+        for measure in ("time", "memory")
+    },
     **{
         f"papers.{run}.memory": FigureTarget("at most", 1024)
         for name in ("mq2007", "mslr")
