@@ -4,12 +4,13 @@
 # make test-steps   tests of client steps with PyTorch and JAX, in an environment of their own
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
 # make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
-# make results  run what docs/results.md shows of real data and is not stored yet, and write that page
+# make results  run what tables of docs/results.md and docs/robust-aggregation.md show and is not stored yet, and write both pages
 # make docs     build the documentation site into build/docs
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+RUNTIME := $(VENV)/.installed
+STAMP := $(VENV)/.installed-tests
 KERNELS := $(VENV)/.kernels
 DOCS := $(VENV)/.docs
 FLOWER := .venv-flower
@@ -25,16 +26,16 @@ tests test-slow: export OMP_WAIT_POLICY := passive
 
 .PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit results docs lint format clean
 
-attack: $(STAMP) $(KERNELS)
+attack: $(RUNTIME) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
 
 # The two environments are made beside each other. Types and lint take a core for a minute, while the tests go
 # on beside them.
 test:
-	$(MAKE) --no-print-directory --jobs 2 $(KERNELS) flower
+	$(MAKE) --no-print-directory --jobs 2 $(STAMP) $(KERNELS) flower
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
-tests: $(KERNELS)
+tests: $(STAMP) $(KERNELS)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(STAMP) $(KERNELS) flower
@@ -57,13 +58,14 @@ test-steps:
 	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py tests/core/test_torch_training.py tests/core/test_jax_steps.py
 
 bench: $(STAMP) $(KERNELS)
-	$(BIN)/python -m benchmarks --json build/bench.json
+	$(BIN)/python -m benchmarks --json build/bench.json --picture build/growth.svg
 
 bench-papers: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks --only papers --json build/bench-papers.json
 
 bench-table: $(STAMP)
-	$(BIN)/python -m benchmarks --read build/bench.json build/bench-papers.json --markdown BENCHMARKS.md
+	$(BIN)/python -m benchmarks --read build/bench.json build/bench-papers.json --markdown BENCHMARKS.md \
+		--picture docs/static/growth.svg
 
 bench-audit: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks.audit_power --markdown build/audit-power.md
@@ -88,19 +90,29 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[test]"
-	touch $@
+$(BIN)/python:
+	@echo "making an environment in $(VENV) ..." >&2
+	@$(or $(shell command -v $(PYTHON)),python3) -m venv $(VENV)
+
+# Who only attacks needs no tools of the tests, which are larger than all else together.
+$(RUNTIME): pyproject.toml | $(BIN)/python
+	@echo "installing foltr-audit and the libraries that it runs with (about 770 MB) ..." >&2
+	@$(BIN)/python -m pip install --quiet --no-compile --editable .
+	@touch $@
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing foltr-audit and the tools of its tests (about 1.2 GB) ..." >&2
+	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[test]"
+	@touch $(RUNTIME) $@
 
 $(DOCS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
 	touch $@
 
 # A cached kernel does not notice a change in a kernel of another file that it calls: forget them all.
-$(KERNELS): $(STAMP) $(wildcard foltr_audit/kernels/*.py)
-	rm -f foltr_audit/kernels/__pycache__/*.nb[ci]
-	touch $@
+$(KERNELS): $(wildcard foltr_audit/kernels/*.py) | $(BIN)/python
+	@rm -f foltr_audit/kernels/__pycache__/*.nb[ci]
+	@touch $@
 
 clean:
 	rm -rf $(VENV) $(FLOWER) $(TORCH) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

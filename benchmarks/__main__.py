@@ -82,6 +82,12 @@ def _flower(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     return flower_recording(options)
 
 
+def _scale(options: BenchmarkOptions) -> list[BenchmarkFigure]:
+    from benchmarks.scale import scale
+
+    return scale(options)
+
+
 SUBJECTS: dict[str, Subject] = {
     "mq2007": _mq2007,
     "mslr": _mslr,
@@ -93,6 +99,7 @@ SUBJECTS: dict[str, Subject] = {
     "order": _order,
     "libraries": _libraries,
     "flower": _flower,
+    "scale": _scale,
     "papers": _papers,
 }
 _WIDTH = 140  # of the table where stdout is no terminal
@@ -108,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--read", nargs="+", type=Path, metavar="FILE", help="measure nothing: read JSON")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table as Markdown")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw growth curves, e.g. growth.svg")
     return parser
 
 
@@ -153,6 +161,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.json.write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
     if given.markdown:
         given.markdown.write_text(tables.markdown(report), encoding="utf-8")
+    if given.picture:
+        from benchmarks.growth_picture import draw_growth
+
+        try:
+            draw_growth(given.picture, report.figures)
+        except ValueError as error:
+            parser.error(f"--picture: {error}")
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
     console.print(tables.terminal(report))
     return 0

@@ -50,15 +50,18 @@ class FigureTarget:
 
 TARGETS: Mapping[str, FigureTarget] = {
     "mq2007.engine_over_plain": FigureTarget("at least", 50),
-    "mq2007.engine_of_limit": FigureTarget("at least", 0.30),
+    "mq2007.engine_of_limit": FigureTarget("at least", 0.45),
     "mq2007.two_threads": FigureTarget("at least", 1.7),
     "mq2007.whole_over_bare": FigureTarget("at most", 2),
     "mq2007.trace_over_none": FigureTarget("at most", 1.4),
     "mq2007.trace_over_none_1": FigureTarget("at most", 1.4),
     "mq2007.olsr": FigureTarget("at least", 20_000),
     "mq2007.map": FigureTarget("at least", 2_000),
-    "learners.foltr_es_over_plain": FigureTarget("at least", 50),
-    "learners.pdgd_over_plain": FigureTarget("at least", 50),
+    "learners.foltr_es_over_plain": FigureTarget("at least", 12),
+    "learners.foltr_es_of_limit": FigureTarget("at least", 0.5),
+    "learners.pdgd_of_limit": FigureTarget("at least", 0.35),
+    "learners.coltr_over_plain": FigureTarget("at least", 10),
+    "learners.neural_over_plain": FigureTarget("at least", 3),
     "mslr.engine_over_plain": FigureTarget("at least", 8),
     "mslr.engine_of_limit": FigureTarget("at least", 0.80),
     "mslr.whole_over_bare": FigureTarget("at most", 2),
@@ -69,8 +72,16 @@ TARGETS: Mapping[str, FigureTarget] = {
     "letor.rows": FigureTarget("at least", 60_000),
     "letor.memory": FigureTarget("at most", 3),
     "flower.recorded_over_plain": FigureTarget("at most", 1.1),
-    "start.help": FigureTarget("at most", 0.35),
-    "start.attack": FigureTarget("at most", 8),
+    "start.help": FigureTarget("at most", 0.12),
+    "start.attack_help": FigureTarget("at most", 0.35),
+    "start.attack": FigureTarget("at most", 1.5),
+    "start.compile": FigureTarget("at most", 12),
+    "scale.dask.speed_up": FigureTarget("at least", 3),
+    **{
+        f"scale.{subject}.{measure}_growth": FigureTarget("at most", 1.5)
+        for subject in ("clients", "rounds", "cells", "documents", "features")
+        for measure in ("time", "memory")
+    },
     **{
         f"papers.{run}.memory": FigureTarget("at most", 1024)
         for name in ("mq2007", "mslr")

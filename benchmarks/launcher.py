@@ -19,8 +19,15 @@ def main() -> None:
     done = subprocess.run(sys.argv[1:], capture_output=True, text=True, check=False)
     taken = time.perf_counter() - start
     unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
-    row = {"seconds": taken, "peak": peak, "code": done.returncode, "out": done.stdout, "err": done.stderr}
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    row = {
+        "seconds": taken,
+        "processor": used.ru_utime + used.ru_stime,
+        "peak": used.ru_maxrss * unit,
+        "code": done.returncode,
+        "out": done.stdout,
+        "err": done.stderr,
+    }
     sys.stdout.write(json.dumps(row))
 
 

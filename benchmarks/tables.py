@@ -22,8 +22,11 @@ _SUBJECTS = {
     "start": "Start-up, whole processes",
     "order": "The same bits on every processor",
     "libraries": "Written by hand, compared with a library",
+    "scale": "Growth with size, one thread",
     "papers": "Runs of Wang et al. 2021, whole processes",
 }
+PICTURE = "docs/static/growth.svg"
+"""The growth curves beside the table."""
 _HEADS = ("", "median", "unit", "lowest .. highest", "target", "")
 COMMANDS = """```
 make bench          # all but the runs of the papers
@@ -98,9 +101,10 @@ def markdown(report: BenchmarkReport) -> str:
     """The text of BENCHMARKS.md."""
     lines = ["# Benchmarks", "", _machine(report) + ".", "", _note(report), "", COMMANDS]
     for name, figures in _by_subject(report).items():
+        lines += ["", f"## {_SUBJECTS[name]}"]
+        if name == "scale":
+            lines += ["", f"![Time and memory of a unit at each size]({PICTURE})"]
         lines += [
-            "",
-            f"## {_SUBJECTS[name]}",
             "",
             f"| {' | '.join(_HEADS)} |",
             "| --- | ---: | --- | ---: | --- | --- |",

@@ -1,4 +1,4 @@
-"""Runs what is not stored yet, then writes docs/results.md: `python -m benchmarks.results`."""
+"""Runs what is not stored yet, then writes pages of docs/: `python -m benchmarks.results`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from benchmarks.results.data_folders import SHARED
 from benchmarks.results.declarations import read_declarations
-from benchmarks.results.page import PROSE, ResultsPage
+from benchmarks.results.page import ResultsPage, read_pages
 from benchmarks.results.running import ROOT, ResultRunner
 from benchmarks.results.stored import ResultStore, write_atomically
 from foltr_audit.errors import UsageError
 
-PAGE = ROOT / "docs" / "results.md"
+DOCS = ROOT / "docs"
 STORE = ROOT / "build" / "results"
 INTERRUPTED = 130
 
@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description=__doc__)
     parser.add_argument("--shared", type=Path, default=SHARED, metavar="DIR", help="Folder of the real data.")
     parser.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="Folder of stored results.")
-    parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE", help="The page that is written.")
+    parser.add_argument("--docs", type=Path, default=DOCS, metavar="DIR", help="Folder of the written pages.")
     parser.add_argument(
         "--only",
         action="append",
@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="Run this run, or the runs of this table; repeatable.",
     )
-    parser.add_argument("--render", action="store_true", help="Run nothing; only write the page.")
+    parser.add_argument("--render", action="store_true", help="Run nothing; only write the pages.")
     return parser
 
 
@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _make(given: argparse.Namespace) -> int:
     declared = read_declarations()
+    pages = read_pages(declared)
     runner = ResultRunner(ResultStore(given.store.resolve()), given.shared.resolve())
     failed = False
     for run in [] if given.render else declared.only(given.only):
@@ -57,9 +58,10 @@ def _make(given: argparse.Namespace) -> int:
         report = runner.run(run)
         print(f"{report.name}: {' '.join(report[1:]).strip()}", file=sys.stderr, flush=True)
         failed |= report.state == "failed"
-    before = given.page.read_text(encoding="utf-8") if given.page.exists() else ""
-    page = ResultsPage(declared, runner.current, before)
-    write_atomically(given.page, page.text(PROSE.read_text(encoding="utf-8")).encode())
+    for name, prose in pages.items():
+        path = given.docs / name
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_atomically(path, ResultsPage(declared, runner.current, before).text(prose).encode())
     return int(failed)
 
 

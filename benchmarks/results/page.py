@@ -1,6 +1,6 @@
-"""docs/results.md from its prose and stored results.
+"""Pages of docs/ from their prose, one file of `pages` each, and stored results.
 
-A table of the page lies between two comments that name it. Where its results are not stored, the text between
+A table of a page lies between two comments that name it. Where its results are not stored, the text between
 them stays as it is.
 """
 
@@ -19,10 +19,10 @@ from benchmarks.results.stored import StoredResult
 from benchmarks.results.verdicts import found_range, judge
 from foltr_audit.errors import UsageError
 
-PROSE = Path(__file__).with_name("page.md")
+PROSE = Path(__file__).with_name("pages")
 PLACE = re.compile(r"^\{\{ ([\w-]+) \}\}$", re.MULTILINE)
 CLAIMS = "claims"
-"""The place of all claims in one table."""
+"""The place of all claims of a page in one table."""
 
 NOT_RUN = "Not run yet: `make results` runs it."
 WIDTH = 110
@@ -42,9 +42,28 @@ def kept(name: str, page: str) -> str:
     return found[1] if found else NOT_RUN
 
 
+def read_pages(declared: ResultDeclarations, folder: Path = PROSE) -> dict[str, str]:
+    """The prose of each page, by the name of its file.
+
+    Raises:
+        UsageError: a place that is not declared, or a declared table without a place or with several.
+    """
+    pages = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
+    places = [place for prose in pages.values() for place in places_of(prose)]
+    if sorted(places) != sorted(declared.tables):
+        wrong = sorted(set(places) ^ set(declared.tables)) or places
+        raise UsageError(f"{folder}: {', '.join(wrong)}; expected one place for each declared table")
+    return pages
+
+
+def places_of(prose: str) -> list[str]:
+    """The names of the tables that have a place in a page."""
+    return [place for place in PLACE.findall(prose) if place != CLAIMS]
+
+
 @dataclass(frozen=True)
 class ResultsPage:
-    """The page.
+    """A page.
 
     Attributes:
         declared: what it shows.
@@ -57,24 +76,17 @@ class ResultsPage:
     before: str
 
     def text(self, prose: str) -> str:
-        """The page.
+        """The page, from a prose whose places are declared."""
+        tables = places_of(prose)
+        return PLACE.sub(lambda place: block(place[1], self._at(place[1], tables)), prose)
 
-        Raises:
-            UsageError: a place that is not declared, or a declared table without a place.
-        """
-        places = [place for place in PLACE.findall(prose) if place != CLAIMS]
-        if sorted(places) != sorted(self.declared.tables):
-            wrong = sorted(set(places) ^ set(self.declared.tables)) or places
-            raise UsageError(f"{PROSE.name}: {', '.join(wrong)}; expected one place for each declared table")
-        return PLACE.sub(lambda place: block(place[1], self._at(place[1])), prose)
+    def _at(self, place: str, tables: Sequence[str]) -> str:
+        return self.all_claims(tables) if place == CLAIMS else self.table(place)
 
-    def _at(self, place: str) -> str:
-        return self.all_claims() if place == CLAIMS else self.table(place)
-
-    def all_claims(self) -> str:
-        """Every claim with its verdict; the earlier text if a result is missing that judges one."""
+    def all_claims(self, tables: Sequence[str]) -> str:
+        """Every claim that these tables judge; the earlier text if a result is missing that judges one."""
         lines: list[str] = []
-        for name in dict.fromkeys(claim.table for claim in self.declared.claims):
+        for name in dict.fromkeys(claim.table for claim in self.declared.claims if claim.table in tables):
             rows = self._rows(self.declared.tables[name])
             if rows is None:
                 return kept(CLAIMS, self.before)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import Json
 from foltr_audit.cli.output import print_json, print_line, print_rows
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from foltr_audit.data.cache import CacheEntry
 
-app = typer.Typer(help="List or clear the cache of parsed data.", no_args_is_help=True)
+app = typer.Typer(cls=LazyGroup, help="List or clear the cache of parsed data.", no_args_is_help=True)
 
 
 @app.command("list")

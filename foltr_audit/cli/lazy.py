@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import DEFAULT_MARKUP_MODE, TyperGroup
 from typer.main import get_command
 from typer.models import OptionInfo
 
@@ -21,6 +21,8 @@ from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.options import Table
 
 CommandFunction = Callable[..., None]
+
+_WHOLE = 1000  # characters: no summary is cut
 
 
 class OtherHelp(NamedTuple):
@@ -97,11 +99,27 @@ class LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, complete(command), rest
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What the arguments mean; the first help page, where there are none, goes to stdout."""
+        if not args and self.rich_markup_mode is None:
+            typer.echo(ctx.get_help())
+            ctx.exit(2)
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with its whole summary into a plain help page."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        shown = {name: one for name, one in commands.items() if one is not None and not one.hidden}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in shown.items()])
+
 
 def complete(command: Any) -> Any:
     """A command of a `LazyGroup` with its options."""
     make = vars(command.callback).get("with_options") if command.callback is not None else None
     if make is None:
+        command.rich_markup_mode = DEFAULT_MARKUP_MODE  # only the first help page is plain
         return command
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(command.name)(make())

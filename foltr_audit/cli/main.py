@@ -54,6 +54,7 @@ app = typer.Typer(
     help="Simulate federated online learning to rank, attack its messages, and check its privacy claims.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # the first help page: rich takes longer to import than all else together
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

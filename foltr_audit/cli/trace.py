@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import Json, Know
 from foltr_audit.cli.output import note, print_json, print_line, print_rows, show, stdout_console
 from foltr_audit.errors import TraceError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from foltr_audit.core.plugins import ClientStep
     from foltr_audit.experiments.recorded_attack import TraceAttack
 
-app = typer.Typer(help="Show recorded traces and check them.", no_args_is_help=True)
+app = typer.Typer(cls=LazyGroup, help="Show recorded traces and check them.", no_args_is_help=True)
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A trace folder, a Run folder, or a folder of Runs.")

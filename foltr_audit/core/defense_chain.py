@@ -210,8 +210,8 @@ class DefenseChain:
         found = [link.encoding for link in self.links("wire") if link.encoding is not None]
         return found[-1] if found else None
 
-    def on_wire(self, messages: Floats, context: RoundContext) -> WireMessages:
-        """What the server receives when clients send messages (C, P).
+    def on_wire(self, messages: Floats | NDArray[np.float32], context: RoundContext) -> WireMessages:
+        """What the server receives when clients send messages (C, P); these themselves without a wire stage.
 
         Clients outside of the training rounds (with a `context.prefix`) each have a cohort of their own.
 

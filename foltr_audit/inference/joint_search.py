@@ -48,6 +48,19 @@ class SearchState(NamedTuple):
         return SearchState(self.message, clicks, value)
 
 
+class BegunPaths(NamedTuple):
+    """What hypotheses share that agree in their first b lists.
+
+    Attributes:
+        models: local models before these lists and after them, float64 (b + 1, H, P).
+        told: b, and the log probability of the lists up to number b, float64 (H,); None where lists are no
+            evidence.
+    """
+
+    models: Floats
+    told: tuple[int, Floats] | None
+
+
 class JointSearchResult(NamedTuple):
     """What the search found for some messages.
 
@@ -163,7 +176,7 @@ class JointSearch:
     def sweep(self, state: SearchState) -> SearchState:
         """Replace the pattern of every list in turn by the best one given the others."""
         for b in range(state.clicks.shape[1]):
-            state = self.better(state, self.alternatives(state, b, self.shortlist))
+            state = self.better(state, self.alternatives(state, b, self.shortlist), b)
         return state
 
     def paired_sweep(self, state: SearchState) -> SearchState:
@@ -172,7 +185,7 @@ class JointSearch:
             clicks = self.alternatives(state, b, self.tried)
             message = np.repeat(state.message, self.tried)
             guess = SearchState(message, clicks, np.zeros(message.size))
-            state = self.better(state, self.alternatives(guess, other, 1))
+            state = self.better(state, self.alternatives(guess, other, 1), min(b, other))
         return self.sweep(state)
 
     def alternatives(self, state: SearchState, b: int, most: int) -> Bools:
@@ -184,21 +197,34 @@ class JointSearch:
         clicks[:, b] = patterns_as_clicks(likely.reshape(-1), clicks.shape[2])
         return clicks
 
-    def better(self, state: SearchState, tried: Bools) -> SearchState:
-        """Each hypothesis, or the best of its alternatives (H T, B, k) if that is better."""
+    def better(self, state: SearchState, tried: Bools, same: int) -> SearchState:
+        """Each hypothesis, or the best of its alternatives (H T, B, k) if that is better.
+
+        Alternatives agree with their hypothesis in the first `same` lists.
+        """
         T = tried.shape[0] // state.message.size
-        values = self.values(np.repeat(state.message, T), tried).reshape(-1, T)
+        begun = self.begun(state, same, T)
+        values = self.values(np.repeat(state.message, T), tried, begun).reshape(-1, T)
         at, pick = np.arange(state.message.size), values.argmax(axis=1)
         better = values[at, pick] > state.value
         clicks = np.where(better[:, np.newaxis, np.newaxis], tried[pick + T * at], state.clicks)
         return SearchState(state.message, clicks, np.where(better, values[at, pick], state.value))
 
-    def values(self, message: Ints, clicks: Bools) -> Floats:
+    def begun(self, state: SearchState, same: int, times: int) -> BegunPaths:
+        """The first `same` lists of each hypothesis, as its `times` alternatives share them."""
+        models = self.decoder.replay.walk(state.message, state.clicks[:, :same])
+        told = None
+        if self.evidence is not None:
+            told = same, np.repeat(self.evidence.of_path(models, state.message), times)
+        return BegunPaths(np.repeat(models, times, axis=1), told)
+
+    def values(self, message: Ints, clicks: Bools, begun: BegunPaths | None = None) -> Floats:
         """Log posterior of hypotheses, up to a constant for each message: (H,)."""
-        path = self.decoder.replay.paths(message, clicks)
+        models, told = (None, None) if begun is None else begun
+        path = self.decoder.replay.paths(message, clicks, models)
         fit = self.decoder.fit(message, path[-1])
         if self.evidence is not None:
-            fit += self.evidence.of_path(path[:-1], message)
+            fit += self.evidence.of_path(path[:-1], message, told)
         for b in range(clicks.shape[1]):
             fit += self.decoder.log_prior_of(message, b, clicks[:, b])
         return fit

@@ -69,10 +69,13 @@ class ListLikelihood:
                 found[rows] = _BROKEN * broken_ranks(scores, starts, shown, _SAME_SCORE)
         return found
 
-    def of_path(self, path: Floats, messages: Ints) -> Floats:
-        """Log probability of all lists after the first, (H,), from local models before each, (B, H, P)."""
-        found = np.zeros(messages.size)
-        for b in range(1, len(path)):
+    def of_path(self, path: Floats, messages: Ints, told: tuple[int, Floats] | None = None) -> Floats:
+        """Log probability of all lists after the first, (H,), from local models before each, (B, H, P).
+
+        `told`: that of the lists up to a number b is known, (H,), and not computed again.
+        """
+        done, found = (0, np.zeros(messages.size)) if told is None else (told[0], told[1].copy())
+        for b in range(done + 1, len(path)):
             found += self.of_models(path[b], messages, b)
         return found
 

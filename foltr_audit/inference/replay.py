@@ -117,21 +117,30 @@ class Replay:
         """Models (H, P) scaled into the ball of the step stage, if one is known."""
         return into_ball(models, self.view.knowledge.clip)
 
-    def paths(self, messages: Ints, clicks: Bools) -> Floats:
+    def paths(self, messages: Ints, clicks: Bools, begun: Floats | None = None) -> Floats:
         """Local models before each interaction and at the end, (B + 1, H, P), of clicks (H, B, k).
 
-        Of a sum, they have the changes of all clients so far; see `before`.
+        Of a sum, they have the changes of all clients so far; see `before`. Models before the first
+        interactions, as `walk` finds them, are not computed again if they are given as `begun` (b + 1, H, P).
         """
-        B = self.view.shown.shape[1]
-        path = np.empty((B + 1, messages.size, self.view.parameters.shape[1]))
-        path[0] = self.view.parameters[messages]
-        for b in range(B):
+        path = self.walk(messages, clicks, begun)
+        if self.view.knowledge.update_clip is not None:
+            path[-1] = path[0] + self.sent(path[-1] - path[0])
+        return path
+
+    def walk(self, messages: Ints, clicks: Bools, begun: Floats | None = None) -> Floats:
+        """Local models before each of the first b interactions and after them, (b + 1, H, P).
+
+        Of clicks (H, b, k); without the clip of whole updates. `begun` as for `paths`.
+        """
+        path = np.empty((clicks.shape[1] + 1, messages.size, self.view.parameters.shape[1]))
+        done = 0 if begun is None else len(begun) - 1
+        path[: done + 1] = self.view.parameters[messages] if begun is None else begun
+        for b in range(done, clicks.shape[1]):
             local = self.before(path, messages, b)
             path[b + 1] = self.step(local, messages, b, clicks[:, b])
             if self.view.senders is not None:
                 path[b + 1] += path[b] - local
-        if self.view.knowledge.update_clip is not None:
-            path[-1] = path[0] + self.sent(path[-1] - path[0])
         return path
 
     def sent(self, updates: Floats) -> Floats:

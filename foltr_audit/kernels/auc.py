@@ -5,13 +5,14 @@ A bootstrap of a thousand resamples sorts the scores once and then takes one pas
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from .jit import Bools, Floats, Ints, parallel_kernel
+from .jit import Bools, Floats, Ints, kernel
+from .threads import in_parts
+
+_RESAMPLES = 16  # of one part: their weights are read together
 
 
-@parallel_kernel
 def weighted_auc(positive: Bools, tie: Ints, cluster: Ints, weights: Ints) -> Floats:
     """AUC under each row of cluster weights; NaN where no pair has weight.
 
@@ -24,7 +25,17 @@ def weighted_auc(positive: Bools, tie: Ints, cluster: Ints, weights: Ints) -> Fl
     Pairs of equal score count one half.
     """
     out = np.empty(weights.shape[0], dtype=np.float64)
-    for b in numba.prange(weights.shape[0]):
+    given = (positive, tie, cluster, weights, out)
+    in_parts(lambda begin, end: fill_auc(*given, begin, end), out.size, _RESAMPLES)
+    return out
+
+
+@kernel
+def fill_auc(
+    positive: Bools, tie: Ints, cluster: Ints, weights: Ints, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `weighted_auc`."""
+    for b in range(begin, end):
         # Twice the weight of won pairs, so that a tie adds 1: whole numbers in float64 are exact below 2^53.
         won = 0.0
         below = 0.0
@@ -45,10 +56,8 @@ def weighted_auc(positive: Bools, tie: Ints, cluster: Ints, weights: Ints) -> Fl
             positives += here_positive
         pairs = 2.0 * positives * below
         out[b] = won / pairs if pairs > 0.0 else np.nan
-    return out
 
 
-@parallel_kernel
 def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allowed: Ints) -> Ints:
     """Most true positives of a threshold that has no more false positives than allowed, (resamples, levels).
 
@@ -62,7 +71,24 @@ def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allo
     A threshold takes all documents of equal score or none of them.
     """
     out = np.zeros(allowed.shape, dtype=np.int64)
-    for b in numba.prange(weights.shape[0]):
+    given = (positive, tie, cluster, weights, allowed, out)
+    in_parts(lambda begin, end: fill_hits(*given, begin, end), weights.shape[0], _RESAMPLES)
+    return out
+
+
+@kernel
+def fill_hits(
+    positive: Bools,
+    tie: Ints,
+    cluster: Ints,
+    weights: Ints,
+    allowed: Ints,
+    out: Ints,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill out[begin:end] of `weighted_hits`."""
+    for b in range(begin, end):
         most = 0
         for level in range(allowed.shape[1]):
             most = max(most, allowed[b, level])
@@ -82,4 +108,3 @@ def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allo
             for level in range(allowed.shape[1]):
                 if alarms <= allowed[b, level]:
                     out[b, level] = hits
-    return out

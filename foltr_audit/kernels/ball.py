@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numba
-
-from .jit import Floats, inlined, parallel_kernel
+from .jit import Floats, inlined, kernel
 from .lanes import product_sum, size_sum
 from .scaling import ROUNDING
 
@@ -50,10 +48,10 @@ def project_row(models: Floats, row: int, norm: float, order: int) -> bool:
     return moved
 
 
-@parallel_kernel
+@kernel
 def projected(models: Floats, norm: float, order: int) -> Floats:
     """Models (C, P) scaled into the ball, each by min(1, norm / its norm)."""
     inside = models.copy()
-    for c in numba.prange(models.shape[0]):
+    for c in range(models.shape[0]):
         project_row(inside, c, norm, order)
     return inside

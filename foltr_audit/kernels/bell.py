@@ -200,7 +200,8 @@ def documents(
             fill_bells(e, query, 1 + i, purpose, key)
             if i > 0 and np.float64(word) < weights[8] * 4294967296.0:
                 source = np.int64((pick * np.uint64(i)) >> np.uint64(32))
-                rows[i] = rows[source]
+                for j in range(width):
+                    rows[i, j] = rows[source, j]
                 merits[i] = merits[source]
             else:
                 factors(e, z)

@@ -5,11 +5,10 @@ Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", s
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, inlined, inner, kernel
 
 
 @inlined
@@ -27,7 +26,7 @@ def click_row(grades: Ints, u: Floats, row: int, ahead: int, click: Floats, stop
         out[row, i] = clicked
 
 
-@kernel
+@inner
 def click_group(
     labels: NDArray[np.int8],
     lifts: Ints,
@@ -55,13 +54,13 @@ def click_group(
         click_row(grades, u, row, ahead, click, stop, clicks)
 
 
-@parallel_kernel
+@kernel
 def cascade_clicks(grades: Ints, u: Floats, click: Floats, stop: Floats) -> Bools:
     """Clicks on lists of grades (C, k), -1 at the padding, from numbers (C, 2k); bool (C, k).
 
     `click` and `stop` hold P(click | grade) and P(stop | click, grade).
     """
     clicks = np.empty(grades.shape, dtype=np.bool_)
-    for c in numba.prange(grades.shape[0]):
+    for c in range(grades.shape[0]):
         click_row(grades, u, c, 0, click, stop, clicks)
     return clicks

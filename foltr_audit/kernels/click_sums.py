@@ -307,7 +307,7 @@ def _after_another_client(beyond: Floats, L: int) -> None:
 
 
 @kernel
-def _fill_any_rate_moments(sums: UpdateSums, i: int, mean: Floats, spread: Floats) -> None:
+def fill_any_rate_moments(sums: UpdateSums, i: int, mean: Floats, spread: Floats) -> None:
     """As `_fill_moments`, of clients who share a uniformly distributed click rate of each document."""
     L, m = sums.lengths[i], float(sums.clients[i])
     patterns = 1 << L
@@ -337,6 +337,6 @@ def counts_by_any_rate(sums: UpdateSums, noise: SumNoiseTable) -> Floats:
     out = np.zeros((n, w - q))
     for i in numba.prange(n):
         mean, spread = np.empty(w), np.empty((w, q))
-        _fill_any_rate_moments(sums, i, mean, spread)
+        fill_any_rate_moments(sums, i, mean, spread)
         explained(sums, i, noise, mean, spread, -np.inf, out[i])
     return out

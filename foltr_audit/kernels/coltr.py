@@ -23,6 +23,7 @@ from .elementary import decay, power
 from .jit import Bools, Floats, Ints, inlined, kernel
 from .plackett_luce import SamplingBuffers, draw, new_pool
 from .ranking import dot
+from .register_tiles import add_products
 from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, show_numbers
 
 PLACE_BITS, CLIENT_BITS, ROUND_BITS = 10, 22, 21  # of an id: 53 together, exact in float64
@@ -41,37 +42,65 @@ class COLTRRules(NamedTuple):
 class CandidateBuffers(NamedTuple):
     """Memory for the M candidates of a d-dimensional model, in tiles of LANES.
 
+    A candidate stays in its slot, one lane of one tile, as long as it wins; what changes is their order.
+
     Attributes:
-        directions: unit vectors, (tiles, d + d % 2, LANES).
-        where: round, client and place that each lane's direction is drawn from, int64 (tiles, 3, LANES).
-        weights: of up to k shown documents, (k, LANES).
-        wins: bool (tiles, LANES).
-        kept: unit vectors of the last winners, (M, d).
+        directions: unit vectors, tile by tile, each (d, LANES), float64 (tiles d LANES,).
+        slots: where in `directions` the vector of each place begins, int64 (M,): the last winners' in their
+            order, then free ones.
+        others: memory for an order of slots, int64 (M,).
+        fresh: new unit vectors, (d + d % 2, LANES).
+        where: round, client and place that they are drawn from, int64 (3, LANES).
+        documents: features of up to k shown documents times the length of a step, (k, d).
+        weights: of the documents, (k, LANES).
+        wins: by tile and lane, bool (tiles, LANES).
     """
 
     directions: Floats
+    slots: Ints
+    others: Ints
+    fresh: Floats
     where: Ints
+    documents: Floats
     weights: Floats
     wins: Bools
-    kept: Floats
 
 
 @kernel
 def _new_candidates(candidates: int, dimension: int, k: int) -> CandidateBuffers:
     tiles = (candidates + LANES - 1) // LANES
+    slots = np.empty(candidates, dtype=np.int64)
+    for m in range(candidates):
+        slots[m] = m // LANES * dimension * LANES + m % LANES
     return CandidateBuffers(
-        np.empty((tiles, dimension + dimension % 2, LANES)),
-        np.zeros((tiles, 3, LANES), dtype=np.int64),
+        np.zeros(tiles * dimension * LANES),
+        slots,
+        np.empty(candidates, dtype=np.int64),
+        np.empty((dimension + dimension % 2, LANES)),
+        np.zeros((3, LANES), dtype=np.int64),
+        np.empty((k, dimension)),
         np.empty((k, LANES)),
         np.empty((tiles, LANES), dtype=np.bool_),
-        np.empty((candidates, dimension)),
     )
+
+
+@kernel
+def _place_fresh(candidates: CandidateBuffers, first: int, last: int, names: UserStreamKeys) -> None:
+    """Draw the unit vectors named by candidates.where and put them to the places first .. last - 1."""
+    directions, slots, fresh = candidates.directions, candidates.slots, candidates.fresh
+    dimension = candidates.documents.shape[1]
+    fill_directions(fresh, candidates.where, dimension, names.direction, names.key)
+    # Unsigned numbers of places: signed ones may count from the end, which a loop over them has to ask.
+    for j in range(dimension):
+        row = directions[j * LANES :]
+        for lane in range(last - first):
+            row[np.uint64(slots[np.uint64(first + lane)])] = fresh[np.uint64(j), np.uint64(lane)]
 
 
 @kernel
 def _recall(candidates: CandidateBuffers, state: Floats, names: UserStreamKeys) -> int:
     """Draw the unit vectors of the winners in `state` again; how many there are."""
-    M, P = candidates.kept.shape
+    M, where = candidates.slots.size, candidates.where
     count = 0
     while count < M and state[1 + count] >= 0.0:
         count += 1
@@ -79,13 +108,10 @@ def _recall(candidates: CandidateBuffers, state: Floats, names: UserStreamKeys) 
         last = min(first + LANES, count)
         for m in range(first, last):
             number = np.int64(state[1 + m])
-            candidates.where[0, 0, m - first] = number >> (PLACE_BITS + CLIENT_BITS)
-            candidates.where[0, 1, m - first] = (number >> PLACE_BITS) & ((1 << CLIENT_BITS) - 1)
-            candidates.where[0, 2, m - first] = number & ((1 << PLACE_BITS) - 1)
-        fill_directions(candidates.directions[0], candidates.where[0], P, names.direction, names.key)
-        for m in range(first, last):
-            for j in range(P):
-                candidates.kept[m, j] = candidates.directions[0, j, m - first]
+            where[0, m - first] = number >> (PLACE_BITS + CLIENT_BITS)
+            where[1, m - first] = (number >> PLACE_BITS) & ((1 << CLIENT_BITS) - 1)
+            where[2, m - first] = number & ((1 << PLACE_BITS) - 1)
+        _place_fresh(candidates, first, last, names)
     return count
 
 
@@ -136,36 +162,24 @@ def _pessimistic(
 
 
 @kernel
-def _place_tile(
-    candidates: CandidateBuffers, tile: int, kept: int, names: UserStreamKeys, client: int
-) -> None:
-    """Unit vectors of one tile: the last winners in front, fresh ones behind."""
-    P = candidates.kept.shape[1]
-    out, where = candidates.directions[tile], candidates.where[tile]
-    first = tile * LANES
-    if first + LANES > kept:
+def _draw_fresh(candidates: CandidateBuffers, kept: int, names: UserStreamKeys, client: int) -> None:
+    """New unit vectors for the places behind the last winners."""
+    M, where = candidates.slots.size, candidates.where
+    for first in range(kept, M, LANES):
         for lane in range(LANES):
             where[0, lane], where[1, lane], where[2, lane] = names.round, client, first + lane
-        fill_directions(out, where, P, names.direction, names.key)
-    for lane in range(min(LANES, kept - first)):
-        for j in range(P):
-            out[j, lane] = candidates.kept[first + lane, j]
+        _place_fresh(candidates, first, min(first + LANES, M), names)
 
 
 @kernel
-def _weigh_tile(
-    data: UserQueries, directions: Floats, shown: Ints, first: int, step: float, weights: Floats
-) -> None:
-    """Fill `weights` (n, LANES) with those of n shown documents of the query at `first`, the largest 1."""
-    P, length = data.features.shape[1], weights.shape[0]
+def _weigh_tile(candidates: CandidateBuffers, tile: int, length: int) -> None:
+    """Fill the weights of `length` documents for the candidates of a tile, the largest of each is 1."""
+    documents, weights, d = candidates.documents, candidates.weights, candidates.documents.shape[1]
+    weights[:length] = 0.0
+    inputs = (tile * d * LANES, LANES)
+    add_products(documents, (0, d, 1), candidates.directions, inputs, weights, (0, LANES), d, length, LANES)
     tops = np.full(LANES, -np.inf)
     for rank in range(length):
-        for lane in range(LANES):
-            weights[rank, lane] = 0.0
-        for j in range(P):
-            x = step * data.features[first + shown[rank], j]
-            for lane in range(LANES):
-                weights[rank, lane] += x * directions[j, lane]
         for lane in range(LANES):
             tops[lane] = max(tops[lane], weights[rank, lane])
     for rank in range(length):
@@ -195,22 +209,20 @@ def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: Bools) -> No
 @kernel
 def _judge(
     data: UserQueries,
-    names: UserStreamKeys,
     rules: COLTRRules,
     candidates: CandidateBuffers,
     first: int,
-    client: int,
     shown: Ints,
     costs: Floats,
-    kept: int,
 ) -> None:
     """Mark the candidates that win by the costs of documents `shown` (n,) of the query at row `first`."""
-    weights, step, gamma = candidates.weights[: shown.size], rules.step, rules.gamma
-    for tile in range(candidates.wins.shape[0]):
-        directions = candidates.directions[tile]
-        _place_tile(candidates, tile, kept, names, client)
-        _weigh_tile(data, directions, shown, first, step, weights)
-        _judge_tile(weights, costs, gamma, candidates.wins[tile])
+    documents, wins, gamma, n = candidates.documents, candidates.wins, rules.gamma, shown.size
+    for rank in range(n):
+        for j in range(documents.shape[1]):
+            documents[rank, j] = rules.step * data.features[first + shown[rank], j]
+    for tile in range(wins.shape[0]):
+        _weigh_tile(candidates, tile, n)
+        _judge_tile(candidates.weights[:n], costs, gamma, wins[tile])
 
 
 @kernel
@@ -222,15 +234,26 @@ def _step(
     `number` is the id of the interaction's place 0. Nothing changes where none won.
     """
     # In place: `count` never passes m, so nothing is overwritten before it is read.
-    M, P = candidates.kept.shape
-    count, total = 0, np.zeros(P)
+    directions, slots, others, wins = (
+        candidates.directions,
+        candidates.slots,
+        candidates.others,
+        candidates.wins,
+    )
+    M, P = slots.size, model.shape[1]
+    count, lost, total = 0, 0, np.zeros(P)
     for m in range(M):
-        if candidates.wins[m // LANES, m % LANES]:
+        slot = slots[m]
+        if wins[slot // (P * LANES), slot % LANES]:
             state[1 + count] = state[1 + m] if m < kept else np.float64(number + m)
             for j in range(P):
-                candidates.kept[count, j] = candidates.directions[m // LANES, j, m % LANES]
-                total[j] += candidates.kept[count, j]
+                total[j] += directions[np.uint64(slot + j * LANES)]
+            slots[count] = slot
             count += 1
+        else:
+            others[lost] = slot
+            lost += 1
+    slots[count:] = others[:lost]
     if count == 0:
         return kept
     for m in range(count, kept):
@@ -276,7 +299,8 @@ def play_coltr(
         click_list(data, names, queries[i], client, seen, i)
         length, some = _fill_costs(seen, i, costs)
         if some:
-            _judge(data, names, rules, candidates, first, client, seen.shown[i, :length], costs, kept)
+            _draw_fresh(candidates, kept, names, client)
+            _judge(data, rules, candidates, first, seen.shown[i, :length], costs)
             number = ((names.round << CLIENT_BITS) + client) << PLACE_BITS
             rate = rules.learning_rate * power(rules.decay, int(state[0]))
             kept = _step(candidates, kept, number, rate, model, state)

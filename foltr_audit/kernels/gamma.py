@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from .elementary import exp, log
-from .jit import Floats, Ints, kernel, parallel_kernel
+from .jit import Floats, Ints, kernel
 from .philox import AHEAD, refill
+from .threads import in_parts
 
 # exp(-800) is 0 in float64, and so is any multiple of it that can occur.
 _LOG_UNDERFLOW = -800.0
+_CLIENTS = 32  # of one part: less work is done before a thread has started
 
 
 @kernel
@@ -57,14 +58,22 @@ def _fill_differences(
         out[row, column] = x if variate % 2 == 0 else out[row, column] - x
 
 
-@parallel_kernel
 def gamma_differences(
     shape: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Floats:
     """`gamma - gamma'` of scale 1 and shape in (0, 1] per client and coordinate, shape (C, size)."""
     out = np.empty((clients.size, size), dtype=np.float64)
-    for c in numba.prange(clients.size):
-        # Two variates a coordinate, two numbers a try, and room for one try that fails.
-        numbers = np.empty((1, min(AHEAD, 4 * size + 2)))
-        _fill_differences(shape, clients[c], round_, purpose, key, numbers, c, out)
+    given = (shape, clients, round_, purpose, key, out)
+    in_parts(lambda begin, end: fill_gamma_differences(*given, begin, end), clients.size, _CLIENTS)
     return out
+
+
+@kernel
+def fill_gamma_differences(
+    shape: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `gamma_differences`."""
+    # Two variates a coordinate, two numbers a try, and room for one try that fails.
+    numbers = np.empty((1, min(AHEAD, 4 * out.shape[1] + 2)))
+    for c in range(begin, end):
+        _fill_differences(shape, clients[c], round_, purpose, key, numbers, c, out)

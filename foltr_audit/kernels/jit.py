@@ -21,8 +21,20 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def kernel(function: F) -> F:
-    """Compile a function for one thread."""
-    return _compiled(function)
+    """Compile a function for one thread, without the interpreter's lock: see `threads.in_parts`.
+
+    One whose name begins with an underscore is `inner`: only kernels of its own file call it.
+    """
+    return inner(function) if function.__name__.startswith("_") else _compiled(function, nogil=True)
+
+
+def inner(function: F) -> F:
+    """Compile a function that only other kernels call.
+
+    It gets no entry from Python, which would unpack its arguments: where these are tuples of arrays, the
+    compiler often needs longer for that than for the function. A call from Python crashes.
+    """
+    return _compiled(function, no_cpython_wrapper=True)
 
 
 def inlined(function: F) -> F:
@@ -41,12 +53,13 @@ def parallel_kernel(function: F) -> F:
 def _compiled(function: F, **options: bool | str) -> F:
     """Machine code is cached next to its source, or in the user's cache folder, or not at all.
 
-    With NumPy's error model a division by zero gives inf or NaN instead of a branch that raises.
+    With NumPy's error model a division by zero gives inf or NaN instead of a branch that raises. No kernel
+    gets an entry from C, which nobody would use.
     """
     import numba  # slow to import, and modules without a kernel need only the types
 
     compiled = cast("Callable[..., F]", numba.njit)
     try:
-        return compiled(function, cache=True, error_model="numpy", **options)
+        return compiled(function, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)
     except RuntimeError:  # numba finds no folder that it may write to
-        return compiled(function, error_model="numpy", **options)
+        return compiled(function, error_model="numpy", no_cfunc_wrapper=True, **options)

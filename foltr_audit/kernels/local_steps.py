@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from .ball import project_row
 from .cascade import click_group
-from .jit import Bools, Floats, Ints, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, kernel
 from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
 from .pdgd import fill_coefficients, weigh_shown
 from .philox import fill_uniforms
 from .plackett_luce import SamplingBuffers, draw, new_pool
 from .ranking import Features, add_documents, dot
+from .threads import in_parts
 
 # Clients that take turns on every piece: while one waits for a chain of additions the processor works on the
 # next, as long as the scores and weights of all their documents fit in its second-level cache.
 _FEWEST, _MOST = 8, 32
 _POOL_BYTES = 100_000
+_MODEL_BYTES = 400_000  # of their models, which neural rankers make large: the same cache
 _AHEAD = 8  # steps whose random numbers are made at once: cheaper in batches
 
 
@@ -222,8 +223,10 @@ def _play_group(
             undefended,
             clipped,
         )
-        all_shown[:, step] = shown
-        all_clicks[:, step] = clicks
+        for row in range(rows):
+            for i in range(k):
+                all_shown[row, step, i] = shown[row, i]
+                all_clicks[row, step, i] = clicks[row, i]
 
 
 @kernel
@@ -235,7 +238,7 @@ def _tile(features: int, hidden: int | None, layers: int | None) -> NetworkTile 
 
 
 @kernel
-def _play_chunk(
+def play_rows(
     data: KernelDocuments,
     rules: LocalStepRules,
     stream: StepStreamKeys,
@@ -244,19 +247,19 @@ def _play_chunk(
     clients: Ints,
     parameters: Floats,
     result: LocalStepResult,
-    chunk: tuple[int, int],
+    begin: int,
+    end: int,
 ) -> None:
-    """All local steps of the clients chunk[0] .. chunk[1] - 1."""
+    """All local steps of the clients begin .. end - 1."""
     longest = 1
-    begin, end = chunk
     for c in range(begin, end):
-        result.models[c] = parameters
-        result.steps[c] = 0.0
-        for asked in queries[c]:
-            query = max(asked, 0)
+        for step in range(queries.shape[1]):
+            query = max(queries[c, step], 0)
             longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
     # A document of the pool takes 16 bytes: its score and its weight.
     rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
+    # A parameter takes 16 bytes too: in the model and in the step.
+    rows = max(1, min(rows, _MODEL_BYTES // (16 * parameters.size)))
     # Groups of about equal size: a last group of one client would wait for every addition.
     groups = (end - begin + rows - 1) // rows
     rows = (end - begin + groups - 1) // groups
@@ -264,6 +267,10 @@ def _play_chunk(
     tile = _tile(data.features.shape[1], rules.hidden, rules.layers)
     for first in range(begin, end, rows):
         last = min(first + rows, end)
+        for c in range(first, last):  # by group: large models are then still in the cache
+            for j in range(parameters.size):
+                result.models[c, j] = parameters[j]
+                result.steps[c, j] = 0.0
         _play_group(
             data,
             rules,
@@ -281,7 +288,6 @@ def _play_chunk(
         )
 
 
-@parallel_kernel
 def play_local_steps(
     data: KernelDocuments,
     rules: LocalStepRules,
@@ -298,10 +304,8 @@ def play_local_steps(
     Where there is no query (-1) nothing is shown, and no step taken. The grades of interaction (c, b) begin
     at lifts[c, b]. k is even. One thread plays `chunk` clients in a row; their number changes no byte.
     """
-    C = clients.size
-    for part in numba.prange((C + chunk - 1) // chunk):
-        mine = (part * chunk, min((part + 1) * chunk, C))
-        _play_chunk(data, rules, stream, queries, lifts, clients, parameters, result, mine)
+    arguments = (data, rules, stream, queries, lifts, clients, parameters, result)
+    in_parts(lambda begin, end: play_rows(*arguments, begin, end), clients.size, chunk)
 
 
 def empty_result(queries: Ints, parameters: int, k: int) -> LocalStepResult:

@@ -6,11 +6,10 @@ Source: Burges et al. 2005, "Learning to rank using gradient descent", for DCG i
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from .elementary import log2
-from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, inlined, kernel
 
 # A table: powers of two are exact in it whatever the library's `pow` does.
 _GAINS = np.append(np.ldexp(1.0, np.arange(1024)) - 1.0, np.inf)  # of grades 0 to 1023, and of all others
@@ -30,7 +29,7 @@ def _gain(grade: int) -> float:
     return float(_GAINS[min(grade, 1024)])
 
 
-@parallel_kernel
+@kernel
 def dcg_over_best(
     labels: Ints, offsets: Ints, queries: Ints, shown: Ints, discounts: Floats, best: Floats
 ) -> Floats:
@@ -39,7 +38,7 @@ def dcg_over_best(
     `discounts` (k,) holds the weight of each rank.
     """
     out = np.empty(queries.size)
-    for i in numba.prange(queries.size):
+    for i in range(queries.size):
         first, total = offsets[queries[i]], 0.0
         for rank in range(shown.shape[1]):
             if shown[i, rank] >= 0:
@@ -49,24 +48,33 @@ def dcg_over_best(
     return out
 
 
-@parallel_kernel
+@kernel
 def ideal_dcg_of_queries(labels: Ints, offsets: Ints, discounts: Floats) -> Floats:
     """The highest DCG that the documents of each query allow."""
-    out = np.empty(offsets.size - 1)
-    for query in numba.prange(offsets.size - 1):
-        grades = np.sort(labels[offsets[query] : offsets[query + 1]])[::-1]
-        total = 0.0
-        for rank in range(min(discounts.size, grades.size)):
-            total += _gain(grades[rank]) * discounts[rank]
+    k = discounts.size
+    out, best = np.empty(offsets.size - 1), np.empty(k, dtype=np.int64)
+    for query in range(offsets.size - 1):
+        found, total = 0, 0.0
+        for document in range(offsets[query], offsets[query + 1]):
+            if found == k and labels[document] <= best[k - 1]:
+                continue
+            found = min(found + 1, k)
+            rank = found - 1  # `best` falls: the new grade moves up to its place
+            while rank > 0 and best[rank - 1] < labels[document]:
+                best[rank] = best[rank - 1]
+                rank -= 1
+            best[rank] = labels[document]
+        for rank in range(found):
+            total += _gain(best[rank]) * discounts[rank]
         out[query] = total
     return out
 
 
-@parallel_kernel
+@kernel
 def reciprocal_ranks(clicks: Bools) -> Floats:
     """1 / rank of the first click of each list (I, k); 0 without a click."""
     out = np.zeros(clicks.shape[0])
-    for i in numba.prange(clicks.shape[0]):
+    for i in range(clicks.shape[0]):
         for rank in range(clicks.shape[1]):
             if clicks[i, rank]:
                 out[i] = 1.0 / (rank + 1.0)
@@ -74,11 +82,11 @@ def reciprocal_ranks(clicks: Bools) -> Floats:
     return out
 
 
-@parallel_kernel
+@kernel
 def reciprocal_ranks_of_relevant(labels: Ints, offsets: Ints, queries: Ints, shown: Ints) -> Floats:
     """1 / rank of the first document with a label above 0 of each list (I, k); 0 without one."""
     out = np.zeros(queries.size)
-    for i in numba.prange(queries.size):
+    for i in range(queries.size):
         first = offsets[queries[i]]
         for rank in range(shown.shape[1]):
             if shown[i, rank] >= 0 and labels[first + shown[i, rank]] > 0:
@@ -87,14 +95,14 @@ def reciprocal_ranks_of_relevant(labels: Ints, offsets: Ints, queries: Ints, sho
     return out
 
 
-@parallel_kernel
+@kernel
 def average_precisions(labels: Ints, offsets: Ints, queries: Ints, shown: Ints, relevant: Ints) -> Floats:
     """Precision at the ranks of relevant documents, summed over min(k, relevant); 0 where none is.
 
     `relevant` (queries,) counts the documents of each query with a label above 0.
     """
     out = np.zeros(queries.size)
-    for i in numba.prange(queries.size):
+    for i in range(queries.size):
         first, found, total = offsets[queries[i]], 0, 0.0
         for rank in range(shown.shape[1]):
             if shown[i, rank] >= 0 and labels[first + shown[i, rank]] > 0:
@@ -105,7 +113,7 @@ def average_precisions(labels: Ints, offsets: Ints, queries: Ints, shown: Ints, 
     return out
 
 
-@parallel_kernel
+@kernel
 def expected_reciprocal_ranks(
     labels: Ints, offsets: Ints, queries: Ints, shown: Ints, click: Floats
 ) -> Floats:
@@ -114,7 +122,7 @@ def expected_reciprocal_ranks(
     Grades beyond the last of `click` are clicked like that one.
     """
     out = np.empty(queries.size)
-    for i in numba.prange(queries.size):
+    for i in range(queries.size):
         first, unclicked, total = offsets[queries[i]], 1.0, 0.0
         for rank in range(shown.shape[1]):
             if shown[i, rank] >= 0:

@@ -13,8 +13,9 @@ import numba
 import numpy as np
 
 from .jit import Floats, Ints, inlined, kernel, parallel_kernel
-from .layers import LANES, add_weight_slopes, add_weighted, fill_input_slopes, fill_units
+from .layers import LANES, add_weight_slopes, fill_input_slopes, fill_units
 from .ranking import Features
+from .register_tiles import add_products
 
 
 class NetworkShape(NamedTuple):
@@ -98,7 +99,8 @@ def fill_scores(
             tile.lanes[i] = begin + i
         _go_through(features, first, columns, model, tile)
         scores[:] = 0.0
-        add_weighted(model, output, h, 1, tile.units[network.layers - 1], h, scores)
+        units = tile.units[network.layers - 1]
+        add_products(model, (output, h, 1), units, (0, LANES), scores, (0, LANES), h, 1, LANES)
         for i in range(columns):
             out[begin + i] = scores[0, i]
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from .elementary import exp
-from .jit import Floats, Ints, parallel_kernel
+from .jit import Floats, Ints, kernel
+from .threads import in_parts
 
 MOST_DOCUMENTS = 10
 """For longer lists a probability for each pattern takes too much memory."""
 
+_LISTS = 64  # of one part: less work is done before a thread has started
 
-@parallel_kernel
+
 def pattern_probabilities(log_posterior: Floats, lengths: Ints) -> Floats:
     """Unnormalised log posteriors (n, 2^k) as probabilities (n, 2^k): 0 beyond a list's length.
 
     If no pattern of a list is possible, all patterns count as equally likely.
     """
     out = np.zeros(log_posterior.shape)
-    for i in numba.prange(log_posterior.shape[0]):
+    given = (log_posterior, lengths, out)
+    in_parts(lambda begin, end: fill_probabilities(*given, begin, end), log_posterior.shape[0], _LISTS)
+    return out
+
+
+@kernel
+def fill_probabilities(log_posterior: Floats, lengths: Ints, out: Floats, begin: int, end: int) -> None:
+    """Fill out[begin:end] of `pattern_probabilities`."""
+    for i in range(begin, end):
         patterns = 1 << lengths[i]
         top = -np.inf
         for p in range(patterns):
@@ -30,4 +39,3 @@ def pattern_probabilities(log_posterior: Floats, lengths: Ints) -> Floats:
             total += out[i, p]
         for p in range(patterns):
             out[i, p] /= total
-    return out

@@ -16,11 +16,14 @@ import numpy as np
 from .density import DensityTable, log_density_at
 from .elementary import exp, log
 from .jit import Floats, Ints, inlined, kernel, parallel_kernel
+from .threads import in_parts
 
 _SMALL, _LARGE = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
 
 MOST_DOCUMENTS = 14
 """Longer lists have too many patterns to weigh each."""
+
+_LISTS = 64  # of one part: less work is done before a thread has started
 
 
 class ClipRule(NamedTuple):
@@ -187,7 +190,6 @@ def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> flo
     return log(chance) if chance > 0.0 else -np.inf
 
 
-@parallel_kernel
 def cascade_log_priors(click: Floats, stop: Floats, lengths: Ints) -> Floats:
     """Log probability of every click pattern of lists under a cascade, (n, 2^k); -inf beyond the length.
 
@@ -195,22 +197,27 @@ def cascade_log_priors(click: Floats, stop: Floats, lengths: Ints) -> Floats:
     """
     n, k = click.shape
     out = np.full((n, 1 << k), -np.inf)
-    for i in numba.prange(n):
-        for pattern in range(1 << lengths[i]):
-            out[i, pattern] = _log_prior(click, stop, i, lengths[i], pattern)
+    in_parts(lambda begin, end: fill_log_priors(click, stop, lengths, out, begin, end), n, _LISTS)
     return out
 
 
-@parallel_kernel
+@kernel
+def fill_log_priors(click: Floats, stop: Floats, lengths: Ints, out: Floats, begin: int, end: int) -> None:
+    """Fill out[begin:end] of `cascade_log_priors`."""
+    for i in range(begin, end):
+        for pattern in range(1 << lengths[i]):
+            out[i, pattern] = _log_prior(click, stop, i, lengths[i], pattern)
+
+
+@kernel
 def cascade_log_prior(click: Floats, stop: Floats, lengths: Ints, patterns: Ints) -> Floats:
     """Log probability of one click pattern each, (n,); as `cascade_log_priors`."""
     out = np.empty(patterns.size)
-    for i in numba.prange(patterns.size):
+    for i in range(patterns.size):
         out[i] = _log_prior(click, stop, i, lengths[i], patterns[i])
     return out
 
 
-@parallel_kernel
 def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Ints, Floats, Floats]:
     """Summaries of unnormalised log posteriors (n, 2^k) of patterns.
 
@@ -222,7 +229,24 @@ def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Int
     n = log_posterior.shape[0]
     clicked, best = np.zeros((n, k)), np.zeros(n, dtype=np.int64)
     anything, evidence = np.zeros(n), np.empty(n)
-    for i in numba.prange(n):
+    given = (log_posterior, lengths, clicked, best, anything, evidence)
+    in_parts(lambda begin, end: fill_marginals(*given, begin, end), n, _LISTS)
+    return clicked, best, anything, evidence
+
+
+@kernel
+def fill_marginals(
+    log_posterior: Floats,
+    lengths: Ints,
+    clicked: Floats,
+    best: Ints,
+    anything: Floats,
+    evidence: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill rows begin .. end - 1 of the summaries of `marginals`, which begin as 0."""
+    for i in range(begin, end):
         patterns = 1 << lengths[i]
         top = -np.inf
         for p in range(patterns):
@@ -242,7 +266,6 @@ def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Int
             clicked[i, j] /= total
         anything[i] /= total
         evidence[i] = top + log(total)
-    return clicked, best, anything, evidence
 
 
 @parallel_kernel

@@ -9,11 +9,10 @@ rho = 0, which is its limit.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from .elementary import exp
-from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, inlined, inner, kernel
 from .plackett_luce import SamplingBuffers, new_pool, put_scores, take, total, weigh
 
 _SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
@@ -115,7 +114,7 @@ def _prepare(scores: Floats, shown: Ints, candidates: bool) -> tuple[Floats, Flo
     return f, scales, whole, without
 
 
-@parallel_kernel
+@kernel
 def pair_weights(scores: Floats, starts: Ints, shown: Ints, candidates: bool) -> Floats:
     """All pair weights W, symmetric with a zero diagonal, shape (C, k, k); 0 at the padding.
 
@@ -123,7 +122,7 @@ def pair_weights(scores: Floats, starts: Ints, shown: Ints, candidates: bool) ->
     """
     C, k = shown.shape
     W = np.zeros((C, k, k))
-    for c in numba.prange(C):
+    for c in range(C):
         f, scales, whole, without = _prepare(scores[starts[c] : starts[c + 1]], shown[c], candidates)
         for p in range(f.size):
             for q in range(p + 1, f.size):
@@ -279,7 +278,7 @@ def _fill_spread(
             pairs[row] = -pairs[row]
 
 
-@kernel
+@inner
 def fill_coefficients(
     pool: SamplingBuffers,
     shown: Ints,
@@ -300,7 +299,7 @@ def fill_coefficients(
         _fill_spread(pool.scores, pool.sizes, shown, clicks, candidates, only_observed, out, pairs)
 
 
-@kernel
+@inner
 def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
     """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
     weigh(pool, rows)
@@ -315,7 +314,7 @@ def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
         tails[row] = total(sums, row, sizes[row])
 
 
-@parallel_kernel
+@kernel
 def pdgd_coefficients(
     scores: Floats, starts: Ints, shown: Ints, clicks: Bools, candidates: bool, only_observed: bool
 ) -> tuple[Floats, Ints]:
@@ -327,12 +326,13 @@ def pdgd_coefficients(
     C, k = shown.shape
     coefficients = np.empty((C, k))
     pairs = np.empty(C, dtype=np.int64)
-    for c in numba.prange(C):
+    one = min(C, 1)  # no literal, for which kernels would be compiled apart
+    for c in range(C):
         documents = starts[c + 1] - starts[c]
-        pool = new_pool(1, documents, k)
+        pool = new_pool(one, documents, k)
         put_scores(pool, scores[starts[c] : starts[c + 1]])
         mine, clicked = shown[c : c + 1], clicks[c : c + 1]
         out, found = coefficients[c : c + 1], pairs[c : c + 1]
-        weigh_shown(pool, 1, mine)
+        weigh_shown(pool, one, mine)
         fill_coefficients(pool, mine, clicked, candidates, only_observed, out, found)
     return coefficients, pairs

@@ -13,10 +13,9 @@ Source: Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from .jit import Floats, Ints, kernel, parallel_kernel
+from .jit import Floats, Ints, inner, kernel
 
 _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
@@ -55,7 +54,7 @@ def _unit(high: np.uint64, low: np.uint64) -> float:
     return (np.float64(np.int64(bits)) + 0.5) * _STEP  # from a signed number: one instruction
 
 
-@kernel
+@inner
 def fill_uniforms(
     out: Floats, row: int, size: int, block: int, client: int, round_: int, purpose: int, key: np.uint64
 ) -> None:
@@ -66,7 +65,7 @@ def fill_uniforms(
         out[row, 2 * i + 1] = _unit(c, d)
 
 
-@kernel
+@inner
 def refill(
     numbers: Floats, at: int, block: int, client: int, round_: int, purpose: int, key: np.uint64
 ) -> tuple[int, int]:
@@ -81,12 +80,12 @@ def refill(
     return 0, block + numbers.shape[1] // 2
 
 
-@parallel_kernel
+@kernel
 def uniforms(first: int, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64) -> Floats:
     """Numbers first .. first+size-1 of each client's stream, as a (clients, size) array."""
     odd = first % 2
     width = (odd + size + 1) // 2 * 2
     out = np.empty((clients.size, width), dtype=np.float64)
-    for c in numba.prange(clients.size):
+    for c in range(clients.size):
         fill_uniforms(out, c, width, first // 2, clients[c], round_, purpose, key)
     return np.ascontiguousarray(out[:, odd : odd + size])

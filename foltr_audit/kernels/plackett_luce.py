@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 from .elementary import decay
-from .jit import Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, inner, kernel, parallel_kernel
 from .philox import fill_uniforms
 
 _BLOCK = 8  # documents whose weights are summed together: drawing looks at N / 8 sums and 8 weights
@@ -70,7 +70,7 @@ def _block_sum(weights: Floats, row: int, first: int) -> float:
     return float(a + b)
 
 
-@kernel
+@inner
 def put_scores(pool: SamplingBuffers, scores: Floats) -> None:
     """The candidates of a query (N,) as the pool's first row."""
     pool.sizes[0] = scores.size
@@ -91,7 +91,7 @@ def _weigh_row(scores: Floats, weights: Floats, sums: Floats, row: int, document
         sums[row, block] = _block_sum(weights, row, block * _BLOCK)
 
 
-@kernel
+@inner
 def weigh(pool: SamplingBuffers, rows: int) -> None:
     """Weights of all documents of the first rows, the sums of their blocks, and of all of them."""
     scores, weights, sums, sizes, tops, _, tails = pool
@@ -156,7 +156,7 @@ def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> No
             for r in range(rank):
                 rest[0, shown[row, r]] = -np.inf
             weights, sums = pool.weights[row : row + 1], pool.sums[row : row + 1]
-            _weigh_row(rest, weights, sums, 0, documents, rest.max())
+            _weigh_row(rest, weights, sums, 0, documents, rest[0].max())
             # `decay` gave the documents that were taken a small weight again.
             for r in range(rank):
                 take(weights, sums, 0, shown[row, r])

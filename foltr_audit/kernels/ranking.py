@@ -6,23 +6,24 @@ A cohort asks one query a client. Scores of its candidates lie in one flat array
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, inner, kernel
 from .lanes import product_sum
+from .threads import in_parts
 
 Features = NDArray[np.float32] | Floats
 
+_QUERIES = 64  # of one part: less work is done before a thread has started
 
-@kernel
+
+@inner
 def dot(features: Features, document: int, models: Floats, row: int) -> float:
     """`x . theta` of a document under one row of models, in float64."""
     return product_sum(features[document], models[row])
 
 
-@parallel_kernel
 def linear_scores(
     features: Features, offsets: Ints, queries: Ints, starts: Ints, parameters: Floats
 ) -> Floats:
@@ -31,12 +32,28 @@ def linear_scores(
     `parameters` has one row a client, or a single row that all share.
     """
     scores = np.empty(starts[-1], dtype=np.float64)
-    for c in numba.prange(queries.size):
-        model = min(np.int64(c), parameters.shape[0] - 1)
+    given = (features, offsets, queries, starts, parameters, scores)
+    in_parts(lambda begin, end: fill_linear_scores(*given, begin, end), queries.size, _QUERIES)
+    return scores
+
+
+@kernel
+def fill_linear_scores(
+    features: Features,
+    offsets: Ints,
+    queries: Ints,
+    starts: Ints,
+    parameters: Floats,
+    scores: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill in the scores of the candidates of queries[begin:end]: see `linear_scores`."""
+    for c in range(begin, end):
+        model = min(c, parameters.shape[0] - 1)
         first = offsets[queries[c]]
         for i in range(starts[c + 1] - starts[c]):
             scores[starts[c] + i] = dot(features, first + i, parameters, model)
-    return scores
 
 
 @kernel
@@ -51,11 +68,11 @@ def _take_best(values: Floats, shown: Ints) -> None:
         values[best] = -np.inf
 
 
-@parallel_kernel
+@kernel
 def top_lists(scores: Floats, starts: Ints, k: int) -> Ints:
     """The k best-scored positions of each client, ties by position; shape (C, k), padded with -1."""
     shown = np.full((starts.size - 1, k), -1, dtype=np.int64)
-    for c in numba.prange(starts.size - 1):
+    for c in range(starts.size - 1):
         # A copy: taking a document overwrites its score.
         _take_best(scores[starts[c] : starts[c + 1]].copy(), shown[c])
     return shown
@@ -76,12 +93,27 @@ def add_documents(
                 out[to, j] += weight * features[document, j]
 
 
-@parallel_kernel
 def weighted_features(
     features: Features, offsets: Ints, queries: Ints, shown: Ints, weights: Floats
 ) -> Floats:
     """`sum_i weights[c, i] x_i` over the shown documents, float64, shape (C, features)."""
     sums = np.empty((queries.size, features.shape[1]), dtype=np.float64)
-    for c in numba.prange(queries.size):
-        add_documents(features, offsets[queries[c]], shown, weights, c, sums, c)
+    given = (features, offsets, queries, shown, weights, sums)
+    in_parts(lambda begin, end: fill_weighted_features(*given, begin, end), queries.size, _QUERIES)
     return sums
+
+
+@kernel
+def fill_weighted_features(
+    features: Features,
+    offsets: Ints,
+    queries: Ints,
+    shown: Ints,
+    weights: Floats,
+    sums: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill sums[begin:end] of `weighted_features`."""
+    for c in range(begin, end):
+        add_documents(features, offsets[queries[c]], shown, weights, c, sums, c)

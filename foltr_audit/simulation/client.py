@@ -112,7 +112,9 @@ class CohortInteractions:
     clipped: Bools
 
     @classmethod
-    def joined(cls, parts: Sequence[CohortInteractions], order: Ints) -> CohortInteractions:
+    def joined(
+        cls, parts: Sequence[CohortInteractions], order: Ints | slice = slice(None)
+    ) -> CohortInteractions:
         """The interactions of several groups of clients as those of one cohort, whose rows are in `order`."""
         every = {
             one.name: np.concatenate([getattr(part, one.name) for part in parts])[order]

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import WireMessages
 from foltr_audit.utils.arrays import Floats, Ints
+
+_CONVERTED = 4_000_000
+"""Numbers of messages that are converted to float64 at once."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,6 @@ class WeightedMean:
 
     def aggregate(self, wired: WireMessages, counts: Ints) -> AggregatedMessages:
         """The weighted mean; without any message it is NaN, and the caller keeps its model."""
-        from foltr_audit.kernels.averaging import weighted_sum
-
         weights = np.where(wired.survivors, counts, 0).astype(np.float64)
         total = weights.sum()
         weights = weights / total if total > 0 else weights
@@ -52,5 +54,21 @@ class WeightedMean:
         elif wired.sum is not None:
             mean = np.asarray(wired.sum / total)
         else:
-            mean = weighted_sum(wired.messages.astype(np.float64, copy=False), weights)
+            mean = _weighted_sum(wired.messages, weights)
         return AggregatedMessages(mean, weights)
+
+
+def _weighted_sum(messages: Floats | NDArray[np.float32] | NDArray[np.uint64], weights: Floats) -> Floats:
+    """The weighted sum (P,) of messages (C, P), in float64.
+
+    Each parameter is summed on its own, so that only some columns are converted at once.
+    """
+    from foltr_audit.kernels.averaging import weighted_sum
+
+    C, P = messages.shape
+    width = P if messages.dtype == np.float64 else max(1, _CONVERTED // max(1, C))
+    parts = [
+        weighted_sum(messages[:, first : first + width].astype(np.float64, copy=False), weights)
+        for first in range(0, P, max(1, width))
+    ]
+    return np.concatenate([np.zeros(0), *parts])

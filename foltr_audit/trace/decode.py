@@ -82,7 +82,8 @@ class _RoundDecoder:
         self._candidates, self._cohort = made.get("observed/candidates"), made.get("observed/cohort")
         self._metrics = made.get("observed/metrics")
         self._messages.expect_slots()
-        self._whole = {name: self._lists.whole(name) for name in ("slot", "step", "part", "query", "shown")}
+        self._whole = {name: self._lists.whole(name) for name in ("slot", "step", "part", "query")}
+        self._whole["shown"] = self._lists.places("shown")
 
     def record(self, i: int) -> RoundRecord:
         """The i-th round of the part."""
@@ -212,7 +213,7 @@ def truths(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -
             yield RoundTruth(
                 clients=_clients(messages, m),
                 updates=_updates(messages, header, m),
-                clicks=optional["clicks"][r].astype(np.bool_, copy=False),
+                clicks=clicks.bits("clicks", r, header.k),
                 **({"clipped": optional["clipped"][r].astype(np.bool_)} if "clipped" in optional else {}),
                 metrics=values,
                 intents=clicks.whole("intent", r) if header.intents > 1 else None,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from foltr_audit.errors import TraceError
 from foltr_audit.recorder.table_files import Columns, row_count
 from foltr_audit.trace.marker import TracePart
-from foltr_audit.utils.arrays import Floats, Ints, Words
+from foltr_audit.utils.arrays import Bools, Floats, Ints, Words
 
 EVERY = slice(None)
 """All rows."""
@@ -67,6 +67,29 @@ class PartTable:
         if values.dtype.kind == "u" and values.size and int(values.max()) > np.iinfo(np.int64).max:
             raise self.error(f"column {name} holds {values.max()}, expected less than 2^63")
         return values.astype(np.int64, copy=False)
+
+    def places(self, name: str) -> Ints:
+        """A column of positions, int64; the largest number of an unsigned type is -1.
+
+        Raises:
+            TraceError: a number beyond them.
+        """
+        values = self.columns[name]
+        if values.dtype.kind != "u":
+            return self.whole(name)
+        padded = values == (1 << 8 * values.dtype.itemsize) - 1
+        most = int(values[~padded].max(initial=0))
+        if most > np.iinfo(np.int64).max:
+            raise self.error(f"column {name} holds {most}, expected less than 2^63")
+        return np.where(padded, -1, values.astype(np.int64))
+
+    def bits(self, name: str, rows: slice, count: int) -> Bools:
+        """Some rows of a column of so many truth values, as such or packed into bytes, bool (rows, count)."""
+        values = self.columns[name][rows]
+        if values.dtype.kind == "b":
+            return values.astype(np.bool_, copy=False)
+        packed = values.astype(np.uint8, copy=False)
+        return np.unpackbits(packed, axis=1, count=count).astype(np.bool_)
 
     def words(self, name: str, rows: slice) -> Words | None:
         """Some rows of a column of whole numbers from 0 on, uint64; None where the table lacks it.

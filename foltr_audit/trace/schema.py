@@ -16,7 +16,8 @@ class ColumnForm(NamedTuple):
     """What a column holds.
 
     Attributes:
-        kind: `whole` (any type of whole numbers), `number` (float32 or float64), `text`, or a type of NumPy.
+        kind: `whole` (any type of whole numbers), `number` (float32 or float64), `text`, `bits` (k truth
+            values, or eight of them in each byte of uint8), or a type of NumPy.
         axes: its other axes than that of the rows; None for any length.
         required: whether every part has it.
     """
@@ -27,6 +28,8 @@ class ColumnForm(NamedTuple):
 
     def fits(self, values: NDArray[np.generic]) -> bool:
         """Whether an array has this type and these axes."""
+        if self.kind == "bits" and values.dtype == np.uint8:
+            return ColumnForm("uint8", tuple((length or 0) + 7 >> 3 for length in self.axes)).fits(values)
         axes = values.shape[1:]
         same = len(axes) == len(self.axes) and all(
             found == wanted or (wanted is None and (len(values) > 0 or found <= LONGEST))
@@ -39,12 +42,14 @@ class ColumnForm(NamedTuple):
             return same and values.dtype.newbyteorder("=") in (np.float32, np.float64)
         if self.kind == "text":
             return same and kind == "U"
+        if self.kind == "bits":
+            return same and kind == "b"
         return same and values.dtype.newbyteorder("=") == np.dtype(self.kind)
 
     @property
     def text(self) -> str:
         """What is expected, in words."""
-        names = {"whole": "whole numbers", "number": "float32 or float64"}
+        names = {"whole": "whole numbers", "number": "float32 or float64", "bits": "bool or packed bits"}
         shape = ", ".join("any" if length is None else str(length) for length in self.axes)
         return names.get(self.kind, self.kind) + (f" of shape (rows, {shape})" if shape else "")
 
@@ -130,7 +135,7 @@ def _true_messages(header: TraceHeader) -> dict[str, ColumnForm]:
 
 
 def _clicks(header: TraceHeader) -> dict[str, ColumnForm]:
-    found = {"slot": _WHOLE, "step": _WHOLE, "clicks": ColumnForm("bool", (header.k,))}
+    found = {"slot": _WHOLE, "step": _WHOLE, "clicks": ColumnForm("bits", (header.k,))}
     if header.intents > 1:
         found["intent"] = _WHOLE
     coins = {"canary": ColumnForm("bool", (2, header.k), required=False), "coin": _maybe(_WHOLE)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,8 @@ class TraceWriter:
     As a context manager it commits the rest at the end; after an exception, whole parts only.
     With `resume`, a last part with fewer rounds is dropped: it must be filled up so that the bytes
     are those of an undisturbed run. `next_round` says where to resume. One writer per folder.
+    With `behind`, another thread puts a part on the disk while rounds of the next one are taken: what goes
+    wrong there is raised when the next part is complete, or by `close`.
 
     Attributes:
         folder: the trace folder, made if missing.
@@ -47,7 +50,9 @@ class TraceWriter:
         FoltrAuditError: the folder cannot be written, or the disk is full.
     """
 
-    def __init__(self, folder: Path, header: TraceHeader, *, resume: bool = False) -> None:
+    def __init__(
+        self, folder: Path, header: TraceHeader, *, resume: bool = False, behind: bool = False
+    ) -> None:
         self.folder = Path(folder)
         self.header = header
         self.next_round = 0
@@ -55,6 +60,9 @@ class TraceWriter:
         self._form: FeatureFormat | None = None  # of the embedded features; None until known
         self._open: list[Tables] = []
         self._closed = False
+        # One thread: parts reach the disk in their order.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="trace-part") if behind else None
+        self._part: Future[None] | None = None  # the part that is being put on the disk
         if header.schema != SCHEMA:
             raise UsageError(f"trace: header: schema is {header.schema}, expected {SCHEMA}, which is written")
         problems = fact_problems(header)
@@ -84,6 +92,7 @@ class TraceWriter:
         else:
             self._open.clear()
             self._closed = True
+            self._stop()
 
     def write(self, record: RoundRecord, truth: RoundTruth | None = None) -> None:
         """Take one round; its arrays are copied.
@@ -126,9 +135,14 @@ class TraceWriter:
         Raises:
             FoltrAuditError: the part cannot be written; what was committed stays valid.
         """
-        if self._open:
-            self._commit()
-        self._closed = True
+        try:
+            if self._open:
+                self._commit()
+            with self._plain_errors():
+                self._wait()
+        finally:
+            self._closed = True
+            self._stop()
 
     def _commit(self) -> None:
         part = PartRange(
@@ -141,7 +155,7 @@ class TraceWriter:
             with self._plain_errors():
                 # The marker is written last. A kill before that leaves files without a marker: a reader does
                 # not see them, and `_clean` removes them.
-                commit_part(self.folder, part_files(part, join_tables(self._open)))
+                self._put(part_files(part, join_tables(self._open)))
         except ValueError as error:
             raise UsageError(f"trace: rounds {part.first_round} to {part.last_round}: {error}") from None
         except BaseException:
@@ -150,6 +164,24 @@ class TraceWriter:
             raise
         self._open.clear()
         self._next_part += 1
+
+    def _put(self, files: Mapping[str, bytes]) -> None:
+        """Put the files of a part on the disk, or let the thread do it after those of the last one."""
+        if self._thread is None:
+            commit_part(self.folder, files)
+            return
+        self._wait()
+        self._part = self._thread.submit(commit_part, self.folder, files)
+
+    def _wait(self) -> None:
+        """Wait for the part that is being put on the disk; what went wrong there is raised here."""
+        part, self._part = self._part, None
+        if part is not None:
+            part.result()
+
+    def _stop(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
 
     def _resume(self) -> str:
         """Continue where an earlier writer stopped; the trace id."""

@@ -143,5 +143,10 @@ class Stopwatch:
 
 
 def on_terminal() -> Progress:
-    """A bar on stderr if that is a terminal, else silence."""
-    return _ProgressBar() if sys.stderr.isatty() else SILENT
+    """A bar on stderr if that is a terminal, and a line there if kernels are compiled; else silence."""
+    if not sys.stderr.isatty():
+        return SILENT
+    from foltr_audit.utils.compile_notice import announce_compiling
+
+    announce_compiling()
+    return _ProgressBar()

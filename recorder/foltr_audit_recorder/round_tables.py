@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .table_files import smallest
+from .table_files import smallest, smallest_places
 
 Table = dict[str, NDArray[np.generic]]
 """Columns of one length by name."""
@@ -345,7 +345,7 @@ def _truth(truth: TruthColumns, interactions: Table) -> Tables:
     clicks: Table = {
         "slot": interactions["slot"],
         "step": interactions["step"],
-        "clicks": np.array(truth.clicks, dtype=np.bool_),
+        "clicks": np.packbits(np.array(truth.clicks, dtype=np.bool_), axis=1),
     }
     optional = (
         ("known", truth.known, np.bool_),
@@ -379,9 +379,9 @@ def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generi
     # Types of whole numbers are matched by their values: NumPy would join uint64 and int64 to float64.
     shrunk = [smallest(column) for column in columns if column.size]
     if not shrunk:
-        return columns[0].astype(np.int8 if name == "shown" else np.uint8)
-    whole = smallest(np.concatenate(shrunk))
-    return smallest(whole, signed=True) if name == "shown" else whole
+        return columns[0].astype(np.uint8)
+    whole = np.concatenate(shrunk)
+    return smallest_places(whole) if name == "shown" else smallest(whole)
 
 
 def _fill(table: str, name: str, piece: Table, example: NDArray[np.generic]) -> NDArray[np.generic]:

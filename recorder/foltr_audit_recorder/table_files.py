@@ -47,7 +47,22 @@ def row_count(columns: Columns) -> int:
     return next((len(values) for values in columns.values()), 0)
 
 
-def smallest(values: NDArray[np.generic], *, signed: bool = False) -> NDArray[np.integer]:
+def smallest_places(values: NDArray[np.generic]) -> NDArray[np.integer]:
+    """Positions from 0 and -1 in the smallest unsigned type, whose largest number stands for -1; a copy.
+
+    Positions below -1 stay signed, so that readers refuse them.
+
+    Raises:
+        ValueError: as `smallest`.
+    """
+    least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    if least < -1 or values.dtype.kind not in "iu":
+        return smallest(values)
+    kind = next(kind for kind in ("u1", "u2", "u4", "u8") if most < np.iinfo(kind).max)
+    return values.astype(kind)  # -1 becomes the largest number
+
+
+def smallest(values: NDArray[np.generic]) -> NDArray[np.integer]:
     """Whole numbers in the smallest type that holds them, unsigned where none is negative; a copy.
 
     Raises:
@@ -56,7 +71,7 @@ def smallest(values: NDArray[np.generic], *, signed: bool = False) -> NDArray[np
     if values.dtype.kind not in "iu":
         raise ValueError(f"expected whole numbers, got values of type {values.dtype}")
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    kinds = ("i1", "i2", "i4", "i8") if signed or least < 0 else ("u1", "u2", "u4", "u8")
+    kinds = ("i1", "i2", "i4", "i8") if least < 0 else ("u1", "u2", "u4", "u8")
     for kind in kinds:
         limits = np.iinfo(kind)
         if limits.min <= least and most <= limits.max:

@@ -23,9 +23,9 @@ from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.kernels.click_sums import (
     UpdateSums,
-    _fill_any_rate_moments,
     counts_by_cascade,
     explained,
+    fill_any_rate_moments,
     fill_cascade_moments,
 )
 from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, RoundingNoise, ScaleFreeNoise
@@ -151,7 +151,7 @@ def test_any_rate_moments_follow_from_pairs_of_clients() -> None:
     q, w = sums.design.shape[2], sums.terms.shape[2]
     for i, length in enumerate(sums.lengths.tolist()):
         mean, spread = np.empty(w), np.empty((w, q))
-        _fill_any_rate_moments(sums, i, mean, spread)
+        fill_any_rate_moments(sums, i, mean, spread)
         bits = patterns_as_clicks(np.arange(2**length), length)
         both = np.array([[np.prod(np.where(a == b, 1 / 3, 1 / 6)) for b in bits] for a in bits])
         terms = sums.terms[i, : 2**length]

@@ -97,14 +97,16 @@ def test_consenting_clients_tell_lists_clicks_and_updates_before_the_defense(run
         rounds, messages = table(trace, "observed/rounds"), table(trace, "observed/messages")
         lists, clicks = table(trace, "observed/interactions"), table(trace, "truth/clicks")
         updates = floats(table(trace, "truth/messages"), "update")
-        x, c = floats(lists, "features"), floats(clicks, "clicks")
+        x = floats(lists, "features")
+        told = np.unpackbits(clicks["clicks"].astype(np.uint8), axis=1, count=lists["shown"].shape[1])
+        c = told.astype(np.float64)
         expected = 0.1 * np.einsum("ik,ikd->id", c - c.mean(axis=1, keepdims=True), x)
         np.testing.assert_allclose(updates, expected, atol=1e-6)
         seen = floats(messages, "array-0").reshape(updates.shape) - floats(rounds, "parameters")
         assert np.allclose(seen, updates, atol=1e-6) != clipped
         assert np.all((clicks["coin"] == 0) | (clicks["coin"] == 1))
         chosen = clicks["canary"][np.arange(len(c)), clicks["coin"].astype(np.int64)]
-        np.testing.assert_array_equal(chosen, clicks["clicks"])
+        np.testing.assert_array_equal(chosen, told)
 
 
 def test_the_facts_of_local_dp(runs: Path) -> None:

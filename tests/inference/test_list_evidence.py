@@ -16,6 +16,7 @@ from foltr_audit.attacks.shown_lists import ShownLists
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
+from foltr_audit.inference.joint_search import JointSearch, SearchState
 from foltr_audit.inference.list_decoder import ListDecoder
 from foltr_audit.inference.list_evidence import ListLikelihood, why_no_evidence
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
@@ -162,6 +163,22 @@ def test_the_right_clicks_break_no_rank(setup_of: SetupOf) -> None:
         wrong[:, 0] = ~wrong[:, 0] & view.is_document[:, 0]
         other = decoder.replay.paths(every, wrong)
         assert np.any(ListLikelihood(decoder).of_path(other[:-1], every) < 0.0)
+
+
+@pytest.mark.parametrize("lists", ["deterministic", "sampled"])
+def test_alternatives_that_share_their_first_lists_have_the_values_of_whole_hypotheses(
+    lists: str, setup_of: SetupOf
+) -> None:
+    made = recorded(setup_of, lists, 4, repeats=1)
+    (view,), (clicks,) = made.views, made.clicks
+    search = JointSearch(PatternDecoder(view), shortlist=4, sweeps=1, lists=True)
+    every = np.arange(len(view))
+    state = SearchState(every, clicks, search.values(every, clicks))
+    for same in range(4):
+        tried = search.alternatives(state, same, 4)
+        several = np.repeat(every, 4)
+        begun = search.begun(state, same, 4)
+        assert search.values(several, tried, begun).tobytes() == search.values(several, tried).tobytes()
 
 
 @pytest.mark.parametrize("lists", ["deterministic", "sampled"])

@@ -191,6 +191,26 @@ def test_hypotheses_do_not_depend_on_each_other(pairs: str, normaliser: str) -> 
         assert replay.paths(messages, clicks).tobytes() == together.tobytes()
 
 
+@pytest.mark.parametrize("senders", [None, (0, 0, 1, 2)])
+@pytest.mark.parametrize("clip", [None, Ball(norm=0.9, ord=2)])
+def test_a_path_that_goes_on_from_its_beginning_is_the_whole_path(
+    senders: tuple[int, ...] | None, clip: Ball | None
+) -> None:
+    """To the byte, also of hypotheses that share a beginning, and of sums."""
+    seen = view(6, B=4)
+    seen = replace(seen, knowledge=seen.knowledge.having(clip=clip))
+    if senders is not None:
+        seen = replace(seen, senders=np.tile(senders, (6, 1)))
+    replay, messages, rng = Replay(seen), np.repeat(np.arange(6), 3), np.random.default_rng(5)
+    first = (rng.random(seen.shown.shape) < 0.4) & seen.is_document
+    for same in range(5):
+        clicks = np.repeat(first, 3, axis=0)
+        clicks[:, same:] ^= rng.random(clicks[:, same:].shape) < 0.3
+        clicks &= seen.is_document[messages]
+        begun = np.repeat(replay.walk(np.arange(6), first[:, :same]), 3, axis=1)
+        assert replay.paths(messages, clicks, begun).tobytes() == replay.paths(messages, clicks).tobytes()
+
+
 # --- what it cannot do without --------------------------------------------------------------------
 
 

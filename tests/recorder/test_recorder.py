@@ -130,14 +130,14 @@ def test_truth_has_a_folder_of_its_own(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.round(MODEL, sent)
     lists_seen = table(tmp_path, "observed/interactions")
-    assert lists_seen["shown"].tolist() == [[0, 1, 2], [0, 1, -1], [0, -1, -1]]
+    assert lists_seen["shown"].tolist() == [[0, 1, 2], [0, 1, 255], [0, 255, 255]]
     assert lists_seen["query"].tolist() == [4, 0, 0]
     np.testing.assert_array_equal(lists_seen["features"][1, :2], lists[1].features)
     assert not np.any(lists_seen["features"][1, 2:].astype(np.float64))
     clicks = table(tmp_path, "truth/clicks")
     assert clicks["known"].tolist() == [True, True, False]
     assert clicks["coin"].tolist() == [coin.side, -1, -1]
-    np.testing.assert_array_equal(clicks["clicks"][0], coin.clicks)
+    np.testing.assert_array_equal(np.unpackbits(clicks["clicks"][0], count=3), coin.clicks)
     np.testing.assert_array_equal(clicks["canary"][0], coin.patterns)
     truth = table(tmp_path, "truth/messages")
     assert truth["client"].tolist() == [9, 3]
@@ -289,4 +289,4 @@ def test_a_folder_with_a_trace_is_refused_unless_resumed(tmp_path: Path) -> None
         assert not stray.exists()
         again.round(MODEL, [message(1, lists=[shown_list(2, clicks=[1, 0])])])
     assert table(tmp_path, "observed/rounds", 1)["round"].tolist() == [1]
-    assert table(tmp_path, "observed/interactions", 1)["shown"].tolist() == [[0, 1, -1]]
+    assert table(tmp_path, "observed/interactions", 1)["shown"].tolist() == [[0, 1, 255]]

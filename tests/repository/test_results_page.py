@@ -1,4 +1,4 @@
-"""docs/results.md comes from its prose and stored results, and whatever is declared for it can be run."""
+"""Pages of docs/ come from their prose and stored results, and whatever is declared for them can be run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.results.__main__ import PAGE, main
+from benchmarks.results.__main__ import DOCS, main
 from benchmarks.results.cells import cell, shown
 from benchmarks.results.data_folders import DATA, RealData
 from benchmarks.results.declarations import (
@@ -22,7 +22,7 @@ from benchmarks.results.declarations import (
     TableColumn,
     read_declarations,
 )
-from benchmarks.results.page import PROSE, ResultsPage, block, broken, kept
+from benchmarks.results.page import ResultsPage, block, broken, kept, read_pages
 from benchmarks.results.running import ROOT, ResultRunner, words
 from benchmarks.results.stored import ResultStore, StoredResult
 from benchmarks.results.verdicts import judge
@@ -55,13 +55,14 @@ def stored(**changes: object) -> StoredResult:
     return StoredResult(**{**told, **changes})  # type: ignore[arg-type]
 
 
-# --- the repository's own page --------------------------------------------------------------------
+# --- the repository's own pages -------------------------------------------------------------------
 
 
-def test_the_page_is_its_prose_with_tables_between_comments() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    again = ResultsPage(DECLARED, lambda _: None, page).text(PROSE.read_text(encoding="utf-8"))
-    assert again == page, "docs/results.md is generated: change benchmarks/results/page.md, then --render"
+@pytest.mark.parametrize(("name", "prose"), read_pages(DECLARED).items())
+def test_a_page_is_its_prose_with_tables_between_comments(name: str, prose: str) -> None:
+    page = (DOCS / name).read_text(encoding="utf-8")
+    again = ResultsPage(DECLARED, lambda _: None, page).text(prose)
+    assert again == page, f"docs/{name} is generated: change benchmarks/results/pages/{name}, then --render"
 
 
 @pytest.mark.parametrize("run", DECLARED.runs.values(), ids=lambda run: run.name)
@@ -118,12 +119,13 @@ def test_all_claims_stand_in_one_table() -> None:
     shared = {"table": "t", "interval": "auc_ci95", "value": "auc", "where": {"method": "olsr"}}
     claims = [PublishedClaim(published=name, at_least=x, **shared) for name, x in (("P", 0.8), ("Q", 0.95))]  # type: ignore[arg-type]
     table = DeclaredTable(**{**vars(TABLE), "where": {"method": "olsr"}})
-    assert page_of(table, *claims).all_claims().splitlines()[2:] == [
+    assert page_of(table, *claims).all_claims(["t"]).splitlines()[2:] == [
         "| P | **holds** | .912 |",
         "| Q | **does not hold** | .912 |",
     ]
     before = block("claims", "as they were")
-    assert page_of(table, *claims, before=before).all_claims() == "as they were"
+    assert page_of(table, *claims, before=before).all_claims(["t"]) == "as they were"
+    assert page_of(table, *claims).all_claims(["other"]) == "", "claims of tables of other pages"
 
 
 def test_a_table_without_results_keeps_its_text() -> None:
@@ -139,11 +141,15 @@ def test_a_line_with_two_values_for_a_column_is_an_error() -> None:
     assert cell(ROWS, TableColumn(head="", value="auc", where={"method": "lad"})) == ""
 
 
-def test_a_place_that_is_not_declared_is_an_error() -> None:
+@pytest.mark.parametrize("prose", ["{{ t }}\n\n{{ other }}\n", "nothing", "{{ t }}\n\n{{ t }}\n"])
+def test_every_declared_table_has_one_place_and_no_other_has(prose: str, tmp_path: Path) -> None:
+    declared = page_of(TABLE).declared
+    (tmp_path / "a.md").write_text("# A\n\n{{ claims }}\n", encoding="utf-8")
+    (tmp_path / "b.md").write_text("{{ t }}\n", encoding="utf-8")
+    assert list(read_pages(declared, tmp_path)) == ["a.md", "b.md"]
+    (tmp_path / "b.md").write_text(prose, encoding="utf-8")
     with pytest.raises(UsageError, match="expected one place for each declared table"):
-        page_of(TABLE).text("{{ t }}\n\n{{ other }}\n")
-    with pytest.raises(UsageError, match="expected one place for each declared table"):
-        page_of(TABLE).text("nothing")
+        read_pages(declared, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -296,10 +302,11 @@ def test_folds_are_those_of_letor_and_joined_files_have_all_lines(tmp_path: Path
 def test_the_command_line_refuses_unknown_names_and_renders_without_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = tmp_path / "results.md"
-    page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    options = ["--page", str(page), "--store", str(tmp_path / "store"), "--shared", str(tmp_path)]
+    pages = {name: (DOCS / name).read_text(encoding="utf-8") for name in read_pages(DECLARED)}
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    options = ["--docs", str(tmp_path), "--store", str(tmp_path / "store"), "--shared", str(tmp_path)]
     assert main([*options, "--only", "no-such-table"]) == 2
     assert "--only no-such-table: not declared" in capsys.readouterr().err
     assert main([*options, "--render"]) == 0
-    assert page.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
+    assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in pages} == pages

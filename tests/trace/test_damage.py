@@ -65,6 +65,17 @@ def write(folder: Path, *, until: int = ROUNDS, resume: bool = False, shift: flo
             writer.write(*make(number, shift))
 
 
+def write_with(patch: pytest.MonkeyPatch, write_bytes: Callable[[Path, bytes], None]) -> None:
+    """Writes every file in this way."""
+
+    def write_files(folder: Path, files: dict[str, bytes], *, lasting: bool = True) -> None:
+        for name, data in files.items():
+            write_bytes(folder / name, data)
+
+    patch.setattr(atomic_files, "write_bytes", write_bytes)
+    patch.setattr(atomic_files, "write_files", write_files)
+
+
 def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
@@ -107,10 +118,10 @@ def test_resume_after_a_kill_at_any_file(
                 if calls[0] > at:
                     raise Killed
 
-            monkeypatch.setattr(atomic_files, "write_bytes", dying)
-            with pytest.raises(Killed):
-                write(folder)
-            monkeypatch.setattr(atomic_files, "write_bytes", real)
+            with monkeypatch.context() as patch:
+                write_with(patch, dying)
+                with pytest.raises(Killed):
+                    write(folder)
             if (folder / "trace.toml").exists():
                 assert validate(folder) == []
                 for found, number in zip(Trace.open(folder).rounds(), range(ROUNDS), strict=False):

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.trace import validate
+from foltr_audit.trace import Trace, validate
 from tests.trace.test_refusals import two_rounds
 
 
@@ -136,12 +136,12 @@ FORGERY: dict[str, tuple[str, Callable[[Table], Table], str]] = {
     "slots": ("observed/messages", put("slot", 1), "the slots of a round must be 0, 1, 2 and so on"),
     "long lists": (
         "observed/interactions",
-        made("shown", lambda x: np.pad(x, ((0, 0), (0, 1)), constant_values=-1)),
-        "column shown is int8 of shape (6, 5), expected whole numbers of shape (rows, 4)",
+        made("shown", lambda x: np.pad(x, ((0, 0), (0, 1)), constant_values=255)),
+        "column shown is uint8 of shape (6, 5), expected whole numbers of shape (rows, 4)",
     ),
     "twice": (
         "observed/interactions",
-        put("shown", [1, 1, -1, -1]),
+        put("shown", [1, 1, 255, 255]),
         "round 0: a shown list holds a document twice",
     ),
     "part": ("observed/interactions", put("part", 2), "round 0: part 2, expected one of 2"),
@@ -169,8 +169,18 @@ FORGERY: dict[str, tuple[str, Callable[[Table], Table], str]] = {
     "truth slot": ("truth/clicks", put("step", 1), "rows differ from those of observed/interactions"),
     "truth clicks": (
         "truth/clicks",
-        put("clicks", [False, False, True, False]),
+        put("clicks", [0b0010_0000]),
         "round 0: truth: a click where the shown list is padded",
+    ),
+    "truth bits": (
+        "truth/clicks",
+        made("clicks", lambda x: np.pad(x, ((0, 0), (0, 1)))),
+        "column clicks is uint8 of shape (6, 2), expected bool or packed bits of shape (rows, 4)",
+    ),
+    "truth words": (
+        "truth/clicks",
+        made("clicks", lambda x: x.astype(np.uint16)),
+        "column clicks is uint16 of shape (6, 1), expected bool or packed bits of shape (rows, 4)",
     ),
     "truth client": (
         "truth/messages",
@@ -198,6 +208,27 @@ FORGERY: dict[str, tuple[str, Callable[[Table], Table], str]] = {
         "round 0: knowledge.pairs is {}, expected text, a number",
     ),
 }
+
+
+def test_lists_and_clicks_of_earlier_writers_are_read_as_before(trace: Path) -> None:
+    """Signed positions, padded with -1, and a byte for each click."""
+    now = Trace.open(trace)
+    lists, clicks = [r.shown for r in now.rounds()], [t.clicks for t in now.truths()]
+
+    def signed(x: NDArray[Any]) -> NDArray[Any]:
+        assert x.dtype == np.uint8
+        return np.where(x == 255, -1, x.astype(np.int16))
+
+    forge(trace, "observed/interactions", made("shown", signed))
+    forge(trace, "truth/clicks", made("clicks", lambda x: np.unpackbits(x, axis=1, count=4).astype(np.bool_)))
+    assert validate(trace) == []
+    earlier = Trace.open(trace)
+    for record, shown in zip(earlier.rounds(), lists, strict=True):
+        np.testing.assert_array_equal(record.shown, shown)
+    for truth, clicked in zip(earlier.truths(), clicks, strict=True):
+        np.testing.assert_array_equal(truth.clicks, clicked)
+    assert any((shown < 0).any() for shown in lists)
+    assert any(clicked.any() for clicked in clicks)
 
 
 @pytest.mark.parametrize("name", FORGERY)

@@ -17,7 +17,7 @@ from foltr_audit.errors import FoltrAuditError
 from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace, TraceWriter, validate
 from tests.fixtures.command import SMALL, files, run
-from tests.trace.test_damage import HEADER, content, make
+from tests.trace.test_damage import HEADER, content, make, write_with
 
 ROUNDS, WHOLE = 5, HEADER.rounds_per_part  # two whole parts and a short one
 
@@ -170,7 +170,10 @@ def test_every_change_of_the_disk_is_counted(tmp_path: Path, undisturbed: dict[s
     assert content(tmp_path / "trace") == undisturbed
     written = len(undisturbed)
     assert disk.calls["open"] == disk.calls["replace"] == written
-    assert disk.calls["write"] == disk.calls["fsync"] == 2 * written  # the halves; the file and its folder
+    parts = len(list((tmp_path / "trace").glob("part-*.json")))
+    assert disk.calls["write"] == 2 * written  # the halves
+    # Each file; the folder after the header, and three folders after the files of a part.
+    assert disk.calls["fsync"] == written + 1 + 3 * parts
     assert disk.calls["mkdir"] >= 3  # the folder, observed, truth
 
 
@@ -231,7 +234,7 @@ def in_place(patch: pytest.MonkeyPatch) -> None:
         with path.open("wb") as file:
             file.write(data)
 
-    patch.setattr(atomic_files, "write_bytes", write_bytes)
+    write_with(patch, write_bytes)
 
 
 def marker_first(patch: pytest.MonkeyPatch) -> None:
@@ -246,7 +249,7 @@ def marker_first(patch: pytest.MonkeyPatch) -> None:
         for file in list(waiting):
             real(file, waiting.pop(file))
 
-    patch.setattr(atomic_files, "write_bytes", write_bytes)
+    write_with(patch, write_bytes)
 
 
 def early_rename(patch: pytest.MonkeyPatch) -> None:
@@ -258,7 +261,7 @@ def early_rename(patch: pytest.MonkeyPatch) -> None:
             temporary.replace(path)
             file.write(data)
 
-    patch.setattr(atomic_files, "write_bytes", write_bytes)
+    write_with(patch, write_bytes)
 
 
 def untidy(patch: pytest.MonkeyPatch) -> None:

@@ -42,10 +42,10 @@ def test_a_plain_round() -> None:
     assert np.array_equal(messages["array-1"], BUFFER)
     assert messages["slot"].tolist() == [0, 1]
     lists = found["observed/interactions"]
-    assert lists["shown"].dtype == np.int8
+    assert lists["shown"].dtype == np.uint8
     assert lists["query"].dtype == np.uint16
     assert found["truth/rounds"]["name"].tolist() == ["ndcg", "mrr"]
-    assert found["truth/clicks"]["clicks"].tolist() == [[True, False], [False, False], [False, False]]
+    assert found["truth/clicks"]["clicks"].tolist() == [[0b1000_0000], [0], [0]]
 
 
 def test_everything_that_a_server_may_note() -> None:
@@ -127,7 +127,23 @@ def test_whole_numbers_of_two_types_stay_whole() -> None:
 def test_a_part_without_lists() -> None:
     found = join_tables([round_tables(replace(ROUND, lists=ListColumns.none(2)))])["observed/interactions"]
     assert found["shown"].shape == (0, 2)
-    assert found["shown"].dtype == np.int8
+    assert found["shown"].dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("most", "kind"), [(0, "u1"), (254, "u1"), (255, "u2"), (65534, "u2"), (65535, "u4"), (2**40, "u8")]
+)
+def test_the_largest_number_of_a_type_is_the_padding_of_a_list(most: int, kind: str) -> None:
+    lists = replace(ListColumns.none(2), slot=[0], step=[0], part=[0], query=[0], shown=[[most, -1]])
+    found = join_tables([round_tables(replace(ROUND, lists=lists))])["observed/interactions"]["shown"]
+    assert found.dtype == np.dtype(kind)
+    assert found.tolist() == [[most, np.iinfo(kind).max]]
+
+
+def test_positions_that_no_list_has_are_kept_for_readers_to_refuse() -> None:
+    lists = replace(ListColumns.none(2), slot=[0], step=[0], part=[0], query=[0], shown=[[3, -2]])
+    found = join_tables([round_tables(replace(ROUND, lists=lists))])["observed/interactions"]["shown"]
+    assert found.tolist() == [[3, -2]]
 
 
 def test_rounds_that_do_not_go_together_are_refused() -> None:

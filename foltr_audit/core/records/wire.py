@@ -17,7 +17,8 @@ class WireMessages:
     """Messages after the wire stage: plain ones, or encoded ones with their sum.
 
     Attributes:
-        messages: plain, float64 (C, P); or encoded (and masked) integers modulo 2^bits, uint64 (C, P), zero
+        messages: plain, float64 (C, P), or in the number format in which they were sent where nothing acts on
+            the wire; or encoded (and masked) integers modulo 2^bits, uint64 (C, P), zero
             in the rows of clients that sent nothing.
         survivors: whether a message entered the aggregate, bool (C,); all False in an aborted round.
         total: sum of the survivors' encodings of counts times messages, modulo 2^bits, uint64 (P,); None if
@@ -32,7 +33,7 @@ class WireMessages:
         UsageError: inconsistent shapes or types.
     """
 
-    messages: Floats | NDArray[np.uint64]
+    messages: Floats | NDArray[np.float32] | NDArray[np.uint64]
     survivors: Bools
     total: NDArray[np.uint64] | None = None
     sum: Floats | None = None

@@ -13,7 +13,7 @@ from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
-from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import DataError
 from foltr_audit.simulation.client import CohortInteractions
@@ -52,7 +52,7 @@ class TrainingServer(Protocol):
         ...
 
 
-def to_format(values: Floats | NDArray[np.uint64], dtype: str, round_: int) -> NDArray[np.float32] | Floats:
+def to_format(values: Payload, dtype: str, round_: int) -> NDArray[np.float32] | Floats:
     """Convert messages to their number format.
 
     Raises:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import Broadcast, RoundContext, Server, WireMessages
 from foltr_audit.core.records.interactions import GlobalModel, Payload
@@ -18,9 +20,15 @@ from foltr_audit.simulation.server_aggregator import ServerAggregator, WeightedM
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import check_finite, to_format
 from foltr_audit.simulation.training.server_learning import ServerLearning
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, Ints
 
 _WEIGHTED_MEAN = WeightedMean()
+
+SentModels = NDArray[np.float32] | Floats
+"""Models or updates (C, P) in the number format of messages."""
+
+BLOCK_NUMBERS = 500_000
+"""Parameters of the local models that are in memory at once: 4 MB in each array of them."""
 
 
 class ModelSenders:
@@ -59,10 +67,10 @@ class ModelSenders:
         """
         chain, trace = self.setup.chain, self.setup.spec.trace
         context = replace(context, manipulated=bool(self.clients.world.trained))
+        dtype = trace.dtype if chain.encoding is None else "float64"
         broadcast = None if self.server is None else self.server.send(context)
         if broadcast is None:
-            models, updates, interactions = self._defended(self.clients, asked, context)
-            starts = context.parameters
+            sent, updates, interactions = self._in_blocks(asked, context, dtype)
         else:
             context = replace(
                 context,
@@ -71,17 +79,12 @@ class ModelSenders:
                 reopened=broadcast.reopened,
             )
             models, updates, interactions = self._answers(broadcast, asked, context)
-            starts = broadcast.received
-        if trace.message == "update":
-            models = models - starts
-        dtype = trace.dtype if chain.encoding is None else "float64"
-        sent = to_format(models, dtype, context.round)
+            sent = self._in_format(models, broadcast.received, dtype, context)
         # The server works with what was really sent, so the number format rounds before anything is summed.
-        plain = sent.astype(np.float64)
-        wired = chain.on_wire(plain, context)
+        wired = chain.on_wire(sent, context)
         messages: Payload = wired.messages
         if not wired.is_encoded:
-            messages = sent if wired.messages is plain else to_format(wired.messages, dtype, context.round)
+            messages = sent if wired.messages is sent else to_format(wired.messages, dtype, context.round)
         return CohortMessages(
             messages=messages,
             wired=wired,
@@ -89,6 +92,38 @@ class ModelSenders:
             interactions=interactions,
             broadcast=broadcast,
         )
+
+    def _in_blocks(
+        self, asked: QueryAssignment, context: RoundContext, dtype: str
+    ) -> tuple[SentModels, Floats, CohortInteractions]:
+        """What clients send (C, P) in a number format, their updates (C, P), and the interactions.
+
+        Clients play block after block, so that a large cohort needs its messages once, in their own format,
+        and no copy in float64 of all of them. What a client does depends on no other client.
+        """
+        C, P = context.clients.size, context.parameters.size
+        sent, updates = np.empty((C, P), dtype=dtype), np.empty((C, P))
+        played = []
+        for rows in self._blocks(C, P):
+            here = context if rows.size == C else context.at(rows)
+            models, updates[rows], done = self._defended(self.clients, asked.at(rows), here)
+            sent[rows] = self._in_format(models, context.parameters, dtype, context)
+            played.append(done)
+        interactions = played[0] if len(played) == 1 else CohortInteractions.joined(played)
+        return sent, updates, interactions
+
+    def _blocks(self, clients: int, parameters: int) -> Iterator[Ints]:
+        """The rows of each block of clients; one block of all where malicious clients see each other."""
+        together = self.malicious is not None and self.malicious.poisoning.sends_otherwise
+        size = max(1, clients if together else BLOCK_NUMBERS // max(1, parameters))
+        for first in range(0, max(1, clients), size):
+            yield np.arange(first, min(first + size, clients))
+
+    def _in_format(self, models: Floats, starts: Floats, dtype: str, context: RoundContext) -> SentModels:
+        """Models (C, P) as messages: what is sent of them, in its number format."""
+        if self.setup.spec.trace.message == "update":
+            models = models - starts
+        return to_format(models, dtype, context.round)
 
     def _defended(
         self, clients: ClientSimulator, asked: QueryAssignment, context: RoundContext

@@ -1,0 +1,86 @@
+"""Parts of rows on threads: every row once, errors come out, and nothing runs on after the end."""
+
+from __future__ import annotations
+
+import ast
+import threading
+from itertools import pairwise
+
+import numba
+import numpy as np
+import pytest
+
+from foltr_audit.kernels.threads import in_parts
+from tests.fixtures.import_graph import ROOT
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
+@pytest.mark.parametrize("size", [1, 8, 2000])
+def test_every_row_is_visited_once(count: int, size: int) -> None:
+    visits = np.zeros(count, dtype=np.int64)
+
+    def visit(begin: int, end: int) -> None:
+        assert 0 <= begin < end <= count
+        visits[begin:end] += 1
+
+    in_parts(visit, count, size)
+    assert (visits == 1).all()
+
+
+def test_one_thread_takes_all_rows_at_once() -> None:
+    seen = []
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        in_parts(lambda begin, end: seen.append((threading.get_ident(), begin, end)), 7, 3)
+    finally:
+        numba.set_num_threads(before)
+    assert seen == [(threading.get_ident(), 0, 7)]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_of_any_thread_ends_the_call(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the thread that calls, as Ctrl-C, and in another one."""
+    monkeypatch.setattr(numba, "get_num_threads", lambda: 2)
+    caller, working = threading.get_ident(), threading.active_count()
+    for fails_in_caller in (True, False):
+        met = threading.Barrier(2)  # both threads have begun a part
+
+        def fail(begin: int, end: int, here: bool = fails_in_caller, both: threading.Barrier = met) -> None:
+            both.wait(timeout=60)
+            if (threading.get_ident() == caller) == here:
+                raise error(begin)
+
+        with pytest.raises(error):
+            in_parts(fail, 2, 1)
+        assert threading.active_count() == working
+
+
+def test_python_calls_no_inner_kernel() -> None:
+    """Such a call crashes, so that no module outside imports a kernel that has no entry."""
+    inner = set()
+    for path in (ROOT / "foltr_audit" / "kernels").glob("*.py"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found = (after for line, after in pairwise(lines) if line == "@inner")
+        inner |= {(path.stem, after.removeprefix("def ").partition("(")[0]) for after in found}
+    assert ("ranking", "dot") in inner
+    for folder in ("foltr_audit", "attacks", "defenses", "scenarios", "studies", "tests", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if path.parent.name == "kernels" and path.parent.parent.name == "foltr_audit":
+                continue
+            for module, name in imported_from_kernels(path.read_text(encoding="utf-8")):
+                assert (module, name) not in inner, f"{path}: {name}"
+                assert not name.startswith("_") or name.isupper(), f"{path}: {name}"
+
+
+def imported_from_kernels(text: str) -> list[tuple[str, str]]:
+    """Module and name of what a file imports out of kernels."""
+    return [
+        (node.module.rpartition(".")[2], one.name)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("foltr_audit.kernels.")
+        for one in node.names
+        if node.module
+    ]

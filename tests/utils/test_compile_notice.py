@@ -1,0 +1,46 @@
+"""A first run says once, and on a terminal alone, that it compiles."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from foltr_audit.utils.compile_notice import NOTE
+
+PROGRAM = """
+import sys
+import numpy as np
+from foltr_audit.kernels.averaging import add_columns
+from foltr_audit.kernels.ndcg import reciprocal_ranks
+from foltr_audit.utils.progress import on_terminal
+on_terminal()
+assert reciprocal_ranks(np.ones((1, 2), dtype=np.bool_)).tolist() == [1.0]
+add_columns(np.ones((1, 1)), np.ones(1), np.zeros(1), 0, 1)
+"""
+
+
+def said(cache: Path, stderr: int) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, env=environment, stderr=stderr)
+
+
+def test_a_terminal_shows_one_line_in_the_first_run_only(tmp_path: Path) -> None:
+    reading, writing = pty.openpty()
+    try:
+        said(tmp_path, writing)
+        assert os.read(reading, 10_000).decode().split("\r\n") == [NOTE, ""]
+        said(tmp_path, writing)
+        os.write(writing, b"end")
+        assert os.read(reading, 10_000) == b"end"
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_file_gets_no_line(tmp_path: Path) -> None:
+    with (tmp_path / "stderr").open("wb") as file:
+        said(tmp_path / "cache", file.fileno())
+    assert (tmp_path / "stderr").read_bytes() == b""
