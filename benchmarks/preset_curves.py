@@ -30,7 +30,7 @@ EVERY = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningCurve:
+class StoredCurve:
     """What is kept of one run.
 
     Attributes:
@@ -49,7 +49,7 @@ class LearningCurve:
     seconds: float
 
     @classmethod
-    def of(cls, trained: TrainResult, seconds: float) -> LearningCurve:
+    def of(cls, trained: TrainResult, seconds: float) -> StoredCurve:
         """The curve of a training that was evaluated after every `EVERY` rounds."""
         every, ends = trained.rounds, range(EVERY - 1, len(trained.rounds), EVERY)
         return cls(
@@ -65,7 +65,7 @@ class LearningCurve:
 
 
 @dataclass(frozen=True)
-class CurveStore:
+class CurveFolder:
     """A folder of curves; a run whose curve is stored is not played again.
 
     Attributes:
@@ -76,13 +76,13 @@ class CurveStore:
     folder: Path
     runner: Runner
 
-    def curve(self, spec: Spec) -> LearningCurve:
+    def curve(self, spec: Spec) -> StoredCurve:
         """The curve of a Spec, stored or played now."""
         path = self.folder / f"{self._key(spec)}.json"
         if path.exists():
-            return LearningCurve(**json.loads(path.read_text(encoding="utf-8")))
+            return StoredCurve(**json.loads(path.read_text(encoding="utf-8")))
         begun = time.process_time()
-        found = LearningCurve.of(self.runner.run(spec).trained, time.process_time() - begun)
+        found = StoredCurve.of(self.runner.run(spec).trained, time.process_time() - begun)
         write_atomically(path, f"{json.dumps(asdict(found))}\n".encode())
         return found
 

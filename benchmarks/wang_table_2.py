@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.preset_curves import EVERY, FOLDER, CurveStore, LearningCurve, repetition_specs
+from benchmarks.preset_curves import EVERY, FOLDER, CurveFolder, StoredCurve, repetition_specs
 from benchmarks.results.declarations import Row
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.experiments.presets import load_preset
@@ -38,7 +38,7 @@ LEVELS = ("1.2", "2.3", "4.5", "10")
 EARLY_SHARE = 0.2
 """The share of the rounds after which the fall of a learning curve is measured."""
 
-Metric = Callable[[LearningCurve], float]
+Metric = Callable[[StoredCurve], float]
 
 
 def _early(values: Sequence[float]) -> float:
@@ -61,7 +61,7 @@ EARLY: dict[str, Metric] = {
 """The offline metrics after `EARLY_SHARE` of the rounds."""
 
 
-class System(NamedTuple):
+class TableSystem(NamedTuple):
     """A learner at a level of privacy; a central learner has none."""
 
     clicks: str
@@ -69,7 +69,7 @@ class System(NamedTuple):
     level: str
 
 
-class Comparison(NamedTuple):
+class SystemPair(NamedTuple):
     """What is subtracted from what under the same clicks: learners and levels, and metrics of both.
 
     An empty level stands for each of `LEVELS`.
@@ -80,10 +80,10 @@ class Comparison(NamedTuple):
     second: tuple[str, str]
     metrics: Mapping[str, tuple[Metric, Metric]]
 
-    def systems(self, clicks: str, level: str) -> tuple[System, System]:
+    def systems(self, clicks: str, level: str) -> tuple[TableSystem, TableSystem]:
         """The two systems at a level."""
         (one, own), (other, others) = self.first, self.second
-        return System(clicks, one, own or level), System(clicks, other, others or level)
+        return TableSystem(clicks, one, own or level), TableSystem(clicks, other, others or level)
 
 
 _EVERY = {name: (metric, metric) for name, metric in METRICS.items()}
@@ -91,12 +91,12 @@ _WHOLE = {name: _EVERY[name] for name in ("nDCG@10", "MaxRR", "online sum")}
 _FALL = {name: (METRICS[name], early) for name, early in EARLY.items()}
 
 COMPARISONS = (
-    Comparison("FPDGD less FOLtR-ES", (FPDGD, ""), (FOLTR_ES, ""), _EVERY),
-    Comparison("FPDGD less FPDGD at 10", (FPDGD, ""), (FPDGD, "10"), _WHOLE),
-    Comparison("FOLtR-ES less FOLtR-ES at p = 1", (FOLTR_ES, ""), (FOLTR_ES, "10"), _WHOLE),
-    Comparison("PDGD, as many interactions, less FPDGD", (INTERACTIONS, "-"), (FPDGD, ""), _WHOLE),
-    Comparison("FPDGD less PDGD, as many updates", (FPDGD, ""), (UPDATES, "-"), _WHOLE),
-    Comparison("FOLtR-ES, last round less round 200", (FOLTR_ES, ""), (FOLTR_ES, ""), _FALL),
+    SystemPair("FPDGD less FOLtR-ES", (FPDGD, ""), (FOLTR_ES, ""), _EVERY),
+    SystemPair("FPDGD less FPDGD at 10", (FPDGD, ""), (FPDGD, "10"), _WHOLE),
+    SystemPair("FOLtR-ES less FOLtR-ES at p = 1", (FOLTR_ES, ""), (FOLTR_ES, "10"), _WHOLE),
+    SystemPair("PDGD, as many interactions, less FPDGD", (INTERACTIONS, "-"), (FPDGD, ""), _WHOLE),
+    SystemPair("FPDGD less PDGD, as many updates", (FPDGD, ""), (UPDATES, "-"), _WHOLE),
+    SystemPair("FOLtR-ES, last round less round 200", (FOLTR_ES, ""), (FOLTR_ES, ""), _FALL),
 )
 
 
@@ -108,9 +108,9 @@ class TrainedSystems:
         curves: by system, in the order of the preset.
     """
 
-    curves: dict[System, list[LearningCurve]]
+    curves: dict[TableSystem, list[StoredCurve]]
 
-    def values(self, system: System, metric: Metric) -> Floats:
+    def values(self, system: TableSystem, metric: Metric) -> Floats:
         """The metric of every repetition, float64 (repetitions,)."""
         return np.array([metric(curve) for curve in self.curves[system]], dtype=np.float64)
 
@@ -127,20 +127,20 @@ class TrainedSystems:
 
 def named_systems(
     preset: str, data: str, repetition: int, rounds: int | None
-) -> Iterator[tuple[System, Spec]]:
+) -> Iterator[tuple[TableSystem, Spec]]:
     """The Specs of a repetition by their systems; the levels of a learner are in the order of the preset."""
     seen: dict[tuple[str, str], int] = {}
     for cell, spec in repetition_specs(preset, data, repetition, rounds):
         key = spec.train.click_model, cell
         seen[key] = seen.get(key, -1) + 1
-        yield System(*key, LEVELS[seen[key]] if cell in (FPDGD, FOLTR_ES) else "-"), spec
+        yield TableSystem(*key, LEVELS[seen[key]] if cell in (FPDGD, FOLTR_ES) else "-"), spec
 
 
 def train_systems(
-    store: CurveStore, data: str, repetitions: int, rounds: int | None = None
+    store: CurveFolder, data: str, repetitions: int, rounds: int | None = None
 ) -> TrainedSystems:
     """Train what is not stored yet, one repetition after the other."""
-    curves: dict[System, list[LearningCurve]] = {}
+    curves: dict[TableSystem, list[StoredCurve]] = {}
     for repetition in range(repetitions):
         for system, spec in named_systems(PRESET, data, repetition, rounds):
             curves.setdefault(system, []).append(store.curve(spec))
@@ -166,13 +166,13 @@ def system_rows(trained: TrainedSystems) -> Iterator[Row]:
         yield row
 
 
-def _published() -> dict[System, float]:
+def _published() -> dict[TableSystem, float]:
     """The published online sums; each learner's are in the order of its levels."""
-    found: dict[System, float] = {}
+    found: dict[TableSystem, float] = {}
     for figure in load_preset(PRESET).published.figures:
         clicks = str(figure.where["trained_on"])
         level = LEVELS[sum((one.clicks, one.learner) == (clicks, figure.cell) for one in found)]
-        found[System(clicks, figure.cell, level)] = figure.value
+        found[TableSystem(clicks, figure.cell, level)] = figure.value
     return found
 
 
@@ -216,7 +216,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, help="Rounds, if fewer than the preset's.")
     parser.add_argument("--store", type=Path, default=FOLDER, help="Folder of finished runs.")
     options = parser.parse_args(given)
-    store = CurveStore(options.store, Runner())
+    store = CurveFolder(options.store, Runner())
     trained = train_systems(store, options.data, options.repetitions, options.rounds)
     print(json.dumps(report(trained, options.repetitions), indent=1))
 

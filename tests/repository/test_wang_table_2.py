@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.preset_curves import EVERY, LearningCurve, repetition_specs
+from benchmarks.preset_curves import EVERY, StoredCurve, repetition_specs
 from benchmarks.wang_table_2 import (
     COMPARISONS,
     LEVELS,
     METRICS,
     PRESET,
-    System,
+    TableSystem,
     TrainedSystems,
     difference_rows,
     interval,
@@ -31,11 +31,11 @@ from foltr_audit.experiments.runner import Runner
 DATA = "synthetic:mq2007:30"
 
 
-def curve(level: float, rounds: int = 1000) -> LearningCurve:
+def curve(level: float, rounds: int = 1000) -> StoredCurve:
     """A curve that rises in a straight line to a level."""
     ends = list(range(EVERY, rounds + 1, EVERY))
     values = [level * end / rounds for end in ends]
-    return LearningCurve(
+    return StoredCurve(
         rounds=ends, ndcg=values, maxrr=values, online=values, online_sum=sum(values), seconds=1.0
     )
 
@@ -119,8 +119,8 @@ def test_systems_are_paired_by_repetition() -> None:
     """Folds that differ widely widen no interval of a difference that is the same on each."""
     systems = trained()
     for k, level in enumerate((0.2, 0.5, 0.8)):
-        systems.curves[System("perfect", "FPDGD", "1.2")][k] = curve(level + 0.1)
-        systems.curves[System("perfect", "FOLtR-ES", "1.2")][k] = curve(level)
+        systems.curves[TableSystem("perfect", "FPDGD", "1.2")][k] = curve(level + 0.1)
+        systems.curves[TableSystem("perfect", "FOLtR-ES", "1.2")][k] = curve(level)
     row = next(row for row in difference_rows(systems) if row["level"] == "1.2")
     assert (row["comparison"], row["clicks"]) == ("FPDGD less FOLtR-ES", "perfect")
     assert row["difference ci95"] == pytest.approx([0.1, 0.1])
@@ -147,7 +147,7 @@ def test_a_curve_has_the_mean_of_the_rounds_between_evaluations() -> None:
     each = Runner().run(
         small.model_copy(update={"train": small.train.model_copy(update={"evaluate_every": 1})})
     )
-    found = LearningCurve.of(Runner().run(small).trained, 0.0)
+    found = StoredCurve.of(Runner().run(small).trained, 0.0)
     rows = each.trained.rounds
     assert found.rounds == [10, 20]
     assert found.ndcg == [rows[9]["offline_ndcg@10"], rows[19]["offline_ndcg@10"]]
