@@ -24,6 +24,8 @@ PLACE = re.compile(r"^\{\{ ([\w-]+) \}\}$", re.MULTILINE)
 CLAIMS = "claims"
 """The place of all claims of a page in one table."""
 
+CLAIMS_HEAD = ("| claim | here | found |", "|---|---|---|")
+
 NOT_RUN = "Not run yet: `make results` runs it."
 WIDTH = 110
 
@@ -84,13 +86,12 @@ class ResultsPage:
         return self.all_claims(tables) if place == CLAIMS else self.table(place)
 
     def all_claims(self, tables: Sequence[str]) -> str:
-        """Every claim that these tables judge; the earlier text if a result is missing that judges one."""
-        lines: list[str] = []
+        """Every claim that these tables judge; those of a table without results as they stand below it."""
+        lines = list(CLAIMS_HEAD)
         for name in dict.fromkeys(claim.table for claim in self.declared.claims if claim.table in tables):
             rows = self._rows(self.declared.tables[name])
-            if rows is None:
-                return kept(CLAIMS, self.before)
-            lines += list(self._claims(name, rows))[2 if lines else 0 :]
+            below = kept(name, self.before) if rows is None else "\n".join(self._claims(name, rows))
+            lines += _claim_lines(below)
         return "\n".join(lines)
 
     def table(self, name: str) -> str:
@@ -122,11 +123,16 @@ class ResultsPage:
     def _claims(self, name: str, rows: Sequence[Row]) -> Iterator[str]:
         table, claims = self.declared.tables[name], self.declared.claims_of(name)
         if claims:
-            yield "| claim | here | found |"
-            yield "|---|---|---|"
+            yield from CLAIMS_HEAD
         for claim in claims:
             found = ": ".join(text for text in (found_range(claim, table, rows), claim.note) if text)
             yield f"| {claim.published} | **{judge(claim, table, rows)}** | {found} |"
+
+
+def _claim_lines(text: str) -> list[str]:
+    """The lines below the head of the claims in the text of a table; none where it judges no claim."""
+    lines = text.splitlines()
+    return lines[lines.index(CLAIMS_HEAD[0]) + len(CLAIMS_HEAD) :] if CLAIMS_HEAD[0] in lines else []
 
 
 def _lines(table: DeclaredTable, rows: Sequence[Row]) -> Iterator[str]:

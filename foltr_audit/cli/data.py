@@ -19,6 +19,7 @@ QRELS = "intents"
 """Folder of the qrels for each intent, next to the synthetic data."""
 
 _MOST_FILES = 8  # whose names are shown
+_RANGE = {"min", "mean", "max"}
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -91,11 +92,15 @@ def _print(described: dict[str, Any], seed: int) -> None:
 
 def _origin(described: dict[str, Any], seed: int) -> Iterator[str]:
     """Which files were read and joined, what was split off, and the fingerprint."""
+    from foltr_audit.data.layout import folds_of
+
     if files := described.get("files"):
         shown = files if len(files) <= _MOST_FILES else [*files[:2], "...", files[-1]]
         yield f"read from {', '.join(shown)}"
     if split := described.get("split_off"):
         yield f"{' and '.join(split)} split off by query with seed {seed}"
+        if folds := folds_of(described["source"]):
+            yield f"the pieces also have folds {folds[0]} to {folds[-1]}: --fold K or --fold all"
     if "rows_read" in described:
         rows = f"{described['rows_joined']:,} of {described['rows_read']:,} rows"
         queries = f"{described['queries_joined']:,} of {described['queries_read']:,} queries"
@@ -105,6 +110,8 @@ def _origin(described: dict[str, Any], seed: int) -> Iterator[str]:
 
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
+        if set(value) == _RANGE:
+            return f"{value['min']} to {value['max']}, mean {_cell(value['mean'])}"
         return ", ".join(f"{key}: {_cell(inner)}" for key, inner in value.items())
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 

@@ -46,3 +46,23 @@ def test_info_counts_a_query_with_one_document() -> None:
     counted = sum(part["queries_with_one_document"] for part in facts["parts"].values())
     assert counted == 1
     assert facts["features"] == 300
+
+
+def test_info_names_the_folds_that_five_pieces_have(tmp_path: Path) -> None:
+    for k in range(1, 6):
+        lines = [f"{i % 2} qid:{k}{q} 1:0.{i} #docid = D{i}\r\n" for q in range(3) for i in range(4)]
+        (tmp_path / f"S{k}.txt").write_text("".join(lines), encoding="utf-8", newline="")
+    shown = run("data", "info", tmp_path).out
+    assert "vali and test split off by query with seed 1" in shown
+    assert "the pieces also have folds 1 to 5: --fold K or --fold all" in shown
+    assert "4 to 4, mean 4" in shown
+    in_fold = run("data", "info", tmp_path, "--fold", 2).out
+    assert "read from S2.txt, S3.txt, S4.txt, S5.txt, S1.txt" in " ".join(in_fold.split())
+    assert "the pieces also have" not in in_fold
+    (tmp_path / "S5.txt").unlink()
+    assert "the pieces also have" not in run("data", "info", tmp_path).out
+
+
+def test_info_on_qrels_says_where_they_belong(tmp_path: Path) -> None:
+    (tmp_path / "1.txt").write_text("1 0 D1 1\n", encoding="utf-8")
+    assert "qrels of intents are given by --intents" in run("data", "info", tmp_path).one_error()

@@ -15,6 +15,7 @@ from foltr_audit.data.letor.reader import read_letor, write_letor
 from foltr_audit.errors import DataError
 
 GOOD = b"1 qid:7 1:0.5 2:1 #docid = a\n"
+QUERY_ID = "'qid:NAME', or a group file; qrels of intents are given by --intents"
 
 
 def refusal(path: Path, groups: Path | None = None) -> str:
@@ -66,10 +67,16 @@ def refusal(path: Path, groups: Path | None = None) -> str:
         (b"1.5 qid:7 1:1", "label '1.5' is fractional; expected a whole number"),
         (b"32 qid:7 1:1", "label '32' is above 31; expected 0 to 31"),
         (b"1e400 qid:7 1:1", "label '1e400' is above 31; expected 0 to 31"),
-        (b"1", "query id missing: nothing after the label; expected 'qid:NAME', or a group file"),
-        (b"1 1:2", "query id missing: '1:2' after the label; expected 'qid:NAME', or a group file"),
-        (b"1 qid: 1:2", "query id missing: 'qid:' after the label; expected 'qid:NAME', or a group file"),
-        (b"1 1:2 qid:7", "query id missing: '1:2' after the label; expected 'qid:NAME', or a group file"),
+        (b"1", "query id missing: nothing after the label; expected " + QUERY_ID),
+        (b"1 1:2", "query id missing: '1:2' after the label; expected " + QUERY_ID),
+        (
+            b"1 qid: 1:2",
+            "query id missing: 'qid:' after the label; expected " + QUERY_ID,
+        ),
+        (
+            b"1 1:2 qid:7",
+            "query id missing: '1:2' after the label; expected " + QUERY_ID,
+        ),
         (b"1 qid:6 1:2", "rows of query '6' are split apart; expected one block"),
         (b"1 qid:7 1:\0", "a NUL byte; expected a text file, plain or gzip"),
         (b"1 qid:7 1:2 # caf\xe9", "bytes that are not UTF-8; expected a text file, plain or gzip"),

@@ -123,9 +123,13 @@ def test_all_claims_stand_in_one_table() -> None:
         "| P | **holds** | .912 |",
         "| Q | **does not hold** | .912 |",
     ]
-    before = block("claims", "as they were")
-    assert page_of(table, *claims, before=before).all_claims(["t"]) == "as they were"
-    assert page_of(table, *claims).all_claims(["other"]) == "", "claims of tables of other pages"
+    earlier = (
+        "| clicks |\n|---|\n| perfect |\n\n| claim | here | found |\n|---|---|---|\n| O | **holds** | 1 |"
+    )
+    page = page_of(table, *claims, before=block("t", earlier))
+    assert page.all_claims(["t"]).splitlines()[2:] == ["| O | **holds** | 1 |"]
+    assert page_of(table, *claims, before="nothing").all_claims(["t"]).splitlines()[2:] == []
+    assert page_of(table, *claims).all_claims(["other"]).splitlines()[2:] == [], "claims of other pages"
 
 
 def test_a_table_without_results_keeps_its_text() -> None:
@@ -263,6 +267,20 @@ def test_results_are_run_once_and_again_when_command_or_data_change(tmp_path: Pa
     failing = DeclaredRun(name="f", command="foltr-audit list defenses --no-such-option")
     assert runner.run(failing).state == "failed"
     assert store.read("f") is None
+
+
+def test_a_command_that_stores_its_parts_tells_what_they_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ResultStore(tmp_path)
+    runner, run = ResultRunner(store, tmp_path), DeclaredRun(name="r", command="foltr-audit list defenses")
+    for printed, expected in (({"processor_seconds": 1234.56}, True), ({}, False)):
+        monkeypatch.setattr(ResultRunner, "_printed", lambda *_, printed=printed: printed)
+        (tmp_path / "r.json").unlink(missing_ok=True)
+        assert runner.run(run).state == "done"
+        found = store.read("r")
+        assert found is not None
+        assert (found.seconds == 1234.6) is expected
 
 
 def test_only_commands_of_this_project_are_run() -> None:

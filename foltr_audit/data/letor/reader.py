@@ -135,7 +135,8 @@ class _LetorRows:
         where = f"letor: {self.name}:{number}"
         if not query.startswith(b"qid:") or query == b"qid:":
             found = f"{shown(query)} after the label" if query else "nothing after the label"
-            raise DataError(f"{where}: query id missing: {found}; expected 'qid:NAME', or a group file")
+            expected = "'qid:NAME', or a group file; qrels of intents are given by --intents"
+            raise DataError(f"{where}: query id missing: {found}; expected {expected}")
         if query in self.starts:
             raise DataError(f"{where}: rows of query {shown(query[4:])} are split apart; expected one block")
         self.query = query
