@@ -1,4 +1,8 @@
-"""The other clients of a cohort: the noise that they add to a sum."""
+"""The other clients of a cohort: the noise that they add to a sum.
+
+Where tests have shown that this noise follows a law, it is drawn from the law: one number instead of one for
+each client, with the same distribution. Otherwise the clients are played.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,12 @@ from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.privacy.events import CorrelatedNoise
+from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress
 
 _TICKS = 64  # trials between two movements of the progress bar
+_AT_ONCE = 1 << 22  # numbers that are drawn at a time, if each is a sum over all clients: 32 MiB
 
 
 class OtherClients:
@@ -31,14 +37,36 @@ class OtherClients:
         self.interactions = interactions
         self.progress = progress
         self._sums: dict[tuple[int, int], Floats] = {}
+        self._laws: dict[int, AdditiveNoise] = {}
+
+    def follow(self, members: int, law: AdditiveNoise) -> None:
+        """From now on draw the noise in the sum of `members - 1` messages from its law."""
+        self._laws[members] = law
 
     def sums(self, members: int, message: int, trials: Ints) -> Floats:
-        """For each of some trials (n,), the sum of `members - 1` messages less that without noise, (n, P).
+        """For each of some trials (n,), the sum of `members - 1` messages less that without noise, (n, P)."""
+        if members < 2 or not (self.clients.setup.chain.links("message") or self._noisy_steps):
+            return np.zeros((trials.size, self.clients.parameters.size))
+        if members in self._laws:
+            return self._drawn(self._laws[members], members, message, trials)
+        return self.played_sums(members, message, trials)
+
+    def _drawn(self, law: AdditiveNoise, members: int, message: int, trials: Ints) -> Floats:
+        """The same by the law of the sum, of which each trial has a stream of its own."""
+        size = self.clients.parameters.size
+        found = np.empty((trials.size, size))
+        each = max(1, _AT_ONCE // (size * members))  # some laws draw a sum by its summands
+        for first in range(0, trials.size, each):
+            rows = slice(first, first + each)
+            context = self.clients.context(message, trials[rows], "audit/others/sum/", self.interactions)
+            found[rows] = law.sample(context.streams(str(members)), size)
+        return found
+
+    def played_sums(self, members: int, message: int, trials: Ints) -> Floats:
+        """The same by playing every client.
 
         Trials are played in their order, up to the last that was ever asked for, and kept.
         """
-        if members < 2 or not (self.clients.setup.chain.links("message") or self._noisy_steps):
-            return np.zeros((trials.size, self.clients.parameters.size))
         key = (members, message)
         played = self._sums.get(key, np.empty((0, self.clients.parameters.size)))
         if trials.max() >= len(played):
