@@ -71,6 +71,9 @@ TARGETS: Mapping[str, FigureTarget] = {
     "flower.recorded_over_plain": FigureTarget("at most", 1.1),
     "start.help": FigureTarget("at most", 0.35),
     "start.attack": FigureTarget("at most", 8),
+    "commands.audit": FigureTarget("at most", 10),
+    "commands.dry_run": FigureTarget("at most", 2),
+    "commands.compare": FigureTarget("at most", 120),
     **{
         f"papers.{run}.memory": FigureTarget("at most", 1024)
         for name in ("mq2007", "mslr")

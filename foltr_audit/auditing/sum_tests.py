@@ -25,7 +25,7 @@ from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition
 from foltr_audit.privacy.factorization import hidden_rows
 from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
 
-_FEWEST_SUMS, _SUMMED_NUMBERS = 256, 1 << 16
+_FEWEST_SUMS, _SUMMED_NUMBERS = 256, 1 << 14  # that are tested: each is a sum over all clients
 _ROUNDS = 24  # of each run
 _FEWEST_RUNS, _NUMBERS = 64, 40_000
 _FLOAT32 = 2.0**-24  # relative, of a message in that format
