@@ -58,6 +58,12 @@ def _start(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     return start_up(options)
 
 
+def _commands(options: BenchmarkOptions) -> list[BenchmarkFigure]:
+    from benchmarks.processes import whole_commands
+
+    return whole_commands(options)
+
+
 def _order(options: BenchmarkOptions) -> list[BenchmarkFigure]:
     from benchmarks.fixed_order import fixed_order
 
@@ -96,6 +102,7 @@ SUBJECTS: dict[str, Subject] = {
     "reading": _reading,
     "trace": _trace,
     "start": _start,
+    "commands": _commands,
     "order": _order,
     "libraries": _libraries,
     "flower": _flower,

@@ -82,6 +82,9 @@ TARGETS: Mapping[str, FigureTarget] = {
         for subject in ("clients", "rounds", "cells", "documents", "features")
         for measure in ("time", "memory")
     },
+    "commands.audit": FigureTarget("at most", 10),
+    "commands.dry_run": FigureTarget("at most", 2),
+    "commands.compare": FigureTarget("at most", 120),
     **{
         f"papers.{run}.memory": FigureTarget("at most", 1024)
         for name in ("mq2007", "mslr")

@@ -20,6 +20,7 @@ _SUBJECTS = {
     "trace": "Trace",
     "flower": "Recording a Flower server",
     "start": "Start-up, whole processes",
+    "commands": "Commands with their defaults, whole processes",
     "order": "The same bits on every processor",
     "libraries": "Written by hand, compared with a library",
     "scale": "Growth with size, one thread",

@@ -111,7 +111,8 @@ class SecureAggregation(Defense):
     def on_wire(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
         """Masked messages uint64 (C, P) and their sum.
 
-        Clients that are already lost count as dropped out after sharing keys.
+        Messages are zero in a round of which only sums are used; the sum is the same. Clients that are
+        already lost count as dropped out after sharing keys.
         """
         # Both numbers are drawn for every client, from a stream that no mask uses, so that changing one
         # probability does not change who drops out by the other.
@@ -120,13 +121,18 @@ class SecureAggregation(Defense):
         after = (chance[:, 1] < self.drop_after) | ~survivors
         streams = context.streams("secure-aggregation")
         digests = self._digests(context) if self.bind else None
-        outcome = self.protocol.run(messages, context.counts, streams, before, after, digests)
+
+        def run(lost: Bools) -> SecureSumResult:
+            return self.protocol.run(
+                messages, context.counts, streams, before, lost, digests, sum_only=context.sums_only
+            )
+
+        outcome = run(after)
         arrived = outcome.survivors & (outcome.aborted is None)
         second = None
         if context.reopened is not None and self.reopens:
             # The server says that the others dropped out, and their neighbours help to remove their masks.
-            lost = after | ~context.reopened
-            second = self.protocol.run(messages, context.counts, streams, before, lost, digests).total
+            second = run(after | ~context.reopened).total
         return WireMessages(
             messages=outcome.payload,
             survivors=arrived,

@@ -24,7 +24,7 @@ from foltr_audit.auditing.neighbours import Canary
 from foltr_audit.auditing.others import OtherClients
 from foltr_audit.auditing.session import AuditSession, ScoredTrials
 from foltr_audit.auditing.stopping import EarlyStop
-from foltr_audit.auditing.sum_tests import failure_of_sums
+from foltr_audit.auditing.sum_tests import check_sums
 from foltr_audit.auditing.trial_scores import LINEAR, SCORES, Pair
 from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, is_proven, verdict_on
 from foltr_audit.core.plugins import Attack
@@ -155,7 +155,7 @@ class Audit:
     def _sessions(self, models: Mapping[str, Sequence[Floats]]) -> dict[str, AuditSession]:
         """The games at each of the models.
 
-        Declared noise does not depend on the model, so other clients are played once, at the last models.
+        Declared noise does not depend on the model, so sessions share other clients, at the last models.
         Whether their noise is as declared is tested.
         """
         last = list(models)[-1]
@@ -185,11 +185,19 @@ class Audit:
             ]
         last = list(sessions.values())[-1]
         declared = check_declarations(last.acts, last.clients, inputs, last.interactions)
+        return self._declared_in_sums(last, declared)
+
+    def _declared_in_sums(self, session: AuditSession, declared: DeclarationCheck) -> DeclarationCheck:
+        """Test noise in sums too. Where all is as declared, games draw that of other clients by its law."""
         views = {view for unit in self.protocol.units for view in self.protocol.views_of(unit)}
-        for members in sorted({last.members(view) for view in views} - {1}):
-            failed = failure_of_sums(last, members)
-            if failed is not None:
-                declared = declared.with_broken(*failed)
+        sizes = sorted({session.members(view) for view in views} - {1})
+        tested = {members: check_sums(session, members) for members in sizes}
+        for found in tested.values():
+            if found.failed is not None:
+                declared = declared.with_broken(*found.failed)
+        for members, found in tested.items():
+            if found.law is not None and not declared.broken:
+                session.games.others.follow(members, found.law)
         return declared
 
     def _worst(

@@ -26,6 +26,9 @@ _FAR = 1e3  # radii from the centre of its ball at which an extreme model starts
 _TRIED = 16  # pairs of click patterns whose later lists are compared: each ranks all queries again
 
 
+_AT_ONCE = 8192  # click patterns that are played at a time
+
+
 class _ClickLog(NamedTuple):
     """One interaction: a query and the clicks on its list, bool (k,)."""
 
@@ -83,13 +86,18 @@ class CanarySearch:
         """Each query with every click pattern of its list and the message that it makes, (2^w, P)."""
         queries = self.fresh.queries
         widths = (self.clients.lists(queries) >= 0).sum(axis=1)
-        for query, width in zip(queries.tolist(), widths.tolist(), strict=True):
-            clicks = patterns_as_clicks(np.arange(1 << width), LIST_LENGTH)
-            asked = np.full((clicks.shape[0], 1), query)
-            context = self.clients.context(0, np.arange(clicks.shape[0]))
-            local = self.clients.play(asked, clicks[:, np.newaxis], context, self.clients.quiet).models
-            yield query, clicks, np.ascontiguousarray(self.clients.quiet_message(local, 0))
-            tick()
+        for some in _batches(1 << widths):
+            patterns = [patterns_as_clicks(np.arange(1 << width), LIST_LENGTH) for width in widths[some]]
+            sizes = [len(clicks) for clicks in patterns]
+            asked = np.repeat(queries[some], sizes)[:, np.newaxis]
+            context = self.clients.context(0, np.concatenate([np.arange(size) for size in sizes]))
+            clicks = np.concatenate(patterns)[:, np.newaxis]
+            local = self.clients.play(asked, clicks, context, self.clients.quiet).models
+            sent = np.ascontiguousarray(self.clients.quiet_messages(local, context))
+            ends = np.cumsum(sizes)
+            for query, clicked, end in zip(queries[some].tolist(), patterns, ends, strict=True):
+                yield query, clicked, sent[end - len(clicked) : end]
+                tick()
 
     def _pairs(self, unit: str, tick: Tick, *, rising: bool) -> Iterator[_LogPair]:
         """The farthest two logs of each query; if `rising`, only those farther apart than all before.
@@ -274,6 +282,14 @@ def message_canaries(
 def extreme_directions(parameters: int) -> list[Floats]:
     """One coordinate alone, and all equal: there the ratio of L1 and L2 norm is smallest and largest."""
     return [np.eye(parameters)[0], np.ones(parameters)]
+
+
+def _batches(sizes: Ints) -> Iterator[slice]:
+    """Slices of consecutive queries with about `_AT_ONCE` patterns in all, given each query's number."""
+    before = (np.cumsum(sizes) - sizes) // _AT_ONCE
+    firsts = np.flatnonzero(np.diff(before, prepend=-1)).tolist()
+    for first, end in zip(firsts, [*firsts[1:], sizes.size], strict=True):
+        yield slice(first, end)
 
 
 def _places(clicks: Bools) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,33 +23,48 @@ from foltr_audit.auditing.session import AuditSession
 from foltr_audit.core.plugins import Defense
 from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition
 from foltr_audit.privacy.factorization import hidden_rows
-from foltr_audit.privacy.noise import Gaussian
+from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
 
+_FEWEST_SUMS, _SUMMED_NUMBERS = 256, 1 << 14  # that are tested: each is a sum over all clients
 _ROUNDS = 24  # of each run
 _FEWEST_RUNS, _NUMBERS = 64, 40_000
 _FLOAT32 = 2.0**-24  # relative, of a message in that format
 
 
-def failure_of_sums(session: AuditSession, members: int) -> tuple[str, str] | None:
-    """The link whose noise does not add up in sums of `members` messages, and why; None if there is none.
+class SumTest(NamedTuple):
+    """What tests of the noise in sums showed.
 
-    Tested only where the sum of one noise is the only randomness of a message.
+    Attributes:
+        law: the law that the noise of the other clients was shown to follow; None if it was not, or if
+            nothing could be tested.
+        failed: the link whose noise does not add up, and why; None if there is none.
+    """
+
+    law: AdditiveNoise | None = None
+    failed: tuple[str, str] | None = None
+
+
+def check_sums(session: AuditSession, members: int) -> SumTest:
+    """Test whether the noise of the other clients adds up in sums of `members` messages, on some trials.
+
+    Tested only where the sum of one noise is the only randomness of a message. Each trial plays all clients.
     """
     noisy = [(link, event) for link, event in session.acts if isinstance(event, NoiseAddition)]
     if session.noise_of(members).law is None or len(noisy) != 1:
-        return None
+        return SumTest()
     link, event = noisy[0]
     law = event.law.summed(members - 1)
     table = law_table(law)
     if table is None:
-        return None
+        return SumTest()
+    trials = min(session.at_once, max(_FEWEST_SUMS, _SUMMED_NUMBERS // session.clients.parameters.size))
     sums = [
-        session.games.others.sums(members, message, np.arange(session.at_once))
+        session.games.others.played_sums(members, message, np.arange(trials))
         for message in range(session.games.messages)
     ]
     resolution = _resolution(session, members)
     if np.sqrt(law.variance) < RESOLVED * resolution:  # it drowns in the rounding
-        return None
+        return SumTest()
     tests: list[LawTestResult] = []
     for noise in sums:
         draws = NoiseDraws(noise, f"in the sum over {members - 1} other clients", resolution)
@@ -56,7 +72,7 @@ def failure_of_sums(session: AuditSession, members: int) -> tuple[str, str] | No
     for one, other in pairwise(sums):
         tests += check_pair(one, other, table, "noise in sums is alike in two rounds")
     why = failure(tests, len(tests))
-    return None if why is None else (link.name, why)
+    return SumTest(law=law) if why is None else SumTest(failed=(link.name, why))
 
 
 def _resolution(session: AuditSession, members: int) -> float:

@@ -159,8 +159,9 @@ def train(
         UsageError: the folder's trace was made from another header or first model.
         TraceError: the folder's trace is damaged.
     """
-    federation, start = Federation(setup), first_model(setup)
     spec = setup.spec
+    stored = spec.trace.every > 0 and (keep or folder is not None)
+    federation, start = Federation(setup, sums_only=not stored), first_model(setup)
     header = trace_header(
         setup, setup.clients.population.click_model(spec.train.click_model), spec.population.cohort_size
     )

@@ -228,7 +228,10 @@ class ClientSimulator:
         Shows the `given` lists (C, k), if any.
         """
         rules, data, context = self.rules, self.world.data, here.context
-        scores, starts = rules.ranker.scores(models, data, here.queries)
+        if here.number == 0:
+            scores, starts, given = self._first_scores(here, given)
+        else:
+            scores, starts = rules.ranker.scores(models, data, here.queries)
         listed = self._show(scores, starts, here, context) if given is None else given
         labels = self.world.clicked_grades(here.queries, here.ways, listed)
         streams = context.streams(rules.clicks)
@@ -243,6 +246,23 @@ class ClientSimulator:
         stepped, moved = step_of(rules.learner, found, models)
         after, cut = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, here.number, context)
         return listed, clicked, learnt, stepped, after, cut
+
+    def _first_scores(self, here: LocalStep, given: Ints | None) -> tuple[Floats, Ints, Ints | None]:
+        """Scores of the first step, flat, `starts` (C + 1,), and the lists (C, k) where they are known.
+
+        Every local model still is the global one, so each query is scored once, whoever asks it.
+        """
+        from foltr_audit.kernels.ranking import top_lists
+
+        distinct, which = np.unique(here.queries, return_inverse=True)
+        everybody = here.context.parameters[np.newaxis]
+        scores, starts = self.rules.ranker.scores(everybody, self.world.data, distinct)
+        if given is None and not self.rules.sampled:
+            given = top_lists(scores, starts, LIST_LENGTH)[which]
+        lengths = np.diff(starts)[which]
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(starts[which] + lengths - ends, lengths)
+        return scores[places], np.concatenate([np.zeros(1, dtype=np.int64), ends]), given
 
     def _show(self, scores: Floats, starts: Ints, here: LocalStep, context: RoundContext) -> Ints:
         """Lists (C, k), from the local models' scores unless the global model ranks."""

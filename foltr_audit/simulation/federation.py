@@ -34,9 +34,13 @@ class Federation:
         `for played in Federation(setup).rounds(start): print(played.metrics["offline_ndcg@10"])`
     """
 
-    def __init__(self, setup: Setup) -> None:
-        """Prepare the clients and the server; rounds run as `rounds` is iterated."""
+    def __init__(self, setup: Setup, *, sums_only: bool = False) -> None:
+        """Prepare the clients and the server; rounds run as `rounds` is iterated.
+
+        With `sums_only` messages that the wire stage encodes are not kept: nobody looks at them.
+        """
         self.setup = setup
+        self.sums_only = sums_only
         train = setup.collection.train
         self.clientele = setup.served(
             setup.clients.traffic(
@@ -103,6 +107,7 @@ class Federation:
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
         setup, cohort = self.setup, self.cohort(round_)
         own = setup.context(round_, cohort, self.clientele.most, before.parameters)
+        own = replace(own, sums_only=self.sums_only)
         received = setup.received(own, self.clientele.world.data)
         context, asked, sent, after = self.exchange(received, before)
         if received is not own:  # answers to a crafted model do not improve the server's own

@@ -278,3 +278,20 @@ def test_neighbours_may_be_all_or_a_number() -> None:
     assert made("neighbours=all").protocol.plan(50).neighbours == 49
     assert made("neighbours=8").protocol.plan(50).neighbours == 8
     assert SecureAggregation(neighbours="8") == made("neighbours=8")
+
+
+@pytest.mark.parametrize("options", ["", "drop_after=0.4", "bind=true", "threshold=0.99,drop_after=0.2"])
+def test_a_training_whose_messages_nobody_keeps_is_the_same(setup_of: SetupOf, options: str) -> None:
+    setup = setup_of(
+        defense=("clip:norm=1", f"secure-aggregation:{options}" if options else "secure-aggregation"),
+        clients=12,
+        rounds=3,
+    )
+    start = np.zeros(setup.ranker.n_parameters)
+    kept, short = (list(Federation(setup, sums_only=only).rounds(start)) for only in (False, True))
+    assert any(one.sent.messages.any() for one in kept)
+    for one, two in zip(kept, short, strict=True):
+        assert not two.sent.messages.any()
+        assert one.after.parameters.tobytes() == two.after.parameters.tobytes()
+        assert one.metrics == two.metrics
+        assert one.sent.wired.aborted == two.sent.wired.aborted

@@ -16,6 +16,7 @@ from foltr_audit.privacy.secure_aggregation import (
     FixedPoint,
     SecureSum,
     SecureSumResult,
+    masks,
     recovery,
     shamir,
 )
@@ -112,6 +113,44 @@ def test_the_secure_sum_is_the_sum_of_the_encodings(cohort: tuple[Any, ...]) -> 
     assert np.array_equal(unmasked.payload[expected], ENCODING.encode(values, weights)[expected])
     if outcome.total is not None:
         assert same(unmasked.total, outcome.total)
+    short = secure.run(values, weights, streams(clients), before, after, sum_only=True)
+    assert_same_but_for_messages(short, outcome)
+
+
+def assert_same_but_for_messages(short: SecureSumResult, full: SecureSumResult) -> None:
+    """A round of which only the sum is asked for is the round of the whole protocol without messages."""
+    assert not short.payload.any()
+    assert short.payload.shape == full.payload.shape
+    for name in ("survivors", "total", "sum", "sent"):
+        one, two = getattr(short, name), getattr(full, name)
+        assert (one is None) == (two is None)
+        assert one is None or (one.dtype == two.dtype and one.tobytes() == two.tobytes()), name
+    assert (short.aborted, short.parameters) == (full.aborted, full.parameters)
+
+
+@pytest.mark.parametrize("agreement", ["none", "x25519"])
+@pytest.mark.parametrize("digests", [None, [b"a"] * 9])
+def test_masks_that_cancel_are_not_made_for_a_sum_alone(
+    agreement: Any, digests: list[bytes] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secure = SecureSum(encoding=ENCODING, agreement=agreement)
+    values, weights = np.random.default_rng(5).normal(size=(9, 3)), np.arange(1, 10)
+    given = (values, weights, streams(np.arange(9)), where(9, 2), where(9, 7), digests)
+    full = secure.run(*given)
+    assert full.payload.any()
+    made: list[int] = []
+    monkeypatch.setattr(masks, "expand", lambda seeds, size: made.append(len(seeds)))
+    assert_same_but_for_messages(secure.run(*given, sum_only=True), full)
+    assert not made
+
+
+def test_masks_that_do_not_cancel_are_made_for_a_sum_too() -> None:
+    secure, digests = SecureSum(encoding=ENCODING), [b"a"] * 8 + [b"b"]
+    values, weights = np.random.default_rng(5).normal(size=(9, 3)), np.arange(1, 10)
+    given = (values, weights, streams(np.arange(9)), None, None, digests)
+    full = secure.run(*given)
+    assert not same(full.total, plain_sum(ENCODING, values, weights, where(9, *range(9))))
+    assert_same_but_for_messages(secure.run(*given, sum_only=True), full)
 
 
 def order_of(clients: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -35,6 +35,7 @@ class RoundContext:
             without any, and before messages are aggregated.
         separation: rounds from one in which a client takes part to its next one, at least.
         message: what clients send, a model or an update of the global one.
+        sums_only: whether nobody looks at single messages that the wire stage encodes; they may then be zero.
         prefix: `""` in training rounds, else the name of the simulation; part of the name of every stream.
     """
 
@@ -46,6 +47,7 @@ class RoundContext:
     source: Streams
     separation: int = 1
     message: Literal["model", "update"] = "model"
+    sums_only: bool = False
     prefix: str = ""
     manipulated: bool = False
     received: Floats | None = None

@@ -19,7 +19,7 @@ class WireMessages:
     Attributes:
         messages: plain, float64 (C, P), or in the number format in which they were sent where nothing acts on
             the wire; or encoded (and masked) integers modulo 2^bits, uint64 (C, P), zero
-            in the rows of clients that sent nothing.
+            in the rows of clients that sent nothing, and in all rows where the context says `sums_only`.
         survivors: whether a message entered the aggregate, bool (C,); all False in an aborted round.
         total: sum of the survivors' encodings of counts times messages, modulo 2^bits, uint64 (P,); None if
             messages are plain, if the round was aborted, or if there is no such sum.

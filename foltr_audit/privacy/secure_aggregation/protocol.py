@@ -100,6 +100,8 @@ class SecureSum:
         before: Bools | None = None,
         after: Bools | None = None,
         digests: Sequence[bytes] | None = None,
+        *,
+        sum_only: bool = False,
     ) -> SecureSumResult:
         """One round for the cohort of `streams`.
 
@@ -110,6 +112,8 @@ class SecureSum:
             before: clients that drop out before they share keys, bool (C,).
             after: clients that drop out after that, before they send their message, bool (C,).
             digests: of what each client received, which its masks depend on; None: they do not.
+            sum_only: nobody looks at the payload, which is then zero. Masks that cancel are not made: all do
+                if all clients received the same.
 
         Raises:
             UsageError: a value or a sum that the encoding does not hold, or clients that occur twice.
@@ -132,7 +136,9 @@ class SecureSum:
         recovery = MaskRecovery(
             graph, clients, secrets, self.agreement, plan.shares_needed, shared, sends, digests
         )
-        if self.masks and not aborted:
+        cancel = len(set(digests or ())) <= 1
+        masks = self.masks and not (sum_only and cancel)
+        if masks and not aborted:
             pairs = PairwiseMasks(graph=graph, clients=clients, keys=recovery.keys, digests=digests)
             pairs.add_masks(payload, sends)
             rows = np.flatnonzero(sends)
@@ -146,9 +152,9 @@ class SecureSum:
         total = None
         if aborted is None:
             masked = payload.sum(axis=0, dtype=np.uint64)
-            total = self.encoding.reduced(masked - recovery.masks(values.shape[1]) if self.masks else masked)
+            total = self.encoding.reduced(masked - recovery.masks(values.shape[1]) if masks else masked)
         return SecureSumResult(
-            payload=payload,
+            payload=np.zeros_like(payload) if sum_only else payload,
             survivors=sends,
             total=total,
             sum=None if total is None else self.encoding.decode(total),

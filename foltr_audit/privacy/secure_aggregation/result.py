@@ -60,7 +60,8 @@ class SecureSumResult:
     """What the server has after one round.
 
     Attributes:
-        payload: masked messages modulo 2^bits, uint64 (C, P); rows of clients that sent none are zero.
+        payload: masked messages modulo 2^bits, uint64 (C, P); rows of clients that sent none are zero, and
+            all are where only the sum was asked for.
         survivors: who sent a masked message, bool (C,).
         total: sum of the weighted encodings of the survivors modulo 2^bits, uint64 (P,); None if aborted.
         sum: the same as numbers, float64 (P,): counts times values, summed; None if aborted.
