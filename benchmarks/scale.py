@@ -48,7 +48,7 @@ def scale(options: BenchmarkOptions) -> list[BenchmarkFigure]:
 def _measured(subject: str, size: int, small: int) -> tuple[float, float]:
     """Processor seconds and bytes of one size."""
     command = (sys.executable, "-m", "benchmarks.scale_worker", subject, str(size), str(small))
-    told = run(*command, **_ONE_THREAD, PYTHONPATH=str(_ROOT)).out.split()
+    told = run(*command, codes=(0,), **_ONE_THREAD, PYTHONPATH=str(_ROOT)).out.split()
     return float(told[-2]), float(told[-1])
 
 
