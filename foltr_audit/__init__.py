@@ -25,6 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 loaded, which is later; a value that is already set stays."""
 
 if TYPE_CHECKING:
+    __version__: str
     from foltr_audit.api import (
         attack,
         attack_trace,
@@ -117,6 +118,15 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that `foltr-audit --help` starts at once."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("foltr-audit")
     if name not in _WHERE:
         raise AttributeError(f"module 'foltr_audit' has no attribute {name!r}")
     return getattr(import_module(f"foltr_audit.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion in a notebook."""
+    return ["__version__", *__all__]

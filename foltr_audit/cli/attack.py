@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.common import ATTACK, SHARED, CommonOptions, field_flags, use_threads
+from foltr_audit.cli.common import ANSWER, ATTACK, SHARED, CommonOptions, field_flags, use_threads
 from foltr_audit.cli.given import refuse_others
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import KNOW_HELP, option
@@ -27,12 +27,12 @@ SAME = "same"
 
 _WITH_TRACE = {
     *("method", "trace", "know", "client_step", "guesses", "target", "view", "hide", "queries", "choices"),
-    *("colluders", "data", "intents", "seed", "json", "threads"),
+    *("colluders", "data", "intents", "seed", "json", "threads", "full", "quiet"),
 }
 _ONLY_FRESH = ("click_models", "on", "repeats", "min_documents", "interactions", "lists", "view")
 
 
-@takes(*ATTACK, *SHARED)
+@takes(*ATTACK, *SHARED, *ANSWER)
 def attack(
     ctx: typer.Context,
     common: CommonOptions,
@@ -159,9 +159,11 @@ def _attack_trace(
 def _show(report: AttackReport, common: CommonOptions, published: PresetComparison | None = None) -> None:
     """Show the report on stdout, and then its warnings on stderr."""
     from foltr_audit.report.tables.attack import print_attack
+    from foltr_audit.report.tables.brief.attack import print_brief_attack
 
     if common.json:
         print_line(report.json(published_table(published)))
     else:
-        print_published(published, partial(print_attack, report))
+        brief = partial(print_brief_attack, report, quiet=common.quiet)
+        print_published(published, partial(print_attack, report) if common.full else brief)
     warn(row.warning for row in report.warnings)

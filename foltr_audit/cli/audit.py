@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from foltr_audit.cli.common import AUDIT, SHARED, CommonOptions, field_flags, use_threads
+from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, field_flags, use_threads
 from foltr_audit.cli.given import refuse_others
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import KNOW_HELP, option, switch
@@ -20,7 +20,7 @@ _WITH_TRACE = {
 }
 
 
-@takes(*AUDIT, *SHARED)
+@takes(*AUDIT, *SHARED, *ANSWER)
 def audit(
     ctx: typer.Context,
     common: CommonOptions,
@@ -50,6 +50,7 @@ def audit(
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.report.tables.audit import print_audit
+    from foltr_audit.report.tables.brief.audit import print_brief_audit
     from foltr_audit.utils.progress import on_terminal
 
     plan, output = common.plan(protocol="audit"), common.output()
@@ -58,7 +59,8 @@ def audit(
     report = AuditReport.of(plan, run_plan(plan, output, Runner(on_terminal())))
     if output is not None:
         output.save_results(report.json())
-    show(report.json, partial(print_audit, report), json=common.json)
+    brief = partial(print_brief_audit, report, quiet=common.quiet)
+    show(report.json, partial(print_audit, report) if common.full else brief, json=common.json)
     warn(row.warning for row in report.warnings)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)

@@ -55,32 +55,16 @@ UNLEARNING = (
 )
 SHARED = (
     *("eps", "sensitivity", "defense", "data.source", "fold", "data.normalise", "data.dtype", "data.intents"),
-    *(
-        "data.balance",
-        "population.clients",
-        "population.cohort",
-        "population.separation",
-        "population.cohorts",
-        "population.scenario",
-        "population.poisoning",
-        "learner",
-    ),
+    *("data.balance", "population.clients", "population.cohort", "population.separation"),
+    *("population.cohorts", "population.scenario", "population.poisoning", "learner"),
     *("interactions", "train.rounds", "learning_rate", "pdgd", "clip_without_pairs", "rank_with"),
     *("train.ranker", "train.init", "train.server", "train.no_relevant", "train.evaluate_every"),
-    *(
-        "trace.message",
-        "trace.dtype",
-        "runs",
-        "seed",
-        "out",
-        "resume",
-        "overwrite",
-        "trace.every",
-        "no_trace",
-    ),
+    *("trace.message", "trace.dtype", "runs", "seed", "out", "resume", "overwrite"),
+    *("trace.every", "no_trace"),
     *("trace.embed_features", "config", "save_config", "json", "threads"),
 )
 """Names of the options of commands, in the order of their help: see `lazy.takes`."""
+ANSWER = ("full", "quiet")
 
 
 def shared_but(*without: str) -> tuple[str, ...]:
@@ -145,6 +129,8 @@ class CommonOptions:
     config: Path | None = shared("Start from a Spec or plan (compare: a grid) in TOML. Options override it.")
     save_config: Path | None = shared("Write the Spec or plan to a file.")
     json: bool = shared("Print one JSON object instead of tables.", name="--json", default=False)
+    full: bool = shared("Print the whole report instead of a short answer.", name="--full", default=False)
+    quiet: bool = shared("Print only the conclusion.", name=("--quiet", "-q"), default=False)
     threads: int | None = shared("Number of threads. Results do not depend on it.")
 
     def setting(self, **changes: Any) -> Self:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from foltr_audit.cli.common import (
+    ANSWER,
     FRESH,
     CommonOptions,
     changed_learner,
@@ -44,7 +45,7 @@ _SHARED = shared_but(
 )
 
 
-@takes(*FRESH, *_GRID, *_SHARED)
+@takes(*FRESH, *_GRID, *_SHARED, *ANSWER)
 def compare(
     common: CommonOptions,
     jobs: Jobs = None,
@@ -151,6 +152,7 @@ def _compare(
     from foltr_audit.experiments.comparison.compare import worst_failure as worst_error
     from foltr_audit.report.pictures.compare_panels import draw_comparison
     from foltr_audit.report.results.compare import CompareReport
+    from foltr_audit.report.tables.brief.compare import print_brief_compare
     from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
     from foltr_audit.utils.progress import on_terminal
 
@@ -161,7 +163,8 @@ def _compare(
     folder.save_results(report.json())
     for picture in pictures:
         draw_comparison(picture, report)
-    show(report.json, partial(print_compare, report), json=common.json)
+    brief = partial(print_brief_compare, report, quiet=common.quiet)
+    show(report.json, partial(print_compare, report) if common.full else brief, json=common.json)
     warn(warnings_by_defense(report.warnings))
     refuse_contradiction(report.claims)
     worst = worst_error(failed)

@@ -39,7 +39,7 @@ from foltr_audit.cli import (
     unlearn,
 )
 from foltr_audit.cli.lazy import LazyGroup
-from foltr_audit.cli.output import drop, note
+from foltr_audit.cli.output import drop, note, print_line
 from foltr_audit.errors import FoltrAuditError
 
 INTERRUPTED = 130
@@ -53,11 +53,29 @@ app = typer.Typer(
     cls=LazyGroup,
     help="Simulate federated online learning to rank, attack its messages, and check its privacy claims.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # the first help page: rich takes longer to import than all else together
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print_line(f"foltr-audit {version('foltr-audit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    pass
+
+
 for command in (
     *(attack.attack, audit.audit, audit_function.audit_function, bundle.bundle, calibrate.calibrate),
     *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),

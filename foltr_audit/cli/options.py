@@ -54,7 +54,13 @@ def argument(text: str, metavar: str | None = None) -> Any:
     return typer.Argument(..., help=text, metavar=metavar)
 
 
-def shared(text: str, panel: str | None = None, *, default: Any = None, name: str | None = None) -> Any:
+def shared(
+    text: str,
+    panel: str | None = None,
+    *,
+    default: Any = None,
+    name: str | tuple[str, ...] | None = None,
+) -> Any:
     """Declare an option as a field of the record of options that several commands share."""
     return field(default=default, metadata={"option": option(text, ..., panel=panel, name=name)})
 

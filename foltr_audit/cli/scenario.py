@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foltr_audit.cli.attack import run_attacks
-from foltr_audit.cli.common import CommonOptions
+from foltr_audit.cli.common import ANSWER, CommonOptions
 from foltr_audit.cli.lazy import LazyGroup, takes
 from foltr_audit.cli.merge import run_merge_study
 from foltr_audit.cli.options import DATA, Json, Plot, option, switch
@@ -57,7 +57,7 @@ def show(name: Name, json: Json = False) -> None:
 
 
 @app.command()
-@takes("fold", "data.intents", "runs", "seed", "out", "resume", "overwrite", "json", "threads")
+@takes("fold", "data.intents", "runs", "seed", "out", "resume", "overwrite", "json", "threads", *ANSWER)
 def run(
     name: Name,
     common: CommonOptions,

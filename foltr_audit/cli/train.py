@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foltr_audit.cli.common import SHARED, CommonOptions, use_threads
+from foltr_audit.cli.common import ANSWER, SHARED, CommonOptions, use_threads
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import Plot, option, switch
 from foltr_audit.cli.output import note, print_line, save_config, warn
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
 
 
-@takes(*SHARED)
+@takes(*SHARED, *ANSWER)
 def train(
     common: CommonOptions,
     click_model: str | None = option("How users click. Default: perfect."),
@@ -54,6 +54,7 @@ def run_training(
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.pictures.curves import check_picture, save_curves
     from foltr_audit.report.results.train import TrainReport, TrainSpeed, WireCost
+    from foltr_audit.report.tables.brief.train import print_brief_train
     from foltr_audit.report.tables.train import print_train
     from foltr_audit.utils.progress import on_terminal
 
@@ -75,7 +76,9 @@ def run_training(
     if common.json:
         print_line(report.json(TrainSpeed.of(cells).row() | published_table(published)))
     else:
-        print_published(published, partial(print_train, report, rounds=published is None))
+        brief = partial(print_brief_train, report, quiet=common.quiet)
+        whole = partial(print_train, report, rounds=published is None)
+        print_published(published, whole if common.full else brief)
     warn(row.warning for row in report.warnings)
     if common.json:
         return

@@ -76,7 +76,7 @@ def test_all_methods_and_several_epsilons_make_a_row_each() -> None:
 
 
 def test_the_table_says_synthetic_and_what_it_means() -> None:
-    done = run("attack", *SMALL, "--eps", 1.2)
+    done = run("attack", *SMALL, "--eps", 1.2, "--full")
     assert done.code == 0
     assert done.said == ""
     assert "warning" not in done.out
@@ -338,7 +338,7 @@ def test_written_synthetic_data_still_say_synthetic(tmp_path: Path) -> None:
 
 
 def test_each_epsilon_tells_its_own_lists() -> None:
-    done = run("attack", *SMALL, "--eps", 1.2, "--eps", "inf", "--click-model", "perfect")
+    done = run("attack", *SMALL, "--eps", 1.2, "--eps", "inf", "--click-model", "perfect", "--full")
     assert "eps 1.2: " in done.out
     assert "eps none: " in done.out
 

@@ -87,7 +87,17 @@ def test_a_true_claim_is_proven_for_every_unit(unit: str) -> None:
 
 def test_the_table_says_why() -> None:
     done = run(
-        "audit", "--eps", "1.2", *FEW, "--unit", "client", "--canary", "message", "--view", "aggregate"
+        "audit",
+        "--full",
+        "--eps",
+        "1.2",
+        *FEW,
+        "--unit",
+        "client",
+        "--canary",
+        "message",
+        "--view",
+        "aggregate",
     )
     words = " ".join(done.out.split())
     assert "Laplace noise of scale 2.5 in the sum of 40 messages" in words
@@ -97,14 +107,14 @@ def test_the_table_says_why() -> None:
 
 
 def test_a_claim_of_ones_own_and_proofs() -> None:
-    weak = run("audit", *PROVEN, *FEW, "--view", "individual", "--claim", "100")
+    weak = run("audit", "--full", *PROVEN, *FEW, "--view", "individual", "--claim", "100")
     assert weak.code == 0
     strong = run("audit", *PROVEN, *FEW, "--view", "individual", "--claim", "0.01", "--json")
     assert strong.code == 1
     assert strong.json()["results"][0]["verdict"] in ("false by exact loss", "refuted")
     nothing = ("audit", "--defense", "none", *FEW, "--view", "individual")
     assert run(*nothing).code == 0
-    assert "nothing is claimed" in run(*nothing).out
+    assert "nothing is claimed" in run(*nothing, "--full").out
     assert run(*nothing, "--require-proof").code == 1
 
 
@@ -204,7 +214,7 @@ def test_trials_stop_as_soon_as_a_claim_is_refuted() -> None:
     assert single["why"].endswith("; stopped after 60 of 1000 trials")
     assert in_a_sum["trials"] > 60
     assert run("audit", *options, "--stop-early", "--json").json() == done.json()
-    shown = run("audit", *options, "--stop-early").out
+    shown = run("audit", *options, "--stop-early", "--full").out
     assert "trials" in shown.split("verdict")[0]
     assert "shown by the trials per hypothesis" in " ".join(shown.split())
 

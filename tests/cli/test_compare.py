@@ -49,7 +49,9 @@ def test_the_whole_command(tmp_path: Path) -> None:
     assert mine["eps_proven_individual"] == "inf"
     assert mine["ndcg@10_p"] is not None
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
-    again = run("compare", "--config", tmp_path / "out" / "grid.toml", "--out", tmp_path / "out", "--resume")
+    again = run(
+        "compare", "--config", tmp_path / "out" / "grid.toml", "--out", tmp_path / "out", "--resume", "--full"
+    )
     assert again.code == 0
     for said in ("what an attack finds", "what it costs", "refuted"):
         assert said in " ".join(again.out.split())

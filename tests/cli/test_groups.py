@@ -138,7 +138,7 @@ def test_groups_of_an_intent_are_served_as_their_intent_is() -> None:
 
 
 def test_tables_name_the_groups() -> None:
-    told = run("train", *SMALL[:-2], "--scenario", "label-skew").out
+    told = run("train", *SMALL[:-2], "--scenario", "label-skew", "--full").out
     by_group = told.partition("by group of clients, worst served first")[2]
     assert by_group.index("all clients") < by_group.index("grade 0") < by_group.index("grade 2")
 

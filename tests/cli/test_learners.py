@@ -124,7 +124,7 @@ def test_learners_of_one_attack_have_tables_of_their_own() -> None:
     assert es["bias_bound"] < 1e-5
     refused = {(row["learner"].partition(":")[0], row["method"]) for row in report["refused"]}
     assert ("fpdgd", "es-first-click:prior=relevance") in refused
-    shown = run(*options).out
+    shown = run(*options, "--full").out
     assert "train.learner=foltr-es" in shown
     assert shown.count("what the server learns, in bits per list") == 2
     assert "what the server learns of a list's clicks, by learner, in bits" in shown

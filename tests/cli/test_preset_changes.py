@@ -36,7 +36,7 @@ def test_a_preset_as_it_is_overrides_nothing() -> None:
 
 
 def test_rows_of_utility_say_what_they_differ_in() -> None:
-    shown = run(*SMALL).out
+    shown = run(*SMALL, "--full").out
     table = shown[shown.index("nDCG@10 on ") :]
     assert "normalise" in table.partition("zscore")[0]
     assert [name for line in table.splitlines() for name in line.split() if name.startswith("zscore")][

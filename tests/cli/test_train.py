@@ -70,7 +70,7 @@ def test_the_speed_leaves_out_the_first_round(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_table_has_a_line_per_round_and_several_epsilons_one_run_each() -> None:
-    done = run("train", *SMALL, "--eps", 1.2, "--eps", "inf")
+    done = run("train", *SMALL, "--eps", 1.2, "--eps", "inf", "--full")
     assert done.code == 0
     lines = [line.split() for line in done.out.splitlines()]
     shown = [line[:2] for line in lines if len(line) == 8 and line[0] in ("1.2", "none")]
@@ -80,7 +80,7 @@ def test_the_table_has_a_line_per_round_and_several_epsilons_one_run_each() -> N
 @pytest.mark.parametrize(("rounds", "every", "shown"), [(20, 1, 20), (21, 1, 11), (45, 2, 12), (45, 20, 3)])
 def test_of_many_rounds_some_are_shown_and_the_last_one(rounds: int, every: int, shown: int) -> None:
     small = ("--data", "synthetic:mq2007:60", "--clients", 2, "--interactions", 1)
-    done = run("train", *small, "--rounds", rounds, "--evaluate-every", every)
+    done = run("train", *small, "--rounds", rounds, "--evaluate-every", every, "--full")
     lines = [line.split() for line in done.out.splitlines()]
     numbers = [int(line[1]) for line in lines if len(line) == 8 and line[0] == "none"]
     assert len(numbers) == shown
@@ -90,7 +90,7 @@ def test_of_many_rounds_some_are_shown_and_the_last_one(rounds: int, every: int,
 
 
 def test_the_tables_hold_every_metric_within_eighty_columns() -> None:
-    done = run("train", *SMALL, "--runs", 2)
+    done = run("train", *SMALL, "--runs", 2, "--full")
     assert max(len(line.rstrip()) for line in done.out.split("warning")[0].splitlines()[2:]) <= 80
     report = run("train", *SMALL, "--runs", 2, "--json").json()
     first, utility = [row for row in report["rounds"] if row["round"] == 0], report["utility"][0]
@@ -241,7 +241,7 @@ def test_twins_are_trained_beside_stored_and_compared(tmp_path: Path) -> None:
     assert plain["twins"] == []
     assert [row["clients"] for row in plain["population"][0]["groups"]] == [20, 20]
     before = files(tmp_path / "run")
-    again = run(*options, "--resume")
+    again = run(*options, "--resume", "--full")
     assert again.code == 0
     assert files(tmp_path / "run") == before
     for words in ("40 clients, click-skew", "evenly dealt", "informational clicks"):

@@ -202,14 +202,14 @@ def test_a_command_names_what_has_no_room(
     command: tuple[str, ...], width: int, kept: tuple[str, ...], lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    done = run(*command, *SMALL_RUN)
+    done = run(*command, *SMALL_RUN, "--full")
     words = done.out.split()
     assert set(kept) <= set(words)
     assert f"no room for {lost}" in " ".join(words)
     assert "…" not in done.out
     assert max(map(len, done.out.splitlines())) <= width
     monkeypatch.setenv("COLUMNS", "160")
-    assert "no room" not in run(*command, *SMALL_RUN).out
+    assert "no room" not in run(*command, *SMALL_RUN, "--full").out
 
 
 def test_significance_keeps_p_and_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

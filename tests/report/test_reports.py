@@ -229,7 +229,7 @@ def test_a_config_of_other_types_is_one_line(tmp_path: Path, text: str) -> None:
 
 
 def test_every_count_is_told() -> None:
-    done = run("attack", *SMALL, "--click-model", "informational")
+    done = run("attack", *SMALL, "--click-model", "informational", "--full")
     for words in ("without a click left out", "every document clicked kept", "too few documents left out"):
         assert words in done.out
 

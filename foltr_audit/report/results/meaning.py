@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
@@ -16,32 +17,58 @@ from foltr_audit.utils.formatting import epsilon
 from foltr_audit.utils.rows import Estimate
 
 
+class _StrongestAttack(NamedTuple):
+    """The strongest attack on the smallest claimed epsilon.
+
+    Attributes:
+        row: its row.
+        rows: the attacks that it was chosen from.
+        sure: whether it is shown to beat guessing.
+    """
+
+    row: AttackRow
+    rows: Sequence[AttackRow]
+    sure: bool
+
+
+def strongest_attack(results: Sequence[AttackRow]) -> AttackRow | None:
+    """The row that `describe_results` is about; None where no list with a click was attacked."""
+    found = _strongest(results)
+    return None if found is None else found.row
+
+
+def _strongest(results: Sequence[AttackRow]) -> _StrongestAttack | None:
+    rows = [row for row in results if not row.baseline and row.found.auc.known]
+    if not rows:
+        return None
+    smallest = min(row.eps_claimed for row in rows)
+    rows = [row for row in rows if row.eps_claimed == smallest]
+    sure = [row for row in rows if sure_auc(row.found.auc, row.found.queries, len(rows)) > 0.5]
+    best = max(sure or rows, key=lambda row: (float(row.found.auc.value), _recall_and_precision(row)))
+    return _StrongestAttack(best, rows, bool(sure))
+
+
 def describe_results(results: Sequence[AttackRow]) -> str:
     """What the strongest attack on the smallest claimed epsilon shows.
 
     The strongest of several rows is the luckiest too. So its AUC counts as better than guessing only
     if its interval, widened for the number of rows that it was chosen from, lies above one half.
     """
-    rows = [row for row in results if not row.baseline and row.found.auc.known]
-    if not rows:
+    found = _strongest(results)
+    if found is None:
         return "No list with a click was attacked, so nothing can be said."
-    smallest = min(row.eps_claimed for row in rows)
-    rows = [row for row in rows if row.eps_claimed == smallest]
-    sure = [row for row in rows if sure_auc(row.found.auc, row.found.queries, len(rows)) > 0.5]
-    row = max(sure or rows, key=lambda row: (float(row.found.auc.value), _recall_and_precision(row)))
-    claimed = f"At a claimed epsilon of {epsilon(smallest)}"
-    claim = "Without a claimed epsilon" if math.isinf(smallest) else claimed
-    backwards = reads_backwards(rows)
-    if backwards is not None and not sure:
-        return f"{claim}, {backwards}."
-    if not sure_auc(row.found.auc, row.found.queries, len(rows)) > 0.5:
-        return f"{claim}, {_not_shown(row, rows)}"
+    row, rows, sure = found
+    claimed = f"At a claimed epsilon of {epsilon(row.eps_claimed)}"
+    claim = "Without a claimed epsilon" if math.isinf(row.eps_claimed) else claimed
+    if not sure:
+        backwards = reads_backwards(rows)
+        return f"{claim}, {_not_shown(row, rows) if backwards is None else f'{backwards}.'}"
     guess = next(other for other in results if other.method == "random:k=3" and other.where == row.where)
     return (
         f"{claim}, a {attacker(row.where.view)} that sees {_plural(row.sees)} finds "
         f"{whole_percent(row.found.recall.value)} of the {row.where.click_model} users' clicks "
-        f"with {row.method}, and {whole_percent(row.found.precision.value)} of what it names was "
-        f"clicked (three random guesses: {whole_percent(guess.found.recall.value)} and "
+        f"with {row.method}, and {whole_percent(row.found.precision.value)} of the documents that it names "
+        f"were clicked (three random guesses: {whole_percent(guess.found.recall.value)} and "
         f"{whole_percent(guess.found.precision.value)})."
         f"{few_lists([row.found.lists])}"
     )

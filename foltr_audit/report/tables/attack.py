@@ -72,10 +72,7 @@ def print_attack(report: AttackReport, console: Console) -> None:
         _print(utility_groups_table(report.utility_groups), console)
     if any(math.isfinite(row.eps_proven) for row in report.proven):
         _print(_proven_table(report.proven), console)
-    for found in details.query_tables(report.queries):
-        _print(found, console)
-    for line in details.not_attacked_lines(report.queries):
-        console.print(escape(line), highlight=False)
+    print_named_queries(report, console)
     print_inquiries(report, console)
     others = (
         report.counts
@@ -86,6 +83,14 @@ def print_attack(report: AttackReport, console: Console) -> None:
     )
     if any(not row.baseline for row in report.results) or not others:
         console.print(escape(describe_results(report.results)), style="bold", highlight=False)
+
+
+def print_named_queries(report: AttackReport, console: Console) -> None:
+    """What was found in the lists of the queries that --queries names."""
+    for found in details.query_tables(report.queries):
+        _print(found, console)
+    for line in details.not_attacked_lines(report.queries):
+        console.print(escape(line), highlight=False)
 
 
 def _print(table: Table, console: Console) -> None:

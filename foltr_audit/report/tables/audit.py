@@ -52,12 +52,12 @@ def _table(rows: Sequence[FindingRow]) -> Table:
 
     columns: list[Column[FindingRow]] = [
         Column("sees", view, "name"),
-        Column("claimed", lambda row: _bound(row.setting.eps_claimed)),
-        Column("proven", lambda row: _bound(row.eps_upper)),
-        Column("run", lambda row: _bound(row.whole_run.eps) + row.whole_run.of_clicks),
-        Column("exact", lambda row: _number(row.eps_exact)),
-        Column("measured", lambda row: _number(row.eps_lower)),
-        Column("at most", lambda row: _number(row.eps_ceiling)),
+        Column("claimed", lambda row: bound_text(row.setting.eps_claimed)),
+        Column("proven", lambda row: bound_text(row.eps_upper)),
+        Column("run", lambda row: bound_text(row.whole_run.eps) + row.whole_run.of_clicks),
+        Column("exact", lambda row: number_text(row.eps_exact)),
+        Column("measured", lambda row: number_text(row.eps_lower)),
+        Column("at most", lambda row: number_text(row.eps_ceiling)),
         *([Column[FindingRow]("trials", lambda row: str(row.trials))] if stopped else []),
         Column(
             "verdict",
@@ -80,12 +80,13 @@ def _table(rows: Sequence[FindingRow]) -> Table:
     )
 
 
-def _bound(value: float) -> str:
+def bound_text(value: float) -> str:
     """An epsilon that is claimed or proven; `none` where there is none."""
-    return "none" if math.isinf(value) else _number(value)
+    return "none" if math.isinf(value) else number_text(value)
 
 
-def _number(value: float | None) -> str:
+def number_text(value: float | None) -> str:
+    """An epsilon with two digits; `-` where there is none."""
     if value is None:
         return "-"
     usual = value == 0 or 0.005 <= value < 1e5
@@ -102,12 +103,12 @@ def _block(row: FindingRow, *, several: bool) -> Iterator[str]:
     )
     at = "a global model of another round each" if row.model == "rounds" else f"the {row.model} model"
     yield escape(f"  pair: {row.pair}; at {at}")
-    yield escape(f"  proven {_bound(row.eps_upper)}: {row.upper_how}")
+    yield escape(f"  proven {bound_text(row.eps_upper)}: {row.upper_how}")
     yield escape(f"  {row.whole_run.text}")
     if row.declared == "not looked":
         yield escape(f"  not checked whether links do what they declare: {row.declared_why}")
     assumed = f", which assumes {row.assumes}" if row.assumes else ""
-    yield escape(f"  measured {_number(row.eps_lower)}: score {row.score}, {row.estimator}{assumed}")
+    yield escape(f"  measured {number_text(row.eps_lower)}: score {row.score}, {row.estimator}{assumed}")
 
 
 def conclusions(results: Sequence[FindingRow]) -> list[str]:

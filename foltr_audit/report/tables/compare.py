@@ -54,11 +54,8 @@ if TYPE_CHECKING:
 
 def print_compare(report: CompareReport, console: Console) -> None:
     """The whole report: data, the leaks and costs in each world, then the claims and what holds of them."""
-    if report.dataset is not None:
-        spec = report.config.get("spec")
-        seeded = {"seed": Spec().seed, **(spec if isinstance(spec, dict) else {})}
-        systems = [(row.setting.learner, row.setting.pdgd) for row in report.results]
-        console.print(dataset_line(report.dataset, seeded, systems))
+    if about := about_line(report):
+        console.print(about)
     if report.server:
         console.print(escape(f"server {report.server}, also without a defense"), highlight=False)
     several = worlds(report)
@@ -80,6 +77,17 @@ def print_compare(report: CompareReport, console: Console) -> None:
     for lost in report.failed:
         line = f"failed: {lost.defense}, {lost.click_model} clicks: {lost.why}"
         console.print(escape(line), style="red")
+
+
+def about_line(report: CompareReport) -> str:
+    """The data, learners and seed; empty where no cell is done."""
+    if report.dataset is None:
+        return ""
+    spec = report.config.get("spec")
+    seeded = {"seed": Spec().seed, **(spec if isinstance(spec, dict) else {})}
+    return dataset_line(
+        report.dataset, seeded, [(row.setting.learner, row.setting.pdgd) for row in report.results]
+    )
 
 
 def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[str]:

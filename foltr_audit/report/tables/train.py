@@ -53,10 +53,15 @@ def print_train(report: TrainReport, console: Console, *, rounds: bool = True) -
         print_table(periods_table(report.periods), console)
     if report.twins:
         print_table(twins_table(report.twins), console)
-    part = evaluated_on([row.metrics for row in report.rounds])
-    print_table(_utility_table(report.utility, no_relevant(report.config), part), console)
+    print_table(utility_table_of(report, report.utility), console)
     if report.utility_groups:
         print_table(utility_groups_table(report.utility_groups), console)
+
+
+def utility_table_of(report: TrainReport, rows: Sequence[UtilityRow]) -> Table:
+    """How good the trained models of some rows are."""
+    part = evaluated_on([row.metrics for row in report.rounds])
+    return _utility_table(rows, no_relevant(report.config), part)
 
 
 def _rounds_table(rows: Sequence[RoundRow]) -> Table:

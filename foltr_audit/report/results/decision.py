@@ -1,0 +1,222 @@
+"""The decision of a comparison: which defense to use, or that none of them will do, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
+from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.errors import PluginError
+from foltr_audit.privacy.observer_views import sees_lists
+from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.compare_rows import CompareRow
+from foltr_audit.report.results.compare_summary import LEAST, find_leaks
+from foltr_audit.report.results.compare_worlds import WorldRows, worlds
+from foltr_audit.report.results.few_lists import describe_few_lists
+from foltr_audit.report.results.wording import join_names, shortened
+from foltr_audit.utils.formatting import short
+
+MOST_LOSS = 0.05
+"""A significant loss of nDCG@10 above this costs too much."""
+
+Judgement = Literal[
+    "recommended", "holds", "no proof", "costs too much", "leaks", "false claim", "not tested"
+]
+"""`holds`: nothing speaks against it; `no proof`: no attack succeeds, but its claim is not proven."""
+
+_RANK: tuple[Judgement, ...] = ("holds", "no proof", "costs too much", "leaks", "false claim", "not tested")
+_HELD: tuple[Judgement, ...] = ("holds", "no proof")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedDefense:
+    """A defense, judged in all worlds of a comparison.
+
+    Attributes:
+        rows: its row in each world.
+        judgement: the worst one of all worlds, where the server does not see the shown lists.
+        with_lists: the same where it does.
+    """
+
+    rows: tuple[CompareRow, ...]
+    judgement: Judgement
+    with_lists: Judgement
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.rows[0].setting.name
+
+    @property
+    def ndcg(self) -> float:
+        """Mean nDCG@10 over worlds."""
+        return sum(row.ndcg.value for row in self.rows) / len(self.rows)
+
+    @property
+    def auc(self) -> float:
+        """The largest AUC of its best attack."""
+        return max((row.auc.value for row in self.rows if row.auc.known), default=math.nan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What to use.
+
+    Attributes:
+        judged: every defense, in the order of the report.
+        best: the one to use; None for none of them.
+        best_with_lists: the one to use where the server sees the shown lists; None for none, or as `best`.
+        server: the server that cheats in all runs; empty for an honest one.
+    """
+
+    judged: tuple[JudgedDefense, ...]
+    best: JudgedDefense | None
+    best_with_lists: JudgedDefense | None
+    server: str
+
+    def judgement(self, row: CompareRow) -> Judgement:
+        """The judgement on a row's defense."""
+        mine = next(one for one in self.judged if one.rows[0].setting.key == row.setting.key)
+        return "recommended" if mine is self.best else mine.judgement
+
+    @property
+    def sentences(self) -> list[str]:
+        """What to use, why, what it needs, what it costs, and what was not tested."""
+        if self.best is None:
+            return [_none_of(self.judged)]
+        best = self.best
+        other = self.best_with_lists
+        more = (
+            f" Where it sees them, use {other.name}."
+            if other
+            else " Where it sees them, none of these holds."
+        )
+        where = "" if best.with_lists in _HELD else ", if the server does not see the shown lists"
+        needs = [*_needs(best)]
+        return [
+            f"Use {best.name}{where}.{more if where else ''}",
+            f"Why: {_why(best)}",
+            *([f"Needs: {join_names(needs)}."] if needs else []),
+            f"Costs: {_costs(best)}",
+            f"Not tested: {'; '.join(_untested(best, self.server))}.",
+        ]
+
+
+def decide(report: CompareReport) -> Decision | None:
+    """The decision of a comparison; None where it has no results.
+
+    A defense is out if its claim is false, an attack is shown to beat guessing, or it costs significantly
+    more than `MOST_LOSS` of nDCG@10, in any world. Of the others one with a proven claim comes first, then
+    the one with the highest nDCG@10, and of equal ones that with the lower AUC.
+    """
+    every = worlds(report)
+    if not every:
+        return None
+    keys = dict.fromkeys(row.setting.key for row in report.results)
+    judged = tuple(_judge(key, every) for key in keys)
+    best = _best(judged, "judgement")
+    listed = _best(judged, "with_lists")
+    return Decision(
+        judged=judged,
+        best=best,
+        best_with_lists=None if listed is best else listed,
+        server=report.server,
+    )
+
+
+def _best(judged: Sequence[JudgedDefense], name: str) -> JudgedDefense | None:
+    found = [
+        one for one in judged if getattr(one, name) in _HELD and one.rows[0].setting.alternative != NO_DEFENSE
+    ]
+    order = [(_RANK.index(getattr(one, name)), -round(one.ndcg, 3), one.auc) for one in found]
+    return found[order.index(min(order))] if found else None
+
+
+def _judge(key: tuple[str, str], every: Sequence[WorldRows]) -> JudgedDefense:
+    found = [(world, row) for world in every for row in world.results if row.setting.key == key]
+    worst = {
+        lists: max((_of_row(row, world, lists=lists) for world, row in found), key=_RANK.index)
+        for lists in (False, True)
+    }
+    return JudgedDefense(rows=tuple(row for _, row in found), judgement=worst[False], with_lists=worst[True])
+
+
+def _of_row(row: CompareRow, world: WorldRows, *, lists: bool) -> Judgement:
+    leak = next((one for one in find_leaks(world) if one.row is row), None)
+    verdicts = [verdict for view, verdict in row.verdicts.items() if lists or not sees_lists(view)]
+    if {*FALSE, CONTRADICTION} & set(verdicts):
+        return "false claim"
+    if leak is None or leak.kind == "unknown" or not row.ndcg.known:
+        return "not tested"
+    if not leak.held:
+        return "leaks"
+    p = world.p(row)
+    if p is not None and p < LEAST and row.ndcg_difference.value < -MOST_LOSS:
+        return "costs too much"
+    proven = bool(verdicts) and set(verdicts) == {"proven"}
+    return "holds" if proven or (not row.audits and row.ceiling_auc is not None and not lists) else "no proof"
+
+
+def _none_of(judged: Sequence[JudgedDefense]) -> str:
+    reasons: dict[str, list[str]] = {}
+    for one in judged:
+        if one.rows[0].setting.alternative != NO_DEFENSE:
+            reasons.setdefault(one.judgement, []).append(one.name)
+    told = {"leaks": "attacks succeed under", "false claim": "the claim is false of"}
+    told |= {"costs too much": "ranking gets worse under", "not tested": "nothing is known of"}
+    parts = [f"{told[kind]} {shortened(names)}" for kind, names in reasons.items() if kind in told]
+    return f"Use none of these defenses: {'; '.join(parts)}." if parts else "No defense was compared."
+
+
+def _why(best: JudgedDefense) -> str:
+    worst = max(best.rows, key=lambda row: row.auc.value if row.auc.known else -1.0)
+    if not worst.auc.known:
+        attack = "attacks have nothing to read"
+    else:
+        low, high = worst.auc.ci95 or (math.nan, math.nan)
+        attack = (
+            "the best attack is not shown to beat a guess without a message "
+            f"(AUC {short(worst.auc.value)}, {short(low, 2)} to {short(high, 2)})"
+        )
+    if best.judgement != "holds":
+        return f"{attack}. No epsilon is proven."
+    eps = worst.setting.eps_claimed
+    return f"{attack}, and epsilon {eps:g} is proven." if math.isfinite(eps) else f"{attack}."
+
+
+def _needs(best: JudgedDefense) -> Iterator[str]:
+    try:
+        chain = DefenseChain(parse_chain([best.rows[0].setting.defense]))
+    except PluginError:  # a plug-in of the system where the comparison ran, which is not installed here
+        return
+    if chain.encoding is not None:
+        yield "secure aggregation of the messages of a round"
+
+
+def _costs(best: JudgedDefense) -> str:
+    parts = []
+    known = [row for row in best.rows if row.ndcg_difference.known]
+    if known:
+        worst = min(known, key=lambda row: row.ndcg_difference.value)
+        size = worst.ndcg_difference.value
+        change = "no nDCG@10" if size >= 0 else f"{short(-size)} of nDCG@10"
+        parts.append(f"{change} compared with no defense ({short(worst.ndcg.value)} with it)")
+    sent = {row.bytes_per_client for row in best.rows if row.bytes_per_client is not None}
+    if sent:
+        parts.append(f"{max(sent):,.0f} bytes a client and round")
+    return f"{'; '.join(parts) or 'unknown'}."
+
+
+def _untested(best: JudgedDefense, server: str) -> Iterator[str]:
+    if not best.rows[0].audits:
+        yield "its claim, since no audit was run"
+    few = describe_few_lists([row.lists for row in best.rows if row.lists is not None])
+    if few:
+        yield f"more lists: this rests on {few}"
+    if best.rows[0].setting.runs == 1:
+        yield "how another run would differ"
+    yield "servers other than " + server if server else "servers that cheat (--server)"
