@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-
 def print_brief_attack(report: AttackReport, console: Console, *, quiet: bool = False) -> None:
     """Print the short answer; of a report that has no attack on clicks the whole report, which is short."""
     answer = brief_attack(report)
