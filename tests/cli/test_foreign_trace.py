@@ -155,7 +155,7 @@ def test_what_another_system_does_not_say_is_not_made_up(tmp_path: Path) -> None
     record, truth = _round()
     with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
         writer.write(record, truth)
-    shown = run("attack", "--trace", tmp_path / "live", "--method", "olsr").out
+    shown = run("attack", "--trace", tmp_path / "live", "--method", "olsr", "--full").out
     assert shown.splitlines()[0] == "data a search engine (16 features, not normalised), seed 1"
     assert "clipped" not in shown
     report = run("attack", "--trace", tmp_path / "live", "--method", "olsr", "--json").json()
@@ -164,7 +164,7 @@ def test_what_another_system_does_not_say_is_not_made_up(tmp_path: Path) -> None
     with fa.TraceWriter(tmp_path / "clips", known) as writer:
         writer.write(record, truth)
     assert "0.0 % of the steps clipped" in " ".join(
-        run("attack", "--trace", tmp_path / "clips", "--method", "olsr").out.split()
+        run("attack", "--trace", tmp_path / "clips", "--method", "olsr", "--full").out.split()
     )
 
 

@@ -89,7 +89,7 @@ def test_an_audit_says_what_a_round_and_what_the_run_come_to() -> None:
     assert row["run_eps"] == pytest.approx(expected)
     assert row["run_delta"] == 1e-5
     assert row["run_eps"] < row["run_eps_always"] == pytest.approx(7.2, rel=1e-3)
-    flat = " ".join(run(*asked).out.split())
+    flat = " ".join(run(*asked, "--full").out.split())
     assert f"run: {expected:.4g} for one client over 6 rounds, delta 1e-05" in flat
     assert "10 % of the clients in each, known to the server" in flat
 
@@ -104,7 +104,7 @@ def test_an_attack_says_what_is_proven_whatever_the_attack() -> None:
     assert noisy["run_eps"] == pytest.approx(laplace_sometimes(1.2, 6, 0.1, 1e-5))
     assert found[LAPLACE, "message and lists"]["eps_proven"] == "inf", "four lists a message"
     assert found["none", "message"]["run_eps"] == "inf"
-    flat = " ".join(run(*asked).out.split())
+    flat = " ".join(run(*asked, "--full").out.split())
     assert "proven epsilon, whatever the attack" in flat
     assert "round: proven for one interaction" in flat
 

@@ -178,7 +178,8 @@ def test_secure_aggregation_is_recorded_as_words_and_their_sum(runs: Path) -> No
         assert not seeds.keys() & keys.keys()
         metrics = table(trace, "observed/metrics", part)
         assert set(metrics["name"].tolist()) == {"clicks"}
-        clicks = floats(table(trace, "truth/clicks", part), "clicks").sum(axis=1)
+        packed = table(trace, "truth/clicks", part)["clicks"].astype(np.uint8)
+        clicks = np.unpackbits(packed, axis=1).sum(axis=1)
         np.testing.assert_array_equal(floats(metrics, "value"), clicks)
 
 

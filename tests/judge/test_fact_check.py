@@ -347,7 +347,7 @@ def test_the_command_and_every_attack_say_it_first(tmp_path: Path) -> None:
     assert done.code == 1
     assert "sign -1 explains 100 %" in done.out
     shown = run("attack", "--trace", folder, "--method", "map", "--method", "lad")
-    assert shown.out.splitlines()[1].startswith("declared facts explain")
+    assert shown.out.splitlines()[0].startswith("declared facts explain")
     assert "warning: declared facts explain" in shown.err
     assert "with the wrong sign: AUC 0.0" in " ".join(shown.out.split())
     assert "better than guessing" not in shown.out

@@ -148,7 +148,7 @@ def test_lists_of_unknown_clicks_are_left_out_of_scores(tmp_path: Path) -> None:
     row = found[0]["map"]
     assert (row.unknown, row.lists + row.skipped) == (30, 30)
     assert row.exact.value == 1.0
-    done = run("attack", "--trace", tmp_path / "ones", "--method", "map")
+    done = run("attack", "--full", "--trace", tmp_path / "ones", "--method", "map")
     assert "30 whose clicks are not known left out" in " ".join(done.out.split())
     assert "of the steps clipped" not in done.out
 

@@ -134,3 +134,20 @@ def test_a_server_that_cheats_is_named() -> None:
     cheats = replace(honest, config={"spec": {"train": {"server": "saturate"}}})
     assert decision(honest).sentences[-1].endswith("servers that cheat (--server).")
     assert decision(cheats).sentences[-1].endswith("servers other than saturate.")
+
+
+def test_an_attack_that_may_be_good_on_few_lists_is_no_success_of_a_defense() -> None:
+    """An AUC of .7 from .45 to .95 is not shown to beat a guess, and no defense holds by that."""
+    few = {"auc": Estimate(0.7, (0.45, 0.95))}
+    found = with_rows(report(NONE, PROVEN), laplace=few)
+    wide = replace(
+        found,
+        attacks=tuple(
+            replace(one, found=replace(one.found, auc=Estimate(0.7, (0.45, 0.95))))
+            if one.setting.alternative == "laplace" and not one.baseline
+            else one
+            for one in found.attacks
+        ),
+    )
+    assert chosen(wide) == ""
+    assert decision(wide).sentences[0].endswith("too few lists were attacked under laplace, eps 1.2.")

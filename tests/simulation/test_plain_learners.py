@@ -371,6 +371,6 @@ def test_every_learner_has_its_rates_and_ratios() -> None:
         "learners.foltr_es_over_plain_2": 10.0,
         "learners.foltr_es_of_limit": 0.625,
     }
-    named = {f"learners.{entry.key}_over_plain" for entry in ENTRIES}
+    named = {f"learners.{entry.key}_{ratio}" for entry in ENTRIES for ratio in ("over_plain", "of_limit")}
     assert {key for key in TARGETS if key.startswith("learners.")} <= named
-    assert len(named) == len(ENTRIES)
+    assert len(named) == 2 * len(ENTRIES)

@@ -126,6 +126,6 @@ def test_rounds_that_were_not_evaluated_are_null_and_a_dash() -> None:
     rows = run("train", *options, "--json").json()["rounds"]
     found = [row["offline_ndcg@10"] for row in rows]
     assert [value is None for value in found] == [True, True, False, True, True, False, False]
-    lines = [line.split() for line in run("train", *options).out.splitlines()]
+    lines = [line.split() for line in run("train", *options, "--full").out.splitlines()]
     shown = [line[3] for line in lines if len(line) == 8 and line[0] == "1.2"]
     assert [text == "-" for text in shown] == [value is None for value in found]

@@ -14,7 +14,7 @@ from foltr_audit.errors import PluginError
 from foltr_audit.privacy.observer_views import sees_lists
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CompareRow
-from foltr_audit.report.results.compare_summary import LEAST, find_leaks
+from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks
 from foltr_audit.report.results.compare_worlds import WorldRows, worlds
 from foltr_audit.report.results.few_lists import describe_few_lists
 from foltr_audit.report.results.wording import join_names, shortened
@@ -23,12 +23,27 @@ from foltr_audit.utils.formatting import short
 MOST_LOSS = 0.05
 """A significant loss of nDCG@10 above this costs too much."""
 
+MOST_AUC = 0.75
+"""The 95 % interval of the best attack has to end below this, or less than `ABOVE_GUESS` above the AUC of the
+guess that it is compared with: with few lists no attack is shown to succeed, however good it is."""
+
+ABOVE_GUESS = 0.1
+
 Judgement = Literal[
-    "recommended", "holds", "no proof", "costs too much", "leaks", "false claim", "not tested"
+    "recommended",
+    "holds",
+    "no proof",
+    "costs too much",
+    "too few lists",
+    "leaks",
+    "false claim",
+    "not tested",
 ]
 """`holds`: nothing speaks against it; `no proof`: no attack succeeds, but its claim is not proven."""
 
-_RANK: tuple[Judgement, ...] = ("holds", "no proof", "costs too much", "leaks", "false claim", "not tested")
+_RANK: tuple[Judgement, ...] = (
+    *("holds", "no proof", "costs too much", "too few lists", "leaks", "false claim", "not tested"),
+)
 _HELD: tuple[Judgement, ...] = ("holds", "no proof")
 
 
@@ -154,11 +169,18 @@ def _of_row(row: CompareRow, world: WorldRows, *, lists: bool) -> Judgement:
         return "not tested"
     if not leak.held:
         return "leaks"
+    if row.auc.ci95 is not None and row.auc.ci95[1] > _most_auc(leak):
+        return "too few lists"
     p = world.p(row)
     if p is not None and p < LEAST and row.ndcg_difference.value < -MOST_LOSS:
         return "costs too much"
     proven = bool(verdicts) and set(verdicts) == {"proven"}
     return "holds" if proven or (not row.audits and row.ceiling_auc is not None and not lists) else "no proof"
+
+
+def _most_auc(leak: StrongestLeak) -> float:
+    guess = leak.bound.found.auc.value if leak.bound is not None else 0.5
+    return max(MOST_AUC, guess + ABOVE_GUESS)
 
 
 def _none_of(judged: Sequence[JudgedDefense]) -> str:
@@ -168,6 +190,7 @@ def _none_of(judged: Sequence[JudgedDefense]) -> str:
             reasons.setdefault(one.judgement, []).append(one.name)
     told = {"leaks": "attacks succeed under", "false claim": "the claim is false of"}
     told |= {"costs too much": "ranking gets worse under", "not tested": "nothing is known of"}
+    told |= {"too few lists": "too few lists were attacked under"}
     parts = [f"{told[kind]} {shortened(names)}" for kind, names in reasons.items() if kind in told]
     return f"Use none of these defenses: {'; '.join(parts)}." if parts else "No defense was compared."
 

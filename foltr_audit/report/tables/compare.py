@@ -56,8 +56,8 @@ def print_compare(report: CompareReport, console: Console) -> None:
     """The whole report: data, the leaks and costs in each world, then the claims and what holds of them."""
     if about := about_line(report):
         console.print(about)
-    if report.server:
-        console.print(escape(f"server {report.server}, also without a defense"), highlight=False)
+    for line in server_lines(report):
+        console.print(escape(line), highlight=False)
     several = worlds(report)
     for world in several:
         columns = WorldColumns(world)
@@ -88,6 +88,16 @@ def about_line(report: CompareReport) -> str:
     return dataset_line(
         report.dataset, seeded, [(row.setting.learner, row.setting.pdgd) for row in report.results]
     )
+
+
+def server_lines(report: CompareReport) -> list[str]:
+    """The server that cheats in all runs, if one does."""
+    return [f"server {report.server}, also without a defense"] if report.server else []
+
+
+def no_sum_lines(world: WorldRows) -> list[str]:
+    """What `no sum` means, if a row lacks one."""
+    return [text] if (text := _of_no_sum(world)) else []
 
 
 def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[str]:

@@ -61,6 +61,7 @@ def brief_attack(report: AttackReport) -> BriefAnswer | None:
         table=_table(world, rows),
         notes=(
             *promise_lines(promised),
+            *details.published_lines(group_by_world(report.published).get(world, [])),
             *details.refused_lines(group_by_world(report.refused).get(world, [])),
             *_utility_lines(report.utility),
         ),

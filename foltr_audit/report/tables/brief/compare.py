@@ -12,7 +12,7 @@ from foltr_audit.report.results.compare_worlds import WorldRows, worlds
 from foltr_audit.report.results.decision import Decision, decide
 from foltr_audit.report.tables.brief.short_answer import MOST_ROWS, BriefAnswer, first_rows
 from foltr_audit.report.tables.columns import estimate_cell
-from foltr_audit.report.tables.compare import about_line, print_compare
+from foltr_audit.report.tables.compare import about_line, no_sum_lines, print_compare, server_lines
 from foltr_audit.report.tables.compare_columns import (
     BYTES,
     NO_SUM,
@@ -31,6 +31,7 @@ _MARKS: dict[str, Mark] = {
     "leaks": "bad",
     "false claim": "bad",
     "costs too much": "warn",
+    "too few lists": "warn",
     "not tested": "dim",
 }
 
@@ -65,7 +66,7 @@ def brief_compare(report: CompareReport) -> BriefAnswer | None:
         conclusion=(*describe_progress(report), *decision.sentences),
         about=about_line(report),
         table=_table(world, rows, decision),
-        notes=tuple(failed),
+        notes=(*server_lines(report), *no_sum_lines(world), *failed),
         left_out=tuple(left_out),
     )
 
