@@ -18,6 +18,9 @@ TORCH := .venv-torch
 WITH_FLOWER := $(FLOWER)/.installed
 EPS ?= 1.2
 
+# pip compiles no modules here, so Python has to keep what it compiles: else each process would compile all again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The matrices of the tests are small: several BLAS threads would only wait for each other.
 tests test-slow: export OPENBLAS_NUM_THREADS := 1
 tests test-slow: export OMP_NUM_THREADS := 1
