@@ -74,6 +74,29 @@ def test_a_false_claim_is_never_recommended(verdict: str) -> None:
     assert chosen(report(NONE, false, PROVEN)) == "laplace, eps 1.2"
 
 
+def test_of_several_that_hold_the_smallest_epsilon_is_recommended() -> None:
+    """A larger epsilon promises less, and a thousandth of nDCG is no reason for it."""
+    larger = setting("laplace", 10, auc=0.51, ndcg=0.41, **checked("proven", claimed=10))
+    assert chosen(report(NONE, larger)) == "laplace, eps 10"
+    assert chosen(report(NONE, PROVEN, larger)) == "laplace, eps 1.2"
+
+
+def test_where_nothing_is_proven_with_lists_the_first_sentence_says_so() -> None:
+    unproven = {"individual": "proven", "individual+lists": "not refuted"}
+    found = decision(report(NONE, setting("skellam", 1.2, auc=0.52, ndcg=0.44, **audited(unproven))))
+    start = "Use skellam, eps 1.2, if the server does not see the shown lists."
+    assert found.sentences[0] == f"{start} Where it sees them, nothing is proven."
+
+
+def test_a_view_without_a_claim_is_not_proven() -> None:
+    views = audited({"individual": "proven", "individual+lists": "not refuted"})
+    views["audits"]["individual+lists"] = replace(views["audits"]["individual+lists"], eps_claimed=math.inf)
+    hidden = setting("skellam", 1.2, auc=0.52, ndcg=0.44, **views)
+    clicks = audited(dict.fromkeys(views["audits"], "proven"))
+    found = decision(report(NONE, hidden, setting("click-rr", 2.3, auc=0.53, ndcg=0.40, **clicks)))
+    assert found.sentences[0].endswith("shown lists. Where it sees them, use click-rr, eps 2.3.")
+
+
 def test_a_proof_comes_before_ndcg_and_ndcg_before_the_attack() -> None:
     unproven = setting("top-k", 1.2, auc=0.51, ndcg=0.45, **checked("not refuted"))
     assert chosen(report(NONE, unproven)) == "top-k, eps 1.2"

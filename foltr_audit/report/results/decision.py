@@ -99,18 +99,21 @@ class Decision:
         return "recommended" if mine is self.best else mine.judgement
 
     @property
+    def _with_lists(self) -> str:
+        """What to do where the server sees the shown lists."""
+        if self.best_with_lists is not None:
+            return f"use {self.best_with_lists.name}"
+        alone = self.best is not None and self.best.with_lists in _HELD
+        return "nothing is proven" if alone else "none of these holds"
+
+    @property
     def sentences(self) -> list[str]:
         """What to use, why, what it needs, what it costs, and what was not tested."""
         if self.best is None:
             return [_none_of(self.judged)]
         best = self.best
-        other = self.best_with_lists
-        more = (
-            f" Where it sees them, use {other.name}."
-            if other
-            else " Where it sees them, none of these holds."
-        )
-        where = "" if best.with_lists in _HELD else ", if the server does not see the shown lists"
+        more = f" Where it sees them, {self._with_lists}."
+        where = "" if best.with_lists == best.judgement else ", if the server does not see the shown lists"
         needs = [*_needs(best)]
         return [
             f"Use {best.name}{where}.{more if where else ''}",
@@ -126,7 +129,7 @@ def decide(report: CompareReport) -> Decision | None:
 
     A defense is out if its claim is false, an attack is shown to beat guessing, or it costs significantly
     more than `MOST_LOSS` of nDCG@10, in any world. Of the others one with a proven claim comes first, then
-    the one with the highest nDCG@10, and of equal ones that with the lower AUC.
+    the one with the smallest claimed epsilon, then the highest nDCG@10, then the lowest AUC.
     """
     every = worlds(report)
     if not every:
@@ -147,7 +150,10 @@ def _best(judged: Sequence[JudgedDefense], name: str) -> JudgedDefense | None:
     found = [
         one for one in judged if getattr(one, name) in _HELD and one.rows[0].setting.alternative != NO_DEFENSE
     ]
-    order = [(_RANK.index(getattr(one, name)), -round(one.ndcg, 3), one.auc) for one in found]
+    order = [
+        (_RANK.index(getattr(one, name)), one.rows[0].setting.eps_claimed, -round(one.ndcg, 3), one.auc)
+        for one in found
+    ]
     return found[order.index(min(order))] if found else None
 
 
@@ -175,6 +181,8 @@ def _of_row(row: CompareRow, world: WorldRows, *, lists: bool) -> Judgement:
     if p is not None and p < LEAST and row.ndcg_difference.value < -MOST_LOSS:
         return "costs too much"
     proven = bool(verdicts) and set(verdicts) == {"proven"}
+    if lists:  # a view in which nothing is claimed is not among the verdicts
+        proven &= all(audit.verdict == "proven" for view, audit in row.audits.items() if sees_lists(view))
     return "holds" if proven or (not row.audits and row.ceiling_auc is not None and not lists) else "no proof"
 
 
