@@ -133,6 +133,10 @@ class CommonOptions:
     quiet: bool = shared("Print only the conclusion.", name=("--quiet", "-q"), default=False)
     threads: int | None = shared("Number of threads. Results do not depend on it.")
 
+    def __post_init__(self) -> None:
+        if self.full and self.quiet:
+            raise UsageError("--full and --quiet: give one or the other")
+
     def setting(self, **changes: Any) -> Self:
         """The same with other `fields`, whose dots are written as two underscores; None removes one."""
         named = {name.replace("__", "."): value for name, value in changes.items()}

@@ -6,6 +6,7 @@ import io
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from foltr_audit.report.results.attack import AttackReport
@@ -14,6 +15,7 @@ from foltr_audit.report.tables.brief.attack import brief_attack, print_brief_att
 from foltr_audit.report.tables.brief.compare import brief_compare, print_brief_compare
 from foltr_audit.report.tables.brief.short_answer import MOST_ROWS, first_rows
 from foltr_audit.utils.rows import Estimate
+from tests.fixtures.command import run
 from tests.fixtures.comparisons import checked, report, setting
 from tests.report.test_attack_tables import flat, judged_lists, report_of
 
@@ -105,6 +107,12 @@ def test_a_comparison_of_many_epsilons_shows_the_smallest_and_the_recommended_on
     names = [line.cells[0].text for line in answer.table.lines]
     assert names == ["none", "laplace, eps 1.2", "laplace, eps 2.2"]
     assert "12 rows of larger epsilons" in answer.left_out
+
+
+@pytest.mark.parametrize("command", ["attack", "audit", "train", "compare"])
+def test_the_whole_report_and_the_conclusion_alone_exclude_each_other(command: str) -> None:
+    done = run(command, "--full", "--quiet")
+    assert (done.code, done.err) == (2, "error: --full and --quiet: give one or the other\n")
 
 
 def test_rows_are_counted() -> None:
