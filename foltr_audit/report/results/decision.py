@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
@@ -15,7 +15,7 @@ from foltr_audit.privacy.observer_views import sees_lists
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CompareRow
 from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks
-from foltr_audit.report.results.compare_worlds import WorldRows, worlds
+from foltr_audit.report.results.compare_worlds import worlds
 from foltr_audit.report.results.few_lists import describe_few_lists
 from foltr_audit.report.results.wording import join_names, shortened
 from foltr_audit.utils.formatting import short
@@ -124,6 +124,14 @@ class Decision:
         ]
 
 
+class _RowInWorld(NamedTuple):
+    """A row, and what depends on its world: what the best attack reveals, and its corrected p-value."""
+
+    row: CompareRow
+    leak: StrongestLeak | None
+    p: float | None
+
+
 def decide(report: CompareReport) -> Decision | None:
     """The decision of a comparison; None where it has no results.
 
@@ -131,11 +139,15 @@ def decide(report: CompareReport) -> Decision | None:
     more than `MOST_LOSS` of nDCG@10, in any world. Of the others one with a proven claim comes first, then
     the one with the smallest claimed epsilon, then the highest nDCG@10, then the lowest AUC.
     """
-    every = worlds(report)
-    if not every:
+    if not report.results:
         return None
-    keys = dict.fromkeys(row.setting.key for row in report.results)
-    judged = tuple(_judge(key, every) for key in keys)
+    found: dict[tuple[str, str], list[_RowInWorld]] = {}
+    for world in worlds(report):
+        leaks = {leak.row.setting.key: leak for leak in find_leaks(world)}
+        for row in world.results:
+            key = row.setting.key
+            found.setdefault(key, []).append(_RowInWorld(row, leaks.get(key), world.p(row)))
+    judged = tuple(map(_judge, found.values()))
     best = _best(judged, "judgement")
     listed = _best(judged, "with_lists")
     return Decision(
@@ -157,17 +169,14 @@ def _best(judged: Sequence[JudgedDefense], name: str) -> JudgedDefense | None:
     return found[order.index(min(order))] if found else None
 
 
-def _judge(key: tuple[str, str], every: Sequence[WorldRows]) -> JudgedDefense:
-    found = [(world, row) for world in every for row in world.results if row.setting.key == key]
+def _judge(found: Sequence[_RowInWorld]) -> JudgedDefense:
     worst = {
-        lists: max((_of_row(row, world, lists=lists) for world, row in found), key=_RANK.index)
-        for lists in (False, True)
+        lists: max((_of_row(*one, lists=lists) for one in found), key=_RANK.index) for lists in (False, True)
     }
-    return JudgedDefense(rows=tuple(row for _, row in found), judgement=worst[False], with_lists=worst[True])
+    return JudgedDefense(rows=tuple(one.row for one in found), judgement=worst[False], with_lists=worst[True])
 
 
-def _of_row(row: CompareRow, world: WorldRows, *, lists: bool) -> Judgement:
-    leak = next((one for one in find_leaks(world) if one.row is row), None)
+def _of_row(row: CompareRow, leak: StrongestLeak | None, p: float | None, *, lists: bool) -> Judgement:
     verdicts = [verdict for view, verdict in row.verdicts.items() if lists or not sees_lists(view)]
     if {*FALSE, CONTRADICTION} & set(verdicts):
         return "false claim"
@@ -177,7 +186,6 @@ def _of_row(row: CompareRow, world: WorldRows, *, lists: bool) -> Judgement:
         return "leaks"
     if row.auc.ci95 is not None and row.auc.ci95[1] > _most_auc(leak):
         return "too few lists"
-    p = world.p(row)
     if p is not None and p < LEAST and row.ndcg_difference.value < -MOST_LOSS:
         return "costs too much"
     proven = bool(verdicts) and set(verdicts) == {"proven"}

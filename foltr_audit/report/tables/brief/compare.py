@@ -52,8 +52,9 @@ def brief_compare(report: CompareReport) -> BriefAnswer | None:
         return None
     every = worlds(report)
     world = max(every, key=lambda one: _auc_of(decision, one))
-    rows, more = first_rows(_shown(world.results, decision), "rows")
-    rest = len(world.results) - len(_shown(world.results, decision))
+    shown = _shown(world.results, decision)
+    rows, more = first_rows(shown, "rows")
+    rest = len(world.results) - len(shown)
     others = [one.name for one in every if one is not world]
     left_out = [
         *others,
