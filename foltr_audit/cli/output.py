@@ -23,34 +23,19 @@ Item = TypeVar("Item")
 
 
 def stdout_console(label: str = "") -> Console:
-    """A console on stdout; where that is no terminal and COLUMNS is not set, 100 columns wide.
+    """A console on stdout; where that is no terminal and COLUMNS is not set, it wraps no line.
 
     A label is added to the title of every table.
     """
-    from rich.console import Console
-    from rich.segment import Segment
-    from rich.table import Table
+    from foltr_audit.report.render.console import UNLIMITED, ResultConsole
 
-    class TitleConsole(Console):
-        """A console that adds the label to the title of every table, and whose texts move no cursor."""
-
-        def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
-            """Render, without what a terminal would obey in the texts themselves."""
-            for piece in super().render(*arguments, **options):
-                yield piece if piece.control else Segment(visible(piece.text), piece.style)
-
-        def print(self, *objects: Any, **options: Any) -> None:
-            """Print, with the label in the titles of tables."""
-            for table in (one for one in objects if isinstance(one, Table) and one.title and label):
-                table.title = f"{table.title} ({label})"
-            super().print(*objects, **options)
-
+    class StdoutConsole(ResultConsole):
         def on_broken_pipe(self) -> None:
             """Continue without a reader."""
             drop(sys.stdout)
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return TitleConsole() if fits else TitleConsole(width=100)
+    return StdoutConsole(label) if fits else StdoutConsole(label, width=UNLIMITED)
 
 
 def print_rows(title: str, columns: Sequence[Column[Item]], rows: Iterable[Item], caption: str = "") -> None:

@@ -59,12 +59,7 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         Column("measured", lambda row: number_text(row.eps_lower)),
         Column("at most", lambda row: number_text(row.eps_ceiling)),
         *([Column[FindingRow]("trials", lambda row: str(row.trials))] if stopped else []),
-        Column(
-            "verdict",
-            lambda row: verdict_cell(row.setting.eps_claimed, row.verdict),
-            "name",
-            narrow=lambda text: text.replace("by ", "by\n"),
-        ),
+        verdict_column(),
     ]
     return make_table(
         f"{first.setting.defense}\nepsilon of {per} {behind}{delta}",
@@ -77,6 +72,16 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         space=2,
         narrow_space=1,
         spare=("at most", "exact", "claimed", "run", "proven"),
+    )
+
+
+def verdict_column() -> Column[FindingRow]:
+    """The verdict on the claim of a row."""
+    return Column(
+        "verdict",
+        lambda row: verdict_cell(row.setting.eps_claimed, row.verdict),
+        "name",
+        narrow=lambda text: text.replace("by ", "by\n"),
     )
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.report.results.audit import AuditReport, FindingRow
 from foltr_audit.report.tables.attack import dataset_line, systems_of
-from foltr_audit.report.tables.audit import bound_text, conclusions, number_text
+from foltr_audit.report.tables.audit import bound_text, conclusions, number_text, verdict_column
 from foltr_audit.report.tables.brief.short_answer import BriefAnswer, first_rows
-from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Column, Table, make_table
 
 if TYPE_CHECKING:
@@ -53,9 +52,9 @@ def _table(rows: Sequence[FindingRow], chains: Sequence[str]) -> Table:
         *([Column[FindingRow]("unit", lambda row: row.unit, "name")] if len(units) > 1 else []),
         *([Column[FindingRow]("canary", lambda row: row.canary, "name")] if len(canaries) > 1 else []),
         Column("claimed", lambda row: bound_text(row.setting.eps_claimed)),
-        Column("upper bound", lambda row: bound_text(row.eps_upper)),
-        Column("lower bound", lambda row: number_text(row.eps_lower)),
-        Column("verdict", lambda row: verdict_cell(row.setting.eps_claimed, row.verdict), "name"),
+        Column("upper\nbound", lambda row: bound_text(row.eps_upper)),
+        Column("lower\nbound", lambda row: number_text(row.eps_lower)),
+        verdict_column(),
     ]
     unit = f" for one {first.unit}" if len(units) == 1 else ""
     return make_table(
@@ -65,6 +64,5 @@ def _table(rows: Sequence[FindingRow], chains: Sequence[str]) -> Table:
         caption="upper bound: by accounting, none where nothing is proven; lower bound: shown by "
         f"{first.trials} trials, at {100 * first.confidence:g} % confidence",
         space=2,
-        narrow_space=1,
         spare=("canary", "claimed", "unit"),
     )
