@@ -119,6 +119,7 @@ def _attack_trace(
 ) -> None:
     from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.core.plugins import Attack
+    from foltr_audit.core.warning_codes import coded
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
     from foltr_audit.trace.known_facts import parse_facts
@@ -144,7 +145,7 @@ def _attack_trace(
         for check in () if recorded.has_truth else recorded.facts.values():
             note(check.text)
             for contradiction in check.contradictions:
-                note(f"warning: {contradiction}")
+                warn([coded("facts", contradiction)])
         with no_result_printed():
             recorded.write_guesses(guesses, on_terminal())
         note(f"wrote {guesses}")
@@ -166,4 +167,4 @@ def _show(report: AttackReport, common: CommonOptions, published: PresetComparis
     else:
         brief = partial(print_brief_attack, report, quiet=common.quiet)
         print_published(published, partial(print_attack, report) if common.full else brief)
-    warn(row.warning for row in report.warnings)
+    warn(row.coded for row in report.warnings)

@@ -19,6 +19,7 @@ from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:
+    from foltr_audit.core.warning_codes import CodedWarning
     from foltr_audit.evidence.check.limits import SystemLimits
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
@@ -107,14 +108,14 @@ def _check_fresh(
     return CheckReport.of(limits, subjects, found.config, warnings)
 
 
-def _untried_warnings(limits: SystemLimits, plan: Plan) -> list[str]:
+def _untried_warnings(limits: SystemLimits, plan: Plan) -> list[CodedWarning]:
     """Warnings about default attacks that --method left out."""
     from foltr_audit.evidence.check.attack_choice import untried_warnings
 
     protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
     if limits.max_attack_auc is None:
         return []
-    return [text for one, kind in protocols if one is not None for text in untried_warnings(one, kind)]
+    return [each for one, kind in protocols if one is not None for each in untried_warnings(one, kind)]
 
 
 def _request(
@@ -212,7 +213,7 @@ def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summ
 
     problem = _write_files(report, junit, summary)
     show(report.json, partial(print_check, report), json=common.json)
-    warn(report.warnings)
+    warn(row.coded for row in report.warnings)
     for outcome in report.of_status("broken"):
         note(f"broken: {outcome.line}")
     for outcome in report.of_status("not judged"):

@@ -25,6 +25,7 @@ from foltr_audit.cli import (
     compare,
     data,
     diff,
+    explain,
     lint,
     listing,
     membership,
@@ -79,7 +80,15 @@ def _options(
 for command in (
     *(attack.attack, audit.audit, audit_function.audit_function, bundle.bundle, calibrate.calibrate),
     *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),
-    *(significance.significance, diff.diff, lint.lint, membership.membership, merge.merge, report.report),
+    *(
+        significance.significance,
+        diff.diff,
+        explain.explain,
+        lint.lint,
+        membership.membership,
+        merge.merge,
+        report.report,
+    ),
     *(bundle.verify, unlearn.unlearn),
 ):
     app.command(command.__name__.replace("_", "-"))(command)

@@ -108,7 +108,7 @@ def recommend(
         report = RecommendReport.of(found, folder, progress)
         folder.save_results(report.json())
     show(report.json, partial(print_recommend, report), json=common.json)
-    warn(row.warning for row in report.warnings)
+    warn(row.coded for row in report.warnings)
     refuse_contradiction(report.claims)
     if not report.confirmed:
         raise typer.Exit(1)

@@ -57,7 +57,19 @@ def show(name: Name, json: Json = False) -> None:
 
 
 @app.command()
-@takes("fold", "data.intents", "runs", "seed", "out", "resume", "overwrite", "json", "threads", *ANSWER)
+@takes(
+    "fold",
+    "data.intents",
+    "runs",
+    "seed",
+    "out",
+    "resume",
+    "overwrite",
+    "json",
+    "verbose",
+    "threads",
+    *ANSWER,
+)
 def run(
     name: Name,
     common: CommonOptions,

@@ -15,6 +15,7 @@ from foltr_audit.core.records.population import EVERYBODY, Population
 from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.membership.experiment import MembershipFinding, infer_membership
@@ -126,7 +127,7 @@ class SystemDescription:
     eps_claimed: float
     learner: str
     pdgd: str
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[CodedWarning, ...] = ()
 
     @classmethod
     def of(cls, setup: Setup) -> SystemDescription:

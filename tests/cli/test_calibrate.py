@@ -47,7 +47,7 @@ def test_sums_that_are_taken_for_granted_are_warned_of() -> None:
     asked = ("calibrate", "--target-eps", 1.2, "--parameters", 46, "--view", "aggregate")
     done = run(*asked, "--mechanism", "gamma-laplace", "--mechanism", "laplace")
     assert "sum only" in done.out
-    assert "warning: gamma-laplace: the bound holds for the sum only" in done.err
+    assert "warning FA120: gamma-laplace: the bound holds for the sum only" in done.err
     assert "1/1000 of the noise" in done.err
     found = run(*asked, "--mechanism", "gamma-laplace", "--json").json()
     assert len(found["warnings"]) == 1

@@ -65,4 +65,5 @@ def test_a_warning_is_said_once_with_all_that_it_is_about() -> None:
 
     rows = [row("published", 1.2, "w"), row("published", 10.0, "w"), row("published", 10.0, "w")]
     rows += [row("sign", None, "v"), row("b", 2.0, "w")]
-    assert warnings_by_defense(rows) == ["published, eps 1.2, 10; b, eps 2: w", "sign: v"]
+    told = [each.text for each in warnings_by_defense(rows)]
+    assert told == ["published, eps 1.2, 10; b, eps 2: w", "sign: v"]

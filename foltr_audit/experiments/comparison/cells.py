@@ -94,7 +94,7 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
         learner=cell.system.learner,
         pdgd=cell.system.pdgd,
         data=CellDataFacts.model_validate(cell.data.plain()),
-        warnings=list(cell.system.warnings),
+        warnings=list(map(str, cell.system.warnings)),
         population=None if cell.world.described is None else cell.world.described.plain(),
         groups=list(cell.world.population.groups),
         ndcg=trained.ndcg,

@@ -196,7 +196,7 @@ class CellFacts(_FactTable):
         eps_claimed: the epsilon that its chain claims for one round.
         learner, pdgd: its learner with the parameters that are not at their default, and its PDGD setting.
         data: its data.
-        warnings: incompatible defenses in its chain, in words.
+        warnings: incompatible defenses in its chain, each with its code.
         population: its population in numbers; None where clients do not differ.
         groups: names of the groups of clients.
         ndcg, untrained, ceiling, validation: offline nDCG@10 of the trained model, of an untrained one, of

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.compare import CompareReport
@@ -100,16 +101,17 @@ def no_sum_lines(world: WorldRows) -> list[str]:
     return [text] if (text := _of_no_sum(world)) else []
 
 
-def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[str]:
+def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[CodedWarning]:
     """Each warning once, after the defenses and epsilons that it is about."""
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[CodedWarning, dict[str, list[str]]] = {}
     for row in rows:
-        about = found.setdefault(row.warning, {}).setdefault(row.alternative, [])
+        about = found.setdefault(row.coded, {}).setdefault(row.alternative, [])
         if row.eps is not None and epsilon(row.eps) not in about:
             about.append(epsilon(row.eps))
     return [
-        "; ".join(f"{name}, eps {', '.join(eps)}" if eps else name for name, eps in about.items())
-        + f": {warning}"
+        warning.about(
+            "; ".join(f"{name}, eps {', '.join(eps)}" if eps else name for name, eps in about.items())
+        )
         for warning, about in found.items()
     ]
 
@@ -358,7 +360,7 @@ def gap_tables(report: CompareReport) -> list[Table]:
     cells = {"defense": "name", "kind": "kind", "clicks": "click_model", "scenario": "scenario"}
     failed = {**where, "clicks": "click_model", "run": "run", "why": "why"}
     found = [
-        table_of_rows("Warnings", report.warnings, {"defense": "name", "warning": "warning"}),
+        table_of_rows("Warnings", report.warnings, {"defense": "name", "code": "code", "warning": "warning"}),
         table_of_rows("Left out", report.left_out, {**where, "why it cannot be": "why"}),
         table_of_rows("Failed", report.failed, failed),
         table_of_rows("Not done yet", report.unfinished, {**cells, "done": "done", "of": "cells"}),
