@@ -38,7 +38,7 @@ def attack(
     common: CommonOptions,
     preset: str | None = option(
         "Start from a published study, e.g. pham-2022, and show its figures. Options override it. "
-        "See scenario list."
+        "See study list."
     ),
     trace: Path | None = option("Attack a recorded Run or trace instead of a new run."),
     know: list[str] | None = option(f"With --trace: {KNOW_HELP}", metavar="NAME=VALUE"),

@@ -57,6 +57,8 @@ def check(
     """
     from foltr_audit.evidence.check.limits import SystemLimits
 
+    if not limits.exists():
+        raise UsageError(f"LIMITS.toml: {limits}: no such file; expected limits such as max_attack_auc = 0.6")
     given = SystemLimits.from_toml(read_text(limits, "LIMITS"), str(limits))
     for flag, path in (("--junit", junit), ("--summary", summary)):
         refuse_place(flag, path)

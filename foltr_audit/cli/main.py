@@ -32,9 +32,9 @@ from foltr_audit.cli import (
     merge,
     recommend,
     report,
-    scenario,
     significance,
     stress,
+    study,
     trace,
     train,
     unlearn,
@@ -93,7 +93,10 @@ for command in (
 ):
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(data.app, name="data")
-app.add_typer(scenario.app, name="scenario")
+app.add_typer(study.app, name="study")
+app.add_typer(
+    study.app, name="scenario", hidden=True
+)  # its name before studies and scenarios were told apart
 app.add_typer(stress.app, name="stress")
 app.add_typer(trace.app, name="trace")
 app.command("list")(listing.listing)

@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "calibrate-1.json": ("calibrate", "--target-eps", 1.2),
     "estimate-2.json": ("compare", *SMALL, "--dry-run", "--eps", 1.2),
     "lint-1.json": ("lint", "--eps", 1.2, "--data", "synthetic:mq2007:60"),
-    "scenario-1.json": ("scenario", "show", "pham-2022"),
+    "study-1.json": ("study", "show", "pham-2022"),
 }
 """Commands that print each document."""
 

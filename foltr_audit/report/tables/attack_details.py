@@ -20,7 +20,7 @@ from foltr_audit.report.results.settings import setting_text
 from foltr_audit.report.results.wording import counted
 from foltr_audit.report.tables.columns import (
     MetricLine,
-    epsilon_column,
+    claimed_column,
     estimate_cell,
     estimate_column,
     estimate_text,
@@ -113,7 +113,7 @@ def learners_table(rows: Sequence[InformationRow]) -> Table:
 
     columns: list[Column[InformationRow]] = [
         Column("clicks", lambda row: row.where.click_model, "name"),
-        epsilon_column(),
+        claimed_column(),
         Column("learner", learner, "words"),
         *_BITS,
     ]
@@ -225,7 +225,7 @@ class _QueryLine:
 
 _QUERY_COLUMNS: list[Column[_QueryLine]] = [
     Column("query", lambda line: line.query, "fold"),
-    Column("eps", lambda line: line.eps),
+    Column("claimed", lambda line: line.eps),
     Column("who", lambda line: line.who, "fold"),
     Column("documents", lambda line: line.documents, "fold"),
     Column("exact", lambda line: line.exact, "name"),

@@ -96,16 +96,24 @@ def method_lines(name: str) -> str:
 def method_columns() -> tuple[Column[OfMethod], Column[OfMethod]]:
     """The method and its claimed epsilon."""
     method = Column[OfMethod]("method", lambda row: row.method, "fold", narrow=method_lines)
-    return method, Column("eps", lambda row: _epsilon(row.eps_claimed))
+    return method, Column("claimed", lambda row: _epsilon(row.eps_claimed))
 
 
 def _epsilon(eps: float | None) -> str:
     return "" if eps is None else epsilon(eps)
 
 
-def epsilon_column() -> Column[OfSetting]:
+def claimed_column() -> Column[OfSetting]:
     """The claimed epsilon of a setting."""
-    return Column("eps", lambda row: epsilon(row.setting.eps_claimed))
+    return Column("claimed", lambda row: epsilon(row.setting.eps_claimed))
+
+
+def defense_columns(rows: Sequence[OfSetting]) -> list[Column[OfSetting]]:
+    """The chain of a setting and its claimed epsilon; nothing where no row has a defense."""
+    if not any(row.setting.defense for row in rows):
+        return []
+    chain = Column[OfSetting]("defense", lambda row: row.setting.defense or "none", "fold", narrow=name_lines)
+    return [chain, claimed_column()]
 
 
 def trained_on_column() -> Column[OfSetting]:

@@ -105,8 +105,9 @@ def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[CodedWarning
     """Each warning once, after the defenses and epsilons that it is about."""
     found: dict[CodedWarning, dict[str, list[str]]] = {}
     for row in rows:
-        about = found.setdefault(row.coded, {}).setdefault(row.alternative, [])
-        if row.eps is not None and epsilon(row.eps) not in about:
+        of = row.name if "{" in row.alternative else row.alternative
+        about = found.setdefault(row.coded, {}).setdefault(of, [])
+        if row.eps is not None and of != row.name and epsilon(row.eps) not in about:
             about.append(epsilon(row.eps))
     return [
         warning.about(
