@@ -200,17 +200,6 @@ class CommonOptions:
         learner = _learner_of(table)
         return [{"defense": published_chain(learner, eps, self.sensitivity)} for eps in self.eps]
 
-    def _name_published(self, tables: Sequence[Table]) -> None:
-        """Say on stderr which chains --eps stands for."""
-        found = {
-            f"--eps {eps:g}: the published defense of {_learner_of(table).name}, {'+'.join(one['defense'])}"
-            for table in tables
-            for eps, one in zip(self.eps or (), self.defense_axis(table), strict=False)
-            if one["defense"]
-        }
-        for line in sorted(found):
-            note(line)
-
     def repetition_axis(self, table: Table) -> list[Table]:
         """One point for each repetition, with its fold.
 
@@ -262,7 +251,6 @@ class CommonOptions:
             _change_learner(table, self.learner_changes())
         if same:
             tables = [cell for table in tables for cell in _trained_on_each(table)]
-        self._name_published(tables)
         tables = [apply_changes(table, chain) for table in tables for chain in self.defense_axis(table)]
         tables = [apply_changes(table, run) for table in tables for run in self.repetition_axis(table)]
         return Plan.of([with_users(table) for table in tables], str(self.config or ""), field_flags())

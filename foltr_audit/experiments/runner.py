@@ -69,7 +69,7 @@ class DataFacts(ResultRow):
         fold: number of the fold; 0 for data without folds.
         fingerprint: SHA-256 (hex) of the data.
         train, vali, test: number of queries of each part.
-        test_without_relevant: queries of the test part without a relevant document.
+        test_without_relevant: queries of the test split without a relevant document.
     """
 
     source: str

@@ -27,7 +27,7 @@ def settings(runs: int) -> list[Made]:
         "pdgd": "none",
         "ceiling": 0.9,
         "untrained": 0.2,
-        "evaluated_on": "the training part",
+        "evaluated_on": "the training split",
         "runs": runs,
     }
     noisy = setting("gaussian", 1.2, **more, **against(-0.1, 0.0321))
@@ -37,7 +37,7 @@ def settings(runs: int) -> list[Made]:
 def test_it_says_what_its_values_are_not() -> None:
     claims = [claim(where("gaussian", 1.2), "proven", delta=1e-5), claim(where("b", 2.0), "refuted")]
     text = printed(report(*settings(1), claims=claims))
-    for words in (CHOSEN, FIXED, FRONT, measured(0.95), "nDCG@10 on the training part"):
+    for words in (CHOSEN, FIXED, FRONT, measured(0.95), "nDCG@10 on the training split"):
         assert words in text
     assert "delta 1e-05" in text
     assert text.count("delta") == 1

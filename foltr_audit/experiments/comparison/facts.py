@@ -200,7 +200,7 @@ class CellFacts(_FactTable):
         population: its population in numbers; None where clients do not differ.
         groups: names of the groups of clients.
         ndcg, untrained, ceiling, validation: offline nDCG@10 of the trained model, of an untrained one, of
-            the ideal ranking, and of the trained one on the validation part.
+            the ideal ranking, and of the trained one on the validation split.
         online_sum, online_mean: online nDCG@10 over rounds.
         clipped: share of the steps that were clipped.
         too_short: attacked queries that were left out for having too few documents.

@@ -113,7 +113,7 @@ class CompareRow(ResultRow):
         ndcg: offline nDCG@10.
         evaluated_on: which queries that is of.
         ceiling, untrained, validation: offline nDCG@10 of the ideal ranking, of an untrained model, and of
-            the trained one on the validation part.
+            the trained one on the validation split.
         online_mean, online_sum: online nDCG@10 over rounds.
         clipped: share of clipped steps.
         ndcg_difference, ndcg_p, online_difference, online_p: to no defense over what both have, with p of a

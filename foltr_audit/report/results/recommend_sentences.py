@@ -1,4 +1,4 @@
-"""A recommendation in words, with the limits that it breaks on the test part."""
+"""A recommendation in words, with the limits that it breaks on the test split."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _leaks(rows: Sequence[ComparedAttackRow], limits: PrivacyLimits) -> list[str
     aucs = [(row.found.auc.ci95, row.method) for row in rows if not row.baseline]
     uppers = [(ci95[1], method) for ci95, method in aucs if ci95 is not None]
     if not uppers:
-        return ["no attack could be run on the test part"]
+        return ["no attack could be run on the test split"]
     upper, worst = max(uppers, key=lambda one: one[0])
     if limits.excess(upper) <= 0:
         return []
@@ -72,7 +72,7 @@ def sentence(
 
     Args:
         chosen: the row of the recommended candidate; None if none stays within the limits.
-        evidence: its row on the test part.
+        evidence: its row on the test split.
         broken: see `broken_on_test`.
         nearest: candidates that come nearest, where none is chosen.
         search: counts of candidates.
@@ -82,7 +82,7 @@ def sentence(
         return _none(nearest, search, limits)
     name = "no defense" if chosen.alternative == NO_DEFENSE else chosen.name
     start = (
-        f"Of {search.candidates} candidates, {name} has the best nDCG@10 on the validation part "
+        f"Of {search.candidates} candidates, {name} has the best nDCG@10 on the validation split "
         f"among the {search.kept} that keep to the limits"
     )
     if evidence is None:
@@ -98,12 +98,12 @@ def sentence(
         start += (
             f"; no attack can read a click of one interaction with an AUC above {short(chosen.auc_proven)}"
         )
-    text = f"{start}; on the test part it reaches {short(evidence.ndcg.value)}{compared}"
+    text = f"{start}; on the test split it reaches {short(evidence.ndcg.value)}{compared}"
     if evidence.auc.known:
         text += f", and the best attack, {evidence.attack}, an AUC of {short(evidence.auc.value)}"
     few = few_lists([evidence.lists]) if evidence.lists is not None else ""
     if broken:
-        return f"{text}. It is not confirmed: {'; '.join(broken)}.{few}"
+        return f"{text}. Not confirmed on the test split: {'; '.join(broken)}.{few}"
     return f"{text}. The limits hold there too.{few}"
 
 

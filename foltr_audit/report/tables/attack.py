@@ -51,7 +51,7 @@ RESULT_COLUMNS: list[Column[AttackRow]] = [
     estimate_column("precision", lambda row: row.found.precision),
     estimate_column("recall", lambda row: row.found.recall),
     estimate_column("F1", lambda row: row.found.f1),
-    estimate_column("exact", lambda row: row.found.exact),
+    estimate_column("exact\nmatch", lambda row: row.found.exact),
     estimate_column("AUC", lambda row: row.found.auc),
 ]
 """The columns of the results of attacks."""
@@ -149,7 +149,7 @@ def dataset_line(
     return escape(
         f"{kind} {data.source or 'of an unknown source'} ({sizes}{intents}{width}, "
         f"{_NORMALISED.get(data.normalised, data.normalised)}{folds}{fingerprint}){learners}{pdgd}"
-        f"{_sizes(config)}, seed {config.get('seed', 'several')}{left_out}{_joined(data)}"
+        f"{_sizes(config)}{_chain(config)}, seed {config.get('seed', 'several')}{left_out}{_joined(data)}"
     )
 
 
@@ -168,6 +168,14 @@ def _sizes(config: Mapping[str, JsonValue]) -> str:
         for name, values in found.items()
         if values
     )
+
+
+def _chain(config: Mapping[str, JsonValue]) -> str:
+    """The chain of defenses, if all Specs have the same."""
+    chains = [spec["defense"] for spec in _specs(config) if isinstance(spec.get("defense"), list)]
+    found = {"+".join(map(str, chain)) for chain in chains if isinstance(chain, list)}
+    (only,) = found if len(found) == 1 else ("",)
+    return f", defense {only}" if only else ""
 
 
 def _specs(config: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
@@ -203,14 +211,14 @@ def _results_table(rows: Sequence[AttackRow]) -> Table:
         space=0,
         dim=lambda row: row.baseline,
         section=lambda row: several and row.method,
-        spare=("F1", "accuracy", "recall", "exact"),
+        spare=("F1", "accuracy", "recall", "exact\nmatch"),
     )
 
 
 def _lists(rows: Sequence[AttackRow]) -> str:
     """How many lists the rows are means over, one line per chain of defenses."""
     lines = [
-        f"eps {epsilon(row.eps_claimed)}: {row.found.lists} lists of {row.found.queries} queries; "
+        f"claimed {epsilon(row.eps_claimed)}: {row.found.lists} lists of {row.found.queries} queries; "
         f"{row.found.skipped} without a click left out, {row.found.all_clicked} with every document clicked "
         "kept"
         + (f"; {row.found.unknown} whose clicks are not known left out" if row.found.unknown else "")

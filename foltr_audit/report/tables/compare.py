@@ -127,7 +127,7 @@ def leaks_table(world: WorldRows, columns: WorldColumns) -> Table:
         caption=f"attack: the one with the highest AUC of those that ran, {CHOSEN}; "
         f"promised: {PROMISE}; without: highest AUC of a guess that reads no message; "
         f"below each value: its 95 % interval; {f'{about}; ' if about else ''}"
-        f"*: on the front of AUC and nDCG@10: {FRONT}",
+        f"*: Pareto-optimal in AUC and nDCG@10: {FRONT}",
         spare=("accuracy", "F1", "TPR@1%", "promised", "without", "attack"),
     )
 
