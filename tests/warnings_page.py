@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from foltr_audit.core.warning_codes import WARNINGS
+from foltr_audit.core.warning_kinds import WARNINGS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "pitfalls.md"
 HEADING = "## Warnings by code"

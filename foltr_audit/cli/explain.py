@@ -17,7 +17,8 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain a warning by its code, or list all codes."""
-    from foltr_audit.core.warning_codes import WARNINGS, WarningKind, warning_kind
+    from foltr_audit.core.warning_codes import warning_kind
+    from foltr_audit.core.warning_kinds import WARNINGS, WarningKind
 
     if code is not None:
         kind = warning_kind(code)

@@ -276,19 +276,14 @@ class TraceAttack:
         """What a reader of reports must know about who has the lists, a line each."""
         for trace in self.traces.values():
             if trace.header.knowledge.get("lists_known") == "auditor":
-                yield coded(
-                    "lists of the auditor",
-                    "given the shown lists, which this server does not have (fact lists_known)",
-                )
+                given = "given the shown lists, which this server does not have (fact lists_known)"
+                yield coded("lists of the auditor", given)
             sums = self.protocol.sums_of_rounds
             if self.spec is None and trace.header.kind == "masked" and not sums:
                 yield coded("masked messages", "messages are masked; --view aggregate attacks their sums")
             if sums and (unlisted := sum(record.unlisted for record in RoundSums(trace).rounds())):
-                yield coded(
-                    "unlisted messages",
-                    f"{unlisted} messages in the sums have no recorded list: what these clients "
-                    "learned counts as noise of an unknown law",
-                )
+                lost = "have no recorded list: what these clients learned counts as noise of an unknown law"
+                yield coded("unlisted messages", f"{unlisted} messages in the sums {lost}")
 
     @contextmanager
     def advising(self) -> Iterator[None]:

@@ -97,7 +97,7 @@ def test_what_its_options_prove() -> None:
                "--arriving", 50, "--parameters", 12, "--norm", 0.3, "--unit", "query", "--view",
                "aggregate", "--json")  # fmt: skip
     found = done.json()
-    assert found["schema"] == "foltr-audit/calibrate/1"
+    assert found["schema"] == "foltr-audit/calibrate/2"
     assert found["target"] == {
         "eps": 0.7, "delta": 1e-6, "unit": "query", "view": "aggregate", "sees": "sum", "colluders": None,
         "rounds": 5, "clients": 60, "cohort": 60, "separation": 1, "secret_sample": False, "arriving": 50,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.core.warning_codes import WARNINGS
+from foltr_audit.core.warning_kinds import WARNINGS
 from tests.fixtures.command import SMALL, run, spawn
 
 CHAIN = ("--eps", "1.2")

@@ -90,7 +90,7 @@ def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
 
 def test_json_holds_every_outcome() -> None:
     found = json.loads(report(warnings=("w", "w")).json())
-    assert (found["schema"], found["holds"]) == ("foltr-audit/check/1", False)
+    assert (found["schema"], found["holds"]) == ("foltr-audit/check/2", False)
     assert found["limits"] == LIMITS.table()
     assert [one["status"] for one in found["outcomes"]] == ["holds", "broken", "holds", "not judged"]
     assert found["warnings"] == [{"code": "FA404", "warning": "w"}]

@@ -130,8 +130,8 @@ def test_several_epsilons_stand_beside_each_other() -> None:
     report = report_of({1.2: judged_lists(1), np.inf: judged_lists(2)})
     text = flat(printed(report))
     for eps in (1.2, np.inf):
-        assert f"eps {epsilon(eps)}: identifiable: " in text
-        assert f"map: eps {epsilon(eps)}: Brier score" in text
+        assert f"claimed {epsilon(eps)}: identifiable: " in text
+        assert f"map: claimed {epsilon(eps)}: Brier score" in text
         assert f"always yes {epsilon(eps)} .500" in text
     assert text.count("lad: cannot run") == 1
 

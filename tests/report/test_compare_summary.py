@@ -62,7 +62,7 @@ def test_what_was_found() -> None:
     assert f"Checked claims: 2. {false}. Proven: 1 (laplace, eps 1.2)." in text
     assert "under none (AUC .990); published, eps 1.2 (AUC .980)" in text
     assert "Under published, eps 1.2, map recovers 98 % of the clicks, at a precision of 98 %" in text
-    assert "(position-prior) under laplace, eps 1.2 (AUC .550); skellam, eps 1.2 (AUC .560)" in text
+    assert "under laplace, eps 1.2 (AUC .550); skellam, eps 1.2 (AUC .560)" in text
     assert "skellam, eps 1.2 keeps the most nDCG@10, .440, which is .010 below no defense" in text
     front = "On the front of attack AUC and nDCG@10: none; laplace, eps 1.2; skellam, eps 1.2; "
     assert f"{front}left out for a false claim: 1." in text

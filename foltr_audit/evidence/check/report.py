@@ -29,7 +29,7 @@ class CheckReport(PlainReport):
         config: what was run or read, as a plain table.
     """
 
-    SCHEMA: ClassVar[str] = "foltr-audit/check/1"
+    SCHEMA: ClassVar[str] = "foltr-audit/check/2"
 
     holds: bool
     limits: Mapping[str, JsonValue]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from foltr_audit.utils.formatting import visible
@@ -21,15 +20,15 @@ class ResultConsole(Console):
         label: added to the title of every table.
     """
 
-    def __init__(self, label: str = "", **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, label: str = "", *, width: int | None = None) -> None:
+        super().__init__(width=width)
         self.label = label
 
-    def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render, without blanks at the end of lines, and without what a terminal would obey in texts."""
         harmless = (
             piece if piece.control else Segment(visible(piece.text), piece.style)
-            for piece in super().render(*arguments, **options)
+            for piece in super().render(renderable, options)
         )
         return _without_last_blanks(harmless)
 

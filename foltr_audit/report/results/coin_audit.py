@@ -94,7 +94,7 @@ class CoinAuditReport(PlainReport):
         results: one row per trace and view.
     """
 
-    SCHEMA: ClassVar[str] = "foltr-audit/audit-trace/1"
+    SCHEMA: ClassVar[str] = "foltr-audit/audit-trace/2"
 
     config: Mapping[str, JsonValue]
     warnings: tuple[WarningRow, ...]

@@ -73,7 +73,7 @@ class FunctionAuditReport(PlainReport):
         results: one row.
     """
 
-    SCHEMA: ClassVar[str] = "foltr-audit/audit-function/1"
+    SCHEMA: ClassVar[str] = "foltr-audit/audit-function/2"
 
     config: Mapping[str, JsonValue]
     warnings: tuple[WarningRow, ...]

@@ -20,6 +20,7 @@ from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.tables import attack_details as details
 from foltr_audit.report.tables.columns import (
     OfSetting,
+    chain_label,
     claimed_column,
     defense_columns,
     describe_world,
@@ -175,7 +176,7 @@ def _chain(config: Mapping[str, JsonValue]) -> str:
     chains = [spec["defense"] for spec in _specs(config) if isinstance(spec.get("defense"), list)]
     found = {"+".join(map(str, chain)) for chain in chains if isinstance(chain, list)}
     (only,) = found if len(found) == 1 else ("",)
-    return f", defense {only}" if only else ""
+    return f", defense {chain_label(only)}" if only not in ("", "none") else ""
 
 
 def _specs(config: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:

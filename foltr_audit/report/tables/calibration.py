@@ -87,7 +87,7 @@ class MechanismRow(ResultRow):
 class CalibrateDocument(PlainReport):
     """The report of `calibrate` as JSON: one row per mechanism; an infinite bound is `"inf"`."""
 
-    SCHEMA: ClassVar[str] = "foltr-audit/calibrate/1"
+    SCHEMA: ClassVar[str] = "foltr-audit/calibrate/2"
 
     target: CalibrationTarget
     results: tuple[MechanismRow, ...]

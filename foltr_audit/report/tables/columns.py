@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from foltr_audit.core.plugins import Defense
+from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.results.attack_rows import OfAttack
 from foltr_audit.report.results.base import Setting
@@ -112,8 +114,21 @@ def defense_columns(rows: Sequence[OfSetting]) -> list[Column[OfSetting]]:
     """The chain of a setting and its claimed epsilon; nothing where no row has a defense."""
     if not any(row.setting.defense for row in rows):
         return []
-    chain = Column[OfSetting]("defense", lambda row: row.setting.defense or "none", "fold", narrow=name_lines)
+    chain = Column[OfSetting](
+        "defense", lambda row: chain_label(row.setting.defense) or "none", "fold", narrow=name_lines
+    )
     return [chain, claimed_column()]
+
+
+def chain_label(chain: str) -> str:
+    """A chain of defenses without parameters that are at their default.
+
+    >>> chain_label("clip:norm=3,ord=2+none")
+    'clip:norm=3+none'
+    """
+    parts = re.split(r"\+(?=[A-Za-z])", chain)
+    found = (make_if_known(Defense, part) for part in parts)
+    return "+".join(part if one is None else one.label for part, one in zip(parts, found, strict=True))
 
 
 def trained_on_column() -> Column[OfSetting]:

@@ -9,6 +9,7 @@ from foltr_audit.report.results.audit import AuditReport, FindingRow
 from foltr_audit.report.tables.attack import dataset_line, systems_of
 from foltr_audit.report.tables.audit import bound_text, conclusions, number_text, verdict_column
 from foltr_audit.report.tables.brief.short_answer import BriefAnswer, first_rows
+from foltr_audit.report.tables.columns import chain_label
 from foltr_audit.report.tables.table import Column, Table, make_table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def brief_audit(report: AuditReport) -> BriefAnswer:
     rows, more = first_rows(report.results, "rows")
     chains = list(dict.fromkeys(row.setting.defense for row in report.results))
     said = [
-        f"{chain}: {line}" if len(chains) > 1 else line
+        f"{chain_label(chain)}: {line}" if len(chains) > 1 else line
         for chain in chains
         for line in conclusions([row for row in report.results if row.setting.defense == chain])
     ]
@@ -43,7 +44,7 @@ def _table(rows: Sequence[FindingRow], chains: Sequence[str]) -> Table:
     delta = f", delta {first.delta:g}" if first.delta else ""
     columns: list[Column[FindingRow]] = [
         *(
-            [Column[FindingRow]("defense", lambda row: row.setting.defense, "fold")]
+            [Column[FindingRow]("defense", lambda row: chain_label(row.setting.defense), "fold")]
             if len(chains) > 1
             else []
         ),
