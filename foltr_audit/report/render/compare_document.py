@@ -72,7 +72,7 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
         pictures: whether it has pictures, and tables with all columns.
     """
     drawer = _PictureDrawer() if pictures else None
-    source = report.dataset.source if report.dataset else "no data yet"
+    source = report.dataset.name if report.dataset else "no data yet"
     kind = "Synthetic data" if report.dataset and report.dataset.synthetic else "Data"
     return ReportDocument(
         title="Defenses of federated online learning to rank, compared",
@@ -195,7 +195,7 @@ def _made(report: CompareReport, provenance: Provenance) -> Iterator[Block]:
     yield Subheading("Data")
     if report.dataset is not None:
         data = report.dataset
-        title = f"{data.source}: {data.features} features, {data.normalised}"
+        title = f"{data.name}: {data.features} features, {data.normalised}"
         names = ("fold", "fingerprint", "train", "vali", "test")
         yield tables.table_of_rows(title, data.folds, {name: name for name in names})
     settings = [row.setting for row in report.results]

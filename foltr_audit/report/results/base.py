@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 
@@ -93,6 +94,11 @@ class DatasetFacts(ResultRow):
     parameters: int | None = column(optional=True)
     folds: tuple[FoldFacts, ...]
     queries_too_short: int | None = column(optional=True)
+
+    @property
+    def name(self) -> str:
+        """The source in titles: of a path the last part, which says nothing of the machine."""
+        return self.source if self.synthetic else Path(self.source).name
 
     @classmethod
     def of(cls, facts: Sequence[DataFacts], queries_too_short: int | None = None) -> DatasetFacts:
