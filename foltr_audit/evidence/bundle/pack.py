@@ -127,6 +127,10 @@ def _write(contents: BundleContents, stream: BufferedIOBase, progress: Progress)
 
 
 def _add(writer: BundleWriter, name: str, source: BundleSource) -> BundleEntry:
+    if source.text is not None:
+        text = source.text.encode()
+        size, digest = writer.add(name, io.BytesIO(text), len(text))
+        return BundleEntry(size=size, sha256=digest)
     try:
         with source.path.open("rb") as content:
             size, digest = writer.add(name, content, source.path.stat().st_size)

@@ -72,11 +72,10 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
         pictures: whether it has pictures, and tables with all columns.
     """
     drawer = _PictureDrawer() if pictures else None
-    source = report.dataset.source if report.dataset else "no data yet"
-    kind = "Synthetic data" if report.dataset and report.dataset.synthetic else "Data"
+    data = report.dataset.title if report.dataset else "data: none yet"
     return ReportDocument(
         title="Defenses of federated online learning to rank, compared",
-        subtitle=f"{kind} {source}",
+        subtitle=data[0].upper() + data[1:],
         sections=[
             DocumentSection("In short", "summary", list(_summary(report))),
             DocumentSection("At a glance", "glance", _glance(report, marked=pictures)),

@@ -70,7 +70,7 @@ def describe_scope(report: CompareReport) -> str:
         defenses=", ".join(families(report)),
         at=f" Claimed epsilons: {', '.join(every)}." if every else "",
         server=_SERVER.format(report.server) if report.server else "",
-        data="" if data is None else f"{'synthetic data' if data.synthetic else 'data'} {data.source}",
+        data="" if data is None else data.title,
         clicks=join_names(list(dict.fromkeys(row.setting.click_model for row in rows))),
         runs=" to ".join(map(str, dict.fromkeys((runs[0], runs[-1])))),
         one=_ONE_RUN if runs == [1] else ".",

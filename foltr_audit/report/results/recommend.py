@@ -110,7 +110,7 @@ class RecommendReport(PlainReport):
         name = "" if evidence is None else evidence.setting.name
         attacks = confirmation.attacks if confirmation else ()
         return cls(
-            config=RecommendConfig(limits=limits, effort=found.effort, spec=found.base.table()),
+            config=RecommendConfig(limits=limits, effort=found.effort, spec=found.base.public.table()),
             dataset=DatasetFacts.of([found.data]),
             confirmed=shown is not None and not broken,
             sentence=sentence(shown, evidence, broken, nearest, search, limits),
