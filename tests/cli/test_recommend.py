@@ -19,6 +19,7 @@ from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.report.results.recommend_rows import SearchCounts
 from foltr_audit.report.results.recommend_sentences import sentence
 from tests.fixtures.command import run
+from tests.fixtures.schemas import agrees_with_published
 
 NOTHING = SearchCounts(
     candidates=0, different=0, kept=0, above_auc=0, refused=0, failed=0, defenses_refused=0
@@ -56,6 +57,7 @@ def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     base = ("--config", tmp_path / "base.toml", "--runs", "1", "--trials", "40", "--jobs", "1")
     same = ("--method", "olsr")  # a Spec alone leaves out no strong attack
     assert run("recommend", *limits, *base, *same, "--json").json() == found
+    agrees_with_published(found)
 
 
 def proven(spec: Spec) -> float:
