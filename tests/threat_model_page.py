@@ -1,4 +1,4 @@
-"""Writes what attacks need into docs/threat-model.md from their declarations: `python -m tests.threat_model_page`.
+"""Writes what attacks need into docs/threat-model.md: `python -m tests.threat_model_page`.
 
 What stands above the heading of the table is written by hand.
 """
@@ -42,7 +42,7 @@ def row(name: str) -> str:
     """What an attack looks for, what it reads, and what it must know."""
     attack = plugin_class(Attack, name)
     needs = {"click_model" if piece == "belief" else piece for piece in attack.needs}  # it follows from it
-    sought = SOUGHT[attack.asks if isinstance(attack.asks, str) else attack.asks.name]
+    sought = SOUGHT[str(getattr(attack.asks, "name", attack.asks))]
     reads = ", ".join(dict.fromkeys(MESSAGES[kind] for kind in MESSAGES if kind in attack.reads))
     seen = "message or sum" if "aggregate" in attack.observers else "message"
     known = [", ".join(f"`{piece}`" for piece in pieces if piece in needs) for pieces in GROUPS.values()]
@@ -53,9 +53,10 @@ def table() -> Iterator[str]:
     """The section with the table."""
     yield HEADING
     yield ""
-    yield "The least that each attack needs to know besides the message or the sum and the global model. Some do better if they know"
-    yield "more: `map` takes the noise law and the click model into account where it knows them. `foltr-audit list knowledge`"
-    yield "explains the names. The table follows from what the attacks declare (`needs`), and `--hide` enforces it."
+    yield "The least that each attack needs to know besides the message or the sum and the global model. Some"
+    yield "do better if they know more: `map` takes the noise law and the click model into account where it knows"
+    yield "them. `foltr-audit list knowledge` explains the names. The table follows from what the attacks declare"
+    yield "(`needs`), and `--hide` enforces it."
     yield ""
     yield f"| attack | looks for | in each | {' | '.join(GROUPS)} |"
     yield f"|---|---|---|{'---|' * len(GROUPS)}"

@@ -121,9 +121,8 @@ def test_the_first_page_leads_to_every_page_but_those_that_show_a_file_of_the_ro
 
 def test_the_numbers_of_the_readme_are_those_of_the_results() -> None:
     results = (DOCS / "results.md").read_text(encoding="utf-8")
-    found = re.findall(
-        r"^\| ([\w+-]+) \| (\S+ \(.*?\)) \| (.*?) \|$", README.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    row = re.compile(r"^\| ([\w+-]+) \| (\S+ \(.*?\)) \| (.*?) \|$", re.MULTILINE)
+    found = row.findall(README.read_text(encoding="utf-8"))
     assert len(found) == 4
     for defense, auc, ndcg in found:
         name = defense if defense == "none" else f"{defense}, eps 1.2"
@@ -189,9 +188,8 @@ def test_the_citation_is_of_this_version() -> None:
     assert f"\ntitle: {PROJECT['name']}\n" in citation
     assert f"\nversion: {PROJECT['version']}\n" in citation
     assert f"\nlicense: {PROJECT['license']}\n" in citation
-    assert PROJECT["authors"] == [
-        {"name": name} for name in re.findall(r"^  - name: (.*)$", citation, re.MULTILINE)
-    ]
+    authors = re.findall(r"^  - name: (.*)$", citation, re.MULTILINE)
+    assert PROJECT["authors"] == [{"name": name} for name in authors]
     assert f"version = {{{PROJECT['version']}}}" in (DOCS / "cite.md").read_text(encoding="utf-8")
 
 
