@@ -30,6 +30,7 @@ from foltr_audit.cli import (
     listing,
     membership,
     merge,
+    new,
     recommend,
     report,
     significance,
@@ -93,10 +94,9 @@ for command in (
 ):
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(data.app, name="data")
+app.add_typer(new.app, name="new")
 app.add_typer(study.app, name="study")
-app.add_typer(
-    study.app, name="scenario", hidden=True
-)  # its name before studies and scenarios were told apart
+app.add_typer(study.app, name="scenario", hidden=True)  # its former name
 app.add_typer(stress.app, name="stress")
 app.add_typer(trace.app, name="trace")
 app.command("list")(listing.listing)

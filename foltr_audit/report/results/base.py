@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.core.warning_codes import CodedWarning
+from foltr_audit.data.load import SYNTHETIC
 from foltr_audit.experiments.runner import DataFacts, RunResult
 from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.plain_report import PlainReport
@@ -96,9 +96,14 @@ class DatasetFacts(ResultRow):
     queries_too_short: int | None = column(optional=True)
 
     @property
-    def name(self) -> str:
-        """The source in titles: of a path the last part, which says nothing of the machine."""
-        return self.source if self.synthetic else Path(self.source).name
+    def title(self) -> str:
+        """The data in a title: of which kind, their name, and the fingerprint of files."""
+        kind = "synthetic data" if self.synthetic else "data"
+        files = self.source.partition(":")[0] != SYNTHETIC
+        prints = [fold.fingerprint[:12] for fold in self.folds if fold.fingerprint and files]
+        more = f" and {len(prints) - 1} more" if len(prints) > 1 else ""
+        known = f" (fingerprint {prints[0]}{more})" if prints else ""
+        return f"{kind} {self.source}{known}"
 
     @classmethod
     def of(cls, facts: Sequence[DataFacts], queries_too_short: int | None = None) -> DatasetFacts:
@@ -263,7 +268,7 @@ def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
     found: dict[str, list[RunResult]] = {}
     fields: dict[str, dict[str, JsonValue]] = {}
     for cell in cells:
-        table = flat(cell.spec.table()) | {"train.learner": cell.system.learner}
+        table = flat(cell.spec.public.table()) | {"train.learner": cell.system.learner}
         for name in ("repetition", "data.fold"):
             table.pop(name, None)
         key = json_text(table)

@@ -70,7 +70,7 @@ def describe_scope(report: CompareReport) -> str:
         defenses=", ".join(families(report)),
         at=f" Claimed epsilons: {', '.join(every)}." if every else "",
         server=_SERVER.format(report.server) if report.server else "",
-        data="" if data is None else f"{'synthetic data' if data.synthetic else 'data'} {data.name}",
+        data="" if data is None else data.title,
         clicks=join_names(list(dict.fromkeys(row.setting.click_model for row in rows))),
         runs=" to ".join(map(str, dict.fromkeys((runs[0], runs[-1])))),
         one=_ONE_RUN if runs == [1] else ".",
@@ -134,10 +134,10 @@ class StrongestLeak(NamedTuple):
 _LEAKS = {
     "reads": "The best attack beats every guess without a message under {defenses}. Under {first}, "
     "{attack} recovers {recall} of the clicks, at a precision of {precision}.",
-    "grades": "It reveals more than positions do, but is not shown to beat a server that knows the grades of "
-    f"the documents ({_KNOWS_GRADES}), under {{defenses}}.",
-    "guess": "It is not shown to beat a guess without a message ({guesses}), by intervals corrected for the "
-    "number of attacks, under {defenses}.",
+    "grades": "The best attack reveals more than positions do, but is not shown to beat a server that knows "
+    f"the grades of the documents ({_KNOWS_GRADES}), under {{defenses}}.",
+    "guess": "The best attack is not shown to beat a guess without a message ({guesses}), by intervals "
+    "corrected for the number of attacks, under {defenses}.",
     "no sum": "Attacks have nothing to read, since no round opens a sum, under {defenses}.",
     "unknown": "The best attack has no interval, so that nothing is shown of it, under {defenses}.",
 }

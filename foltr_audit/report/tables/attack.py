@@ -148,7 +148,7 @@ def dataset_line(
     short_ones = data.queries_too_short
     left_out = f"; {short_ones} attacked queries with too few documents left out" if short_ones else ""
     return escape(
-        f"{kind} {data.name or 'of an unknown source'} ({sizes}{intents}{width}, "
+        f"{kind} {data.source or 'of an unknown source'} ({sizes}{intents}{width}, "
         f"{_NORMALISED.get(data.normalised, data.normalised)}{folds}{fingerprint}){learners}{pdgd}"
         f"{_sizes(config)}{_chain(config)}, seed {config.get('seed', 'several')}{left_out}{_joined(data)}"
     )
