@@ -75,7 +75,13 @@ def test_the_published_schema_is_that_of_the_printed_document(name: str) -> None
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(("list", "defenses"), ("list", "knowledge"), ("scenario", "list"), ("data", "cache", "list")),
+        *(
+            ("list", "defenses"),
+            ("list", "knowledge"),
+            ("study", "list"),
+            ("explain",),
+            ("data", "cache", "list"),
+        ),
         ("data", "info", "synthetic:mq2007:60"),
     ],
     ids=" ".join,
