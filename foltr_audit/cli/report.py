@@ -107,7 +107,7 @@ def _format(to: ReportFormat | None, out: Path | None) -> ReportFormat:
     Raises:
         UsageError: the two differ, or neither says a format.
     """
-    if out is None:
+    if out is None or not out.suffix:
         return to or ReportFormat.html
     ending = out.suffix.lower().removeprefix(".")
     named = next((form for form in ReportFormat if form.value == _ENDINGS.get(ending, ending)), to)

@@ -16,7 +16,7 @@ from tests.fixtures.command import SMALL, run
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("attack", "--eps", "one"), "Invalid value for '--eps': expected a number"),
+        (("attack", "--eps", "one"), "Invalid value for '--eps' / '--published-eps': expected a number"),
         (("attack", "--rounds", "1.5"), "Invalid value for '--rounds': expected a whole number"),
         (("recommend", "--max-eps", 4, "--view", "colluding"), "'--view': 'colluding' is not one of"),
         (("compare", "--backend", "foo"), "Invalid value for '--backend': 'foo' is not one of 'local'"),

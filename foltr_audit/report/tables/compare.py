@@ -270,8 +270,8 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
             Column("claimed", lambda row: claimed_cell(row.eps_claimed, row.delta)),
             number("proven", lambda row: row.eps_upper),
             Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
-            number("exact", lambda row: row.eps_exact),
-            number("measured", lambda row: row.eps_lower),
+            number("exact\nloss", lambda row: row.eps_exact),
+            number("lower\nbound", lambda row: row.eps_lower),
             number("at most", lambda row: row.eps_ceiling),
             Column("verdict", lambda row: verdict_cell(row.eps_claimed, row.verdict), "name", narrow=_by),
             Column("why", lambda row: row.why, "words", only="page"),
@@ -279,10 +279,10 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
         claims,
         caption="proven: an upper bound by accounting; "
         f"{run_caption(row.run for row in claims)}; "
-        "exact: the loss of the pair that was played, where it has a formula; measured: a lower bound from "
-        "trials with that pair, and at most: the most that so many can show, "
-        f"{measured(claims[0].confidence)}; a claim below the exact or the measured loss is false",
-        spare=("at most", "run", "exact", "proven", "claimed"),
+        "exact loss: of the pair that was played, where it has a formula; lower bound: from trials with "
+        "that pair, and at most: the most that so many can show, "
+        f"{measured(claims[0].confidence)}; a claim below the exact loss or the lower bound is false",
+        spare=("at most", "run", "exact\nloss", "proven", "claimed"),
     )
 
 
