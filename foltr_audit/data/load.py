@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.spec.data import DataSpec, are_synthetic
+from foltr_audit.core.spec.data import SYNTHETIC, DataSpec, are_synthetic
 from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import count_read, intent_files, with_intents
 from foltr_audit.data.search_log.collection import LogFiles, load_search_log
@@ -19,8 +19,6 @@ from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     from foltr_audit.data.layout import SourceFiles
-
-SYNTHETIC = "synthetic"
 
 
 def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collection:
