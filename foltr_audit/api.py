@@ -9,6 +9,7 @@ from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
 from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
 from foltr_audit.core.plugins import ClientStep
+from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.data import DataSpec
@@ -223,6 +224,8 @@ def compare(
         UsageError: an invalid value.
     """
     asked = grid if isinstance(grid, ComparisonGrid) else ComparisonGrid.parse(dict(grid or {}), "compare")
+    if out is not None:
+        refuse_fleeting(asked.table(), NOT_SAVED)
     with comparison_folder(out, resume=resume, overwrite=overwrite) as folder:
         return CompareReport.of(folder, run_grid(asked, folder, Workers(jobs=jobs)))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Environment
 from foltr_audit.core.plugins.answers import facts_of
+from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import EVERYBODY, Population
 from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
@@ -339,8 +340,10 @@ class RunOutput:
         """Run a plan into the folder, which stays locked until it is done.
 
         Raises:
+            PluginError: a plug-in that only this process has.
             UsageError: the folder is in use, not empty without `resume` or `overwrite`, or of another Spec.
         """
+        refuse_fleeting(plan.table(), NOT_SAVED)
         with lock_folder(self.path):
             claim_folder(self.path, resume=self.resume, overwrite=self.overwrite)
             self._refuse_other_plan(plan)

@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner
-from foltr_audit.core.plugins.registry import first_problem, make
+from foltr_audit.core.plugins.registry import chain_texts, first_problem, make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
@@ -39,7 +39,7 @@ class Spec(SpecTable):
 
     Attributes:
         repetition: number of this repetition, part of every stream's name.
-        defense: chain of defenses, canonical texts.
+        defense: chain of defenses, canonical texts; may be given as objects, such as `[Clip(norm=1.5)]`.
         data, population, train, trace: see the classes.
         attack: the attack protocol; None for no attack. With one, the default learner is PDGD as
             in Pham 2022 (`pairs=all,normaliser=shown`).
@@ -57,7 +57,9 @@ class Spec(SpecTable):
     schema_: Literal["foltr-audit/spec/1"] = Field("foltr-audit/spec/1", alias="schema")
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of all random draws.")
     repetition: int = Field(0, ge=0)
-    defense: Annotated[tuple[str, ...], AfterValidator(_canonical_chain)] = (NO_DEFENSE,)
+    defense: Annotated[tuple[str, ...], BeforeValidator(chain_texts), AfterValidator(_canonical_chain)] = (
+        NO_DEFENSE,
+    )
     data: DataSpec = DataSpec()
     population: PopulationSpec = PopulationSpec()
     train: TrainSpec = TrainSpec()

@@ -9,6 +9,7 @@ from functools import cache
 from threading import Lock
 from typing import NamedTuple
 
+from foltr_audit.core.plugins.own_classes import refuse_fleeting
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.experiments.comparison.cells import Files, pack_cell
@@ -94,8 +95,12 @@ def run_cells(
     Another process may work on the same folder: no cell is run by both, and this one waits for the other.
 
     Raises:
+        PluginError: workers cannot import a plug-in.
         FoltrAuditError: the folder cannot be written, or a worker died.
     """
+    if not workers.alone:
+        why = "worker processes cannot import it; expected jobs=1, or a class of a module"
+        refuse_fleeting([spec.table() for spec in specs], why)
     with progress.task(name, len(specs)) as tick:
         return _CellRunner(list(specs), folder, workers, tick).failures()
 
