@@ -94,7 +94,7 @@ def calibrate(
         for name in chosen
     ]
     report = NoiseCalibrationReport(target=target_eps, situation=situation, clients=clients, found=found)
-    show(report.json, report.print, json=json)
+    show(report.json, report.show, json=json)
     warn(report.warnings)
 
 
