@@ -259,6 +259,12 @@ def text_of(base: type[Plugin], value: object) -> object:
     return value.text
 
 
+def texts_of(base: type[Plugin], value: object) -> tuple[str, ...]:
+    """What Specs hold for plug-ins of a kind: one or several texts, objects or classes."""
+    several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    return tuple(make(base, str(text_of(base, one))).text for one in several)
+
+
 def chain_texts(value: object) -> object:
     """What Specs hold for a chain of defenses: texts, objects and lists of them; other values as they are."""
     if isinstance(value, str | Plugin | type):
