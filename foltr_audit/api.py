@@ -7,8 +7,8 @@ from pathlib import Path
 
 from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
-from foltr_audit.core.plugins.given import Attacks, Chain, Clicks
 from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
+from foltr_audit.core.plugins.registry import Attacks, Chain, Clicks
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec

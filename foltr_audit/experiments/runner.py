@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,6 +53,9 @@ from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit, AuditResult
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +251,7 @@ class Runner:
         if self._last is None or self._last[0] != key:
             self._last = None  # two data sets may not fit into memory
             self._last = (key, load_collection(spec.data, spec.seed))
+            _LOG.info("data: %r", self._last[1])
         return Setup(spec, number_intents(spec, self._last[1]))
 
     def with_twins(self, plan: Plan) -> Plan:
@@ -309,6 +314,7 @@ class Runner:
 
     def _audit(self, setup: Setup, protocol: AuditSpec) -> Audit:
         """The audit of a protocol; refuses what it cannot run before the training."""
+        _LOG.info("audit: %s in %s", "+".join(setup.spec.defense), ", ".join(protocol.views))
         from foltr_audit.auditing.audit import Audit  # slow to import, and most commands run none
 
         return Audit(setup, protocol, self.progress)

@@ -9,8 +9,8 @@ from foltr_audit.auditing.noise_for_target import calibrations
 from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.defaults import CLIENT, DELTA, SECURE_AGGREGATION, UNIT, VIEW
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.report.tables.calibration import NoiseCalibrationReport
@@ -143,4 +143,4 @@ def _features(source: str | Collection | None) -> int:
         return source.n_features
     table = {} if source is None else {"data": {"source": source}}
     spec = Spec.parse(table, "calibrate")
-    return load_collection(spec.data, spec.seed).n_features
+    return Runner().setup(spec).collection.n_features

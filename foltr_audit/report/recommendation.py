@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.plugins.given import Attacks
 from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
-from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.plugins.registry import Attacks, make
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.core.spec.experiment import Spec

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
 from foltr_audit.core.plugins import Attack, ClientStep
-from foltr_audit.core.plugins.given import Attacks
-from foltr_audit.core.plugins.registry import texts_of
+from foltr_audit.core.plugins.registry import Attacks, texts_of
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.plain_table import validated
 from foltr_audit.experiments.recorded_attack import TraceAttack

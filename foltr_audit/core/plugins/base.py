@@ -34,7 +34,8 @@ class Plugin(BaseModel):
         return self._written(given)
 
     def _written(self, given: dict[str, str]) -> str:
-        name = spec_names.get(type(self), self.name)
+        cls = type(self)
+        name = spec_names.get(cls) or str(getattr(cls, "name", cls.__name__))
         listed = ",".join(f"{key}={given[key]}" for key in sorted(given))
         return f"{name}:{listed}" if listed else name
 

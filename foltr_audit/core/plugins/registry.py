@@ -32,6 +32,11 @@ from foltr_audit.utils.reading import json_table
 P = TypeVar("P", bound=Plugin)
 _OURS, _PACKAGE = "foltr-audit", "foltr_audit"
 
+Attacks = str | Attack | type[Attack] | Sequence[str | Attack | type[Attack]]
+Clicks = str | ClickModel | type[ClickModel] | Sequence[str | ClickModel | type[ClickModel]]
+Chain = str | Defense | Sequence[str | Defense]
+"""Plug-ins as functions of the Python API take them: one or several texts, objects or classes."""
+
 GROUPS: dict[type[Plugin], str] = {
     Attack: "foltr_audit.attacks",
     Defense: "foltr_audit.defenses",

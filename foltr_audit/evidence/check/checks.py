@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.plugins.given import Attacks
-from foltr_audit.core.plugins.registry import texts_of
+from foltr_audit.core.plugins.registry import Attacks, texts_of
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.attack_choice import click_attacks, untried_warnings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -19,6 +20,8 @@ from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
+
+_LOG = logging.getLogger(__name__)
 
 _LOOK_AGAIN = 0.5
 """Seconds between checks of a cell that another process runs."""
@@ -143,6 +146,7 @@ class _CellRunner:
                         self.pace.skip(spec)
                     else:
                         self.folder.write(spec, ran.files)
+                        _LOG.info("cell %s: done in %.1f s", spec.hash[:12], ran.seconds)
                         self.pace.ran(spec, ran.seconds)
                     # Only after the cell is stored: a process that gets the lock earlier would run the cell
                     # again.

@@ -6,7 +6,7 @@ import importlib.util
 from abc import abstractmethod
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.rows import JsonValue
@@ -37,9 +37,9 @@ class NotebookReport:
         ['mechanism', 'sum_only', 'defense']
     """
 
-    def __init_subclass__(cls, **more: Any) -> None:
+    def __init_subclass__(cls) -> None:
         """Keep the short text: each data class would get one of all its fields."""
-        super().__init_subclass__(**more)
+        super().__init_subclass__()
         if "__repr__" not in vars(cls):
             cls.__repr__ = NotebookReport.__repr__  # type: ignore[method-assign]
 

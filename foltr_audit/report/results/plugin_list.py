@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import GROUPS, loadable, parameters, plugin_class
@@ -15,6 +15,7 @@ from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.rows import JsonValue
 
 if TYPE_CHECKING:
+    import polars as pl
     from rich.console import Console
 
 KNOWLEDGE = "knowledge"
@@ -42,6 +43,12 @@ class NameList(NotebookReport):
     def rows(self) -> list[dict[str, JsonValue]]:
         """One table for each."""
         return [*self.found]
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row for each as a polars data frame; parameters by their names."""
+        import polars as pl
+
+        return pl.DataFrame([{**row, **_parameter_names(row)} for row in self.found])
 
     def json(self) -> str:
         """The list as one JSON object."""
@@ -81,6 +88,11 @@ def list_names(kind: str) -> NameList:
         row["parameters"] = [_plain(one) for one in parameters(cls)]
         rows.append(row)
     return NameList(kind=kind, found=tuple(rows))
+
+
+def _parameter_names(row: dict[str, JsonValue]) -> dict[str, str]:
+    known = cast("list[dict[str, JsonValue]]", row.get("parameters") or [])
+    return {"parameters": ", ".join(str(one["name"]) for one in known)} if "parameters" in row else {}
 
 
 def _plain(parameter: dict[str, object]) -> JsonValue:
