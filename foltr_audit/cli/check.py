@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from foltr_audit.cli.check_formats import CheckOutputs
 from foltr_audit.cli.common import CLAIM, SHARED, CommonOptions, read_config, use_threads
 from foltr_audit.cli.given import methods_of, read_text, refuse_others
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import Table, argument, option
-from foltr_audit.cli.output import note, refuse_place, save_config, show, warn, warn_of_unloadable, write_file
+from foltr_audit.cli.output import note, save_config, warn, warn_of_unloadable
 from foltr_audit.core.spec.defaults import NO_DEFENSE
-from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.limits_place import LimitsPlace
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
 
-_ALWAYS = {"limits", "json", "threads", "junit", "summary"}
+_ALWAYS = {"limits", "json", "threads", "formats"}
 _WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
 _PLACES = {"data": "data.source", "seed": "seed", "intents": "data.intents"}
 _WITH_COMPARISON = _ALWAYS | {"comparison", "defense", "eps"}
@@ -46,8 +47,12 @@ def check(
         "How users click, in training and when attacked. May be repeated. Default: perfect, navigational and "
         "informational."
     ),
-    junit: Path | None = option("Write JUnit XML, with a test for each limit and row.", metavar="FILE"),
-    summary: Path | None = option("Append a table in Markdown to a file.", metavar="FILE"),
+    formats: list[str] | None = option(
+        "table, json, junit, markdown, github (annotations) or sarif: on stdout, or with =FILE in a file. "
+        "May be repeated. Default: table.",
+        name="--format",
+        metavar="FORMAT[=FILE]",
+    ),
 ) -> None:
     """Check a new run, a trace or a comparison against limits.
 
@@ -55,11 +60,12 @@ def check(
     """
     from foltr_audit.evidence.check.checks import check_comparison
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.limits_place import LimitsPlace
     from foltr_audit.utils.progress import on_terminal
 
-    given = SystemLimits.from_toml(read_text(limits, "LIMITS"), str(limits))
-    for flag, path in (("--junit", junit), ("--summary", summary)):
-        refuse_place(flag, path)
+    text = read_text(limits, "LIMITS")
+    given, place = SystemLimits.from_toml(text, str(limits)), LimitsPlace.of(limits, text)
+    outputs = CheckOutputs.of(formats or (), json=common.json)
     if trace is not None:
         refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
@@ -70,7 +76,7 @@ def check(
         report = check_comparison(given, comparison, common.defense or (), common.eps or (), on_terminal())
     else:
         report = _check_fresh(given, common, method, click_model)
-    _finish(report, common, junit, summary)
+    _finish(report, outputs, place)
 
 
 def _check_fresh(
@@ -164,12 +170,9 @@ def _check_trace(
     return check_trace(limits, path, _methods(method), on_terminal(), every=_every(method), **places)
 
 
-def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summary: Path | None) -> None:
+def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> None:
     """Write the files, print the outcomes, and exit with the code of the outcomes."""
-    from foltr_audit.evidence.check.outcome_table import print_check
-
-    problem = _write_files(report, junit, summary)
-    show(report.json, partial(print_check, report), json=common.json)
+    problem = outputs.write(report, place)
     warn(report.warnings)
     for outcome in report.of_status("broken"):
         note(f"broken: {outcome.line}")
@@ -179,17 +182,3 @@ def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summ
         raise problem
     if not report.holds:
         raise typer.Exit(1 if report.of_status("broken") else 2)
-
-
-def _write_files(report: CheckReport, junit: Path | None, summary: Path | None) -> FoltrAuditError | None:
-    """Write the files; an error is returned, so that the verdict can be printed before it is raised."""
-    from foltr_audit.evidence.check.junit import junit_xml
-    from foltr_audit.evidence.check.outcome_table import append, markdown
-    from foltr_audit.recorder import atomic_files
-
-    try:
-        write_file("--junit", junit, lambda path: atomic_files.write_bytes(path, junit_xml(report)))
-        write_file("--summary", summary, lambda path: append(path, markdown(report)))
-    except FoltrAuditError as error:
-        return error
-    return None

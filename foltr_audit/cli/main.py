@@ -29,6 +29,7 @@ from foltr_audit.cli import (
     listing,
     membership,
     merge,
+    new,
     recommend,
     report,
     scenario,
@@ -92,6 +93,7 @@ for command in (
 ):
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(data.app, name="data")
+app.add_typer(new.app, name="new")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(stress.app, name="stress")
 app.add_typer(trace.app, name="trace")

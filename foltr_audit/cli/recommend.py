@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from foltr_audit.cli.attack import cheats
-from foltr_audit.cli.common import CommonOptions, open_comparison, shared_but
+from foltr_audit.cli.common import ANSWER, CommonOptions, open_comparison, shared_but
 from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import Backend, Jobs, Scheduler, option
@@ -27,7 +27,7 @@ _SHARED = shared_but(
 )
 
 
-@takes(*_SHARED)
+@takes(*_SHARED, *ANSWER)
 def recommend(
     common: CommonOptions,
     max_eps: float | None = option(
@@ -65,7 +65,7 @@ def recommend(
     backend: Backend = "local",
     scheduler: Scheduler = None,
 ) -> None:
-    """Search for the defense with the best nDCG@10 within limits, and check it on new data.
+    """Find the defense with the best nDCG@10 within limits, and check it on the test split.
 
     The search covers all mechanisms that calibrate knows, with and without secure aggregation, with their
     epsilons and clips. Accounting comes first: a defense without a proof for --view never runs. Candidates
@@ -81,6 +81,7 @@ def recommend(
     from foltr_audit.experiments.recommend.limits import PrivacyLimits
     from foltr_audit.experiments.recommend.recommend import SearchBudget
     from foltr_audit.report.recommendation import recommend_defense
+    from foltr_audit.report.tables.brief.recommend import print_brief_recommend
     from foltr_audit.report.tables.recommend import print_recommend
     from foltr_audit.utils.optional_dependencies import require
     from foltr_audit.utils.progress import on_terminal
@@ -105,7 +106,8 @@ def recommend(
         report = recommend_defense(
             plan.specs[0], limits, effort, folder, workers, on_terminal(), only_named=bool(method)
         )
-    show(report.json, partial(print_recommend, report), json=common.json)
+    brief = partial(print_brief_recommend, report, quiet=common.quiet)
+    show(report.json, partial(print_recommend, report) if common.full else brief, json=common.json)
     warn(row.warning for row in report.warnings)
     refuse_contradiction(report.claims)
     if not report.confirmed:

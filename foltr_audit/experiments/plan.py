@@ -51,6 +51,11 @@ class Plan:
         return {**shared, "cells": [_remove_shared(table, shared) for table in tables]}
 
     @property
+    def public(self) -> Plan:
+        """The same plan without local paths."""
+        return Plan(tuple(spec.public for spec in self.specs))
+
+    @property
     def toml(self) -> str:
         """The TOML form."""
         import tomli_w

@@ -24,6 +24,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, PluginError, TraceError, UsageError, shorten_value, suggest_name
 from foltr_audit.experiments.missing_facts import advise
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
+from foltr_audit.experiments.runs.reader import spec_around
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
@@ -185,12 +186,15 @@ class TraceAttack:
             raise UsageError(
                 f"trace: {self.path}: features are not embedded, and it names no data; give --data"
             )
+        spec = self.spec or (spec_around(self.path, header.spec_hash) if header.spec_hash else None)
+        source = recorded.source if spec is None else spec.data.source  # the trace itself only has names
+        intents = header.knowledge.get("intents_from") if spec is None else spec.data.intents
         wanted = {
-            "source": self.data or recorded.source,
+            "source": self.data or source,
             "fold": recorded.fold,
             "normalise": recorded.normalised,
             "dtype": header.knowledge.get("feature_dtype", "float32"),
-            "intents": self.intents or header.knowledge.get("intents_from"),
+            "intents": self.intents or intents,
         }
         try:
             collection = load_collection(

@@ -17,6 +17,7 @@ from foltr_audit.core.records.population import EVERYBODY, Population
 from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
+from foltr_audit.core.spec.local_paths import path_name
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.membership.experiment import MembershipFinding, infer_membership
@@ -96,9 +97,9 @@ class DataFacts(ResultRow):
         """The facts of a collection."""
         several = collection.n_intents > 1
         return cls(
-            source=collection.source,
+            source=path_name(collection.source),
             intents=collection.n_intents if several else None,
-            intents_from=collection.intents_from if several else None,
+            intents_from=path_name(collection.intents_from) if several and collection.intents_from else None,
             rows_read=None if collection.read is None else collection.read[0],
             rows_joined=None if collection.read is None else collection.n_documents,
             synthetic=collection.synthetic,

@@ -7,6 +7,6 @@ spec = fa.Spec(
     defense=fa.published_chain(eps=1.2),
     attack={"methods": ["olsr", "max-gain"], "click_models": ["perfect"]},
 )
-report = fa.attack(spec)  # training, fresh clients, attacks, judge
-table = report.to_frame()  # a polars data frame; to_pandas() gives one of pandas
+report = fa.attack(spec)
+table = report.to_frame()  # a polars data frame
 print(table.select("method", "accuracy", "precision", "recall", "auc"))

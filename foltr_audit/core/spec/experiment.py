@@ -20,6 +20,7 @@ from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS
+from foltr_audit.core.spec.local_paths import without_paths
 from foltr_audit.core.spec.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.spec.plain_table import with_default
 from foltr_audit.core.spec.population import PopulationSpec
@@ -230,9 +231,16 @@ class Spec(SpecTable):
         return cls.parse(toml_table(text, where, UsageError), where)
 
     @property
+    def public(self) -> Spec:
+        """The same experiment with the names of its data, intents and first model instead of local paths."""
+        return Spec.parse(without_paths(self.table()))
+
+    @property
     def hash(self) -> str:
-        """SHA-256 (hex) of the canonical TOML form."""
-        return hashlib.sha256(self.toml.encode()).hexdigest()
+        """SHA-256 (hex) of the canonical TOML form of `public`: the same wherever the data lie."""
+        import tomli_w
+
+        return hashlib.sha256(tomli_w.dumps(without_paths(self.table())).encode()).hexdigest()
 
     @property
     def undefended(self) -> Spec:

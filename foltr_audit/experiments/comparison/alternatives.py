@@ -178,20 +178,29 @@ class DefenseAlternative:
         """The fewest messages that a sum may hold, if its other parts set such a limit."""
         others = [part for part in self._parts if not self._is_keyword(part) and name_in(part) != NO_DEFENSE]
         fixed = [part for part in others if not any(place in part for place in _PLACES)]
-        context = RoundContext(
-            round=0,
-            shares=setup.spec.population.cohort_size,
-            clients=np.zeros(1, dtype=np.int64),
-            counts=np.ones(1, dtype=np.int64),
-            parameters=np.zeros(setup.ranker.n_parameters),
-            source=Streams(0),
+        return fewest_messages(
+            DefenseChain(parse_chain(fixed)), setup.spec.population.cohort_size, setup.ranker.n_parameters
         )
-        sums = [
-            event.at_least
-            for event in DefenseChain(parse_chain(fixed)).events(context)
-            if isinstance(event, MessageAggregation)
-        ]
-        return min(max(sums), setup.spec.population.cohort_size) if sums else None
+
+
+def fewest_messages(chain: DefenseChain, cohort: int, parameters: int = 1) -> int | None:
+    """The fewest messages that a sum of a chain may hold; None where the chain sets no such limit.
+
+    Args:
+        chain: the defense.
+        cohort: clients in a round.
+        parameters: of the model.
+    """
+    context = RoundContext(
+        round=0,
+        shares=cohort,
+        clients=np.zeros(1, dtype=np.int64),
+        counts=np.ones(1, dtype=np.int64),
+        parameters=np.zeros(parameters),
+        source=Streams(0),
+    )
+    sums = [event.at_least for event in chain.events(context) if isinstance(event, MessageAggregation)]
+    return min(max(sums), cohort) if sums else None
 
 
 def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:

@@ -15,6 +15,7 @@ from foltr_audit.core.spec.base import Flag, SpecTable, once
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.defaults import CLICK_MODELS, DELTA, NO_DEFENSE, SCENARIO
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.local_paths import without_paths
 from foltr_audit.core.spec.plain_table import with_default
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.server_fit import with_server_defaults
@@ -180,6 +181,11 @@ class ComparisonGrid(SpecTable):
     def table(self) -> Table:
         """The grid as a plain table."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @property
+    def public(self) -> ComparisonGrid:
+        """The same grid without local paths."""
+        return self.model_copy(update={"spec": without_paths(self.spec)})
 
     @property
     def toml(self) -> str:

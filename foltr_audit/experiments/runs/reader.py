@@ -174,3 +174,15 @@ def read_plan(path: Path) -> Plan:
         return Plan.of(read_tables(file_text(path / PLAN, UsageError), where), where)
     except UsageError as error:
         raise TraceError(f"damaged Run: {error}") from error
+
+
+def spec_around(path: Path, spec_hash: str) -> Spec | None:
+    """The Spec of the Run that a trace lies in; None where it lies elsewhere.
+
+    Raises:
+        TraceError: it is damaged.
+    """
+    for folder in tuple(path.resolve().parents)[:2]:
+        if (folder / SPEC).is_file() and (spec := RunFolder(folder).spec).hash == spec_hash:
+            return spec
+    return None

@@ -221,8 +221,7 @@ def draw(panels: Mapping[str, Sequence[LearningCurve]], dataset: DatasetFacts) -
     columns = min(4, max(1, _LEGEND // (max(len(curve.label) for curve in first) + 10)))
     height = 4.0 + 0.2 * -(-(len(first) + 1) // columns)
     figure = Figure(figsize=(9.0, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
-    kind = "synthetic data" if dataset.synthetic else "data"
-    figure.suptitle(f"Learning curves on {kind} {dataset.source}", fontsize=11.0)
+    figure.suptitle(f"Learning curves on {dataset.title}", fontsize=11.0)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (metric, found) in zip(axes, panels.items(), strict=True):
         draw_panel(axis, metric, found)

@@ -140,7 +140,7 @@ class AttackReport(AttackRows, Report):
         """The report on the cells of a plan. Repetitions of one setting are pooled."""
         found = joined(rows for group in groups(cells) for rows in _group_rows(group))
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of(
                 [cell.data for cell in cells], max(cell.attacks.too_short for cell in cells)
             ),

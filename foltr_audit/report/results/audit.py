@@ -159,7 +159,7 @@ class AuditReport(Report):
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AuditReport:
         """The report on the cells of a plan."""
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             warnings=warning_rows(cells),

@@ -119,8 +119,7 @@ def _clients(card: PrivacyCard) -> Iterator[str]:
 
 def _data(card: PrivacyCard) -> Iterator[str]:
     if card.data is not None:
-        kind = "synthetic data" if card.data.synthetic else "data"
-        yield f"Other data: all numbers are of the {kind} {card.data.source}."
+        yield f"Other data: all numbers are of the {card.data.title}."
     runs = {world.result.setting.runs for world in card.worlds}
     if runs == {1}:
         yield "How another run would differ: there is one of each."

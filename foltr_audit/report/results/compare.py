@@ -149,7 +149,7 @@ class CompareReport(PlainReport):
         found = _CellReader(folder, done, Counter(map(_pool, folder.cells()))).read(progress)
         _refuse_mixed_data(folder, found.data)
         return cls(
-            config=folder.grid.table(),
+            config=folder.grid.public.table(),
             dataset=DatasetFacts.of(found.data) if found.data else None,
             cells=CellCounts(
                 **{kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")}

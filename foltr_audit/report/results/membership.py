@@ -145,7 +145,7 @@ class MembershipReport(Report):
             for finding in cell.membership
         )
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             warnings=(*warning_rows(cells), *_contradictions(rows)),

@@ -104,7 +104,7 @@ class TrainReport(Report):
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> TrainReport:
         """The report on the cells of a plan."""
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),

@@ -160,7 +160,7 @@ class UnlearningReport(Report):
             for finding in cell.unlearning.findings
         )
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             warnings=(*warning_rows(cells), *_contradictions(rows)),
