@@ -111,9 +111,9 @@ def claimed_column() -> Column[OfSetting]:
 
 
 def defense_columns(rows: Sequence[OfSetting]) -> list[Column[OfSetting]]:
-    """The chain of a setting and its claimed epsilon; nothing where no row has a defense."""
-    if not any(row.setting.defense for row in rows):
-        return []
+    """The chain of a setting, if one has a defense, and its claimed epsilon."""
+    if not any(row.setting.defense not in ("", "none") for row in rows):
+        return [claimed_column()]
     chain = Column[OfSetting](
         "defense", lambda row: chain_label(row.setting.defense) or "none", "fold", narrow=name_lines
     )
