@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,8 +58,10 @@ def check(
 
     Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
     """
+    from foltr_audit.evidence.check.checks import check_comparison
     from foltr_audit.evidence.check.limits import SystemLimits
     from foltr_audit.evidence.check.limits_place import LimitsPlace
+    from foltr_audit.utils.progress import on_terminal
 
     text = read_text(limits, "LIMITS")
     given, place = SystemLimits.from_toml(text, str(limits)), LimitsPlace.of(limits, text)
@@ -72,7 +73,7 @@ def check(
     elif comparison is not None:
         refuse_others(ctx, _WITH_COMPARISON, "not with --comparison, which was run already")
         use_threads(common.threads)
-        report = _check_comparison(comparison, given, common)
+        report = check_comparison(given, comparison, common.defense or (), common.eps or (), on_terminal())
     else:
         report = _check_fresh(given, common, method, click_model)
     _finish(report, outputs, place)
@@ -84,10 +85,8 @@ def _check_fresh(
     method: list[str] | None,
     click_model: list[str] | None,
 ) -> CheckReport:
+    from foltr_audit.evidence.check.checks import check_fresh
     from foltr_audit.evidence.check.limits import AUDIT_LIMITS
-    from foltr_audit.evidence.check.report import CheckReport, warnings_of
-    from foltr_audit.evidence.check.rerun_audit import run_fresh, with_strong_attacks
-    from foltr_audit.evidence.check.subjects import subjects_of
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.utils.progress import on_terminal
 
@@ -97,30 +96,11 @@ def _check_fresh(
         raise UsageError(f"--{name}: only with a limit that needs an audit: {', '.join(AUDIT_LIMITS)}")
     request = _request(common, method, click_model, audit)
     save_config(common.save_config, request.plan)  # as given: defaults must not be frozen into it
-    if not method:
-        request = replace(request, plan=with_strong_attacks(request.plan))
     use_threads(common.threads)
     folder = None
     if common.out is not None:
         folder = ComparisonFolder.create(common.out, resume=common.resume, overwrite=common.overwrite)
-    found = run_fresh(request, limits, folder, on_terminal())
-    if folder is not None:
-        folder.save_results(found.json())
-    defenses = request.grid(limits).defenses
-    subjects = subjects_of(found, defenses, all_attacks=not _every(method))
-    names = {row.setting.name for row in found.results if row.setting.alternative in defenses}
-    warnings = [*_untried_warnings(limits, request.plan), *warnings_of(found, sorted(names))]
-    return CheckReport.of(limits, subjects, found.config, warnings)
-
-
-def _untried_warnings(limits: SystemLimits, plan: Plan) -> list[str]:
-    """Warnings about default attacks that --method left out."""
-    from foltr_audit.evidence.check.attack_choice import untried_warnings
-
-    protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
-    if limits.max_attack_auc is None:
-        return []
-    return [text for one, kind in protocols if one is not None for text in untried_warnings(one, kind)]
+    return check_fresh(limits, request, folder, on_terminal(), named=bool(method), every=_every(method))
 
 
 def _request(
@@ -180,36 +160,14 @@ def _alternatives(common: CommonOptions, plan: Plan) -> tuple[tuple[str, ...], t
     return tuple(dict.fromkeys("+".join(spec.defense) for spec in plan.specs)), ()
 
 
-def _check_comparison(path: Path, limits: SystemLimits, common: CommonOptions) -> CheckReport:
-    from foltr_audit.evidence.check.report import CheckReport, warnings_of
-    from foltr_audit.evidence.check.subjects import chosen_rows, subjects_of
-    from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.results.compare import CompareReport
-    from foltr_audit.utils.progress import on_terminal
-
-    found = CompareReport.of(ComparisonFolder.open(path), progress=on_terminal())
-    defenses, eps = common.defense or (), common.eps or ()
-    names = {row.setting.name for row in chosen_rows(found, defenses, eps)}
-    warnings = list(warnings_of(found, sorted(names)))
-    return CheckReport.of(limits, subjects_of(found, defenses, eps), found.config, warnings)
-
-
 def _check_trace(
     path: Path, limits: SystemLimits, common: CommonOptions, method: list[str] | None
 ) -> CheckReport:
-    from foltr_audit.evidence.check.recorded_runs import check_recorded
-    from foltr_audit.evidence.check.report import CheckReport
+    from foltr_audit.evidence.check.checks import check_trace
     from foltr_audit.utils.progress import on_terminal
 
-    found = check_recorded(
-        path,
-        limits,
-        _methods(method),
-        all_attacks=not _every(method),
-        **{name: common.fields.get(field) for name, field in _PLACES.items()},
-        progress=on_terminal(),
-    )
-    return CheckReport.of(limits, found.subjects, found.config)
+    places = {name: common.fields.get(field) for name, field in _PLACES.items()}
+    return check_trace(limits, path, _methods(method), on_terminal(), every=_every(method), **places)
 
 
 def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Environment
 from foltr_audit.core.plugins.answers import facts_of
+from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import EVERYBODY, Population
 from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
@@ -52,6 +54,9 @@ from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit, AuditResult
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +252,7 @@ class Runner:
         if self._last is None or self._last[0] != key:
             self._last = None  # two data sets may not fit into memory
             self._last = (key, load_collection(spec.data, spec.seed))
+            _LOG.info("data: %r", self._last[1])
         return Setup(spec, number_intents(spec, self._last[1]))
 
     def with_twins(self, plan: Plan) -> Plan:
@@ -309,6 +315,7 @@ class Runner:
 
     def _audit(self, setup: Setup, protocol: AuditSpec) -> Audit:
         """The audit of a protocol; refuses what it cannot run before the training."""
+        _LOG.info("audit: %s in %s", "+".join(setup.spec.defense), ", ".join(protocol.views))
         from foltr_audit.auditing.audit import Audit  # slow to import, and most commands run none
 
         return Audit(setup, protocol, self.progress)
@@ -340,8 +347,10 @@ class RunOutput:
         """Run a plan into the folder, which stays locked until it is done.
 
         Raises:
+            PluginError: a plug-in that only this process has.
             UsageError: the folder is in use, not empty without `resume` or `overwrite`, or of another Spec.
         """
+        refuse_fleeting(plan.table(), NOT_SAVED)
         with lock_folder(self.path):
             claim_folder(self.path, resume=self.resume, overwrite=self.overwrite)
             self._refuse_other_plan(plan)

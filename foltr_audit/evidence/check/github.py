@@ -17,7 +17,7 @@ def annotation_lines(report: CheckReport, place: LimitsPlace) -> str:
         for one in (*report.of_status("broken"), *report.of_status("not judged"))
     ]
     lines += [f"::warning title=foltr-audit check::{_message(text)}" for text in report.warnings]
-    return "\n".join([*lines, report.summary])
+    return "\n".join([*lines, report.counts])
 
 
 def _message(text: str) -> str:

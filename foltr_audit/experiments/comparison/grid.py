@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 
 from foltr_audit.core.plugins import Attack, ClickModel, Learner
-from foltr_audit.core.plugins.registry import canonical, first_problem
+from foltr_audit.core.plugins.registry import canonical, chain_texts, first_problem
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import Flag, SpecTable, once
@@ -37,6 +37,11 @@ _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.cl
 _FIXED = {"repetition", "defense", "data.fold"}
 
 
+def _alternative_text(value: object) -> object:
+    """An alternative as text; a defense or a chain of them may be given as objects."""
+    return value if isinstance(value, str) else "+".join(cast("list[str]", chain_texts(value)))
+
+
 class ComparisonGrid(SpecTable):
     """What a comparison varies, and what all of its cells share.
 
@@ -62,7 +67,10 @@ class ComparisonGrid(SpecTable):
     )
     delta: float = Field(DELTA, gt=0, lt=1, description="Delta of defenses without a pure bound.")
     defenses: Annotated[
-        tuple[str, ...], Field(min_length=1), AfterValidator(once), Flag("defense", _DEFENSES)
+        tuple[Annotated[str, BeforeValidator(_alternative_text)], ...],
+        Field(min_length=1),
+        AfterValidator(once),
+        Flag("defense", _DEFENSES),
     ] = Field(
         DEFAULT_ALTERNATIVES,
         description="An alternative: parts joined by +. A part is published (the learner's own defense for "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.core.spec.experiment import Spec
@@ -33,6 +33,12 @@ from foltr_audit.report.results.sample_size import AttackSample
 from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue, ResultRow
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
 
 NEXT = 5
 """How many other candidates are reported: the best one of each of that many other defenses."""
@@ -99,6 +105,28 @@ class RecommendReport(PlainReport):
     candidates: Sequence[CandidateRow]
     failed: Sequence[FailedCellRow]
     warnings: Sequence[ComparedWarningRow]
+
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """Every candidate in the order of the search, with the columns that it has in JSON."""
+        return [row.plain() for row in self.candidates]
+
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.recommend import print_recommend
+
+        print_recommend(self, console)
+
+    def short_answer(self) -> BriefAnswer:
+        """The conclusion with one table."""
+        from foltr_audit.report.tables.brief.recommend import brief_recommend
+
+        return brief_recommend(self)
+
+    def figure(self) -> Figure:
+        """Every candidate: the AUC of the strongest attack against its nDCG@10."""
+        from foltr_audit.report.pictures.report_figures import recommend_figure
+
+        return recommend_figure(self)
 
     @classmethod
     def of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.unlearning import UnlearningSpec
@@ -24,6 +24,9 @@ from foltr_audit.report.results.base import (
 )
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Estimate, ResultRow, column
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +143,12 @@ class UnlearningReport(Report):
 
     history: tuple[HistoryRow, ...] = column(optional=True, default=())
     results: tuple[UnlearningRow, ...] = ()
+
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.unlearning import print_unlearning
+
+        print_unlearning(self, console)
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> UnlearningReport:
