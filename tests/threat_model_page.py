@@ -54,8 +54,8 @@ def table() -> Iterator[str]:
     yield HEADING
     yield ""
     yield "The least that each attack needs to know besides the message or the sum and the global model. Some"
-    yield "do better if they know more: `map` takes the noise law and the click model into account where it knows"
-    yield "them. `foltr-audit list knowledge` explains the names. The table follows from what the attacks declare"
+    yield "do better if they know more: `map` uses the noise law and the click model where it knows them."
+    yield "`foltr-audit list knowledge` explains the names. The table is made of what the attacks declare"
     yield "(`needs`), and `--hide` enforces it."
     yield ""
     yield f"| attack | looks for | in each | {' | '.join(GROUPS)} |"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.spec.data import DataSpec, are_synthetic
+from foltr_audit.core.spec.data import SYNTHETIC, DataSpec, are_synthetic
 from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import count_read, intent_files, with_intents
@@ -20,8 +20,6 @@ from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     from foltr_audit.data.layout import SourceFiles
-
-SYNTHETIC = "synthetic"
 
 
 def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collection:

@@ -369,9 +369,10 @@ class RunOutput:
         if several and len(plan.specs) == 1:
             raise UsageError(f"--resume: {self.path} holds several Runs; expected several, not one")
         if several:
-            lost = [spec for spec in read_plan(self.path).specs if spec not in plan.specs]
+            planned = {spec.hash for spec in plan.specs}
+            lost = [spec for spec in read_plan(self.path).specs if spec.hash not in planned]
             if lost:
-                difference = first_difference(lost[0], plan.specs[0])
+                difference = first_difference(lost[0].public, plan.specs[0].public)
                 raise UsageError(f"--resume: {self.path} holds a Run that the plan lacks: {difference}")
 
     def _cell(self, spec: Spec) -> RunFolder:

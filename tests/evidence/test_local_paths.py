@@ -104,3 +104,17 @@ def test_a_spec_has_one_hash_wherever_its_data_lie_and_keeps_the_path() -> None:
 )
 def test_every_path_has_a_name_that_is_its_own_name(path: str, name: str) -> None:
     assert path_name(path) == name == path_name(name)
+
+
+def test_a_run_goes_on_after_its_data_were_moved_and_not_on_other_data(letor: Path, tmp_path: Path) -> None:
+    options = (*SMALL, "--runs", 2, "--out", tmp_path / "run", "--json")
+    first = run("train", "--data", letor, *options)
+    for folder, text in (("new home", TEXT), ("other", TEXT.replace("1:5", "1:6"))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / letor.name).write_text(text)
+    moved = run("train", "--data", tmp_path / "new home" / letor.name, *options, "--resume")
+    assert moved.code == 0, moved.err
+    assert moved.json()["rounds"] == first.json()["rounds"]
+    assert "new home" in (tmp_path / "run" / "plan.toml").read_text()
+    other = run("train", "--data", tmp_path / "other" / letor.name, *options, "--resume")
+    assert (other.code, "dataset.fingerprint" in other.err) == (2, True)

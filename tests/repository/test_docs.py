@@ -190,6 +190,8 @@ def test_the_citation_is_of_this_version() -> None:
     assert f"\nlicense: {PROJECT['license']}\n" in citation
     authors = re.findall(r"^  - name: (.*)$", citation, re.MULTILINE)
     assert PROJECT["authors"] == [{"name": name} for name in authors]
+    addresses = re.findall(r"^repository-code: (.*)$", citation, re.MULTILINE)
+    assert addresses == [url for name, url in PROJECT.get("urls", {}).items() if name == "Repository"]
     assert f"version = {{{PROJECT['version']}}}" in (DOCS / "cite.md").read_text(encoding="utf-8")
 
 

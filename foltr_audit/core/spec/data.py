@@ -14,6 +14,8 @@ from foltr_audit.utils.reading import whole_number
 FEWEST_INTENTS, MOST_INTENTS, USUAL_INTENTS = 2, 10, 4
 """Limits and default of the number of synthetic intents: TREC topics have up to ten; studies use four."""
 
+SYNTHETIC = "synthetic"
+"""Kind of data and intents that are made and not read: `synthetic:NAME`."""
 ARRAYS = "arrays:"
 """What the source of data begins with that were made of arrays, and that only one process has."""
 

@@ -156,7 +156,7 @@ def _planned(path: Path) -> list[RunReader]:
                 f"{path}: unfinished, Run {inner.name} of its {PLAN} is missing; end the run with --resume"
             )
         run = RunReader.open(inner)
-        difference = first_difference(run.spec, spec)
+        difference = first_difference(run.spec.public, spec.public)
         if difference is not None:
             raise TraceError(f"{inner / SPEC}: another Spec than in {PLAN}: {difference}")
         runs.append(run)

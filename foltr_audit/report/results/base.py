@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
+from foltr_audit.core.spec.data import SYNTHETIC
 from foltr_audit.core.spec.experiment import flat
-from foltr_audit.data.load import SYNTHETIC
 from foltr_audit.experiments.runner import DataFacts, RunResult
 from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.plain_report import PlainReport
