@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from importlib.metadata import version as version_of
 from typing import Any
@@ -17,13 +18,14 @@ myst_heading_anchors = 3  # links as a web page of the repository has them: #a-h
 
 default_role = "code"  # docstrings write `name`
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # shapes and units stand in the text
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 90
 autodoc_default_options = {"exclude-members": "model_config, model_post_init"}
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 nitpick_ignore_regex = [
     ("py:exc", r"\w+"),  # errors go by their bare names
-    ("py:class", r"(numpy|pydantic|polars|typing|collections|pathlib)\..*"),
+    (r"py:(class|obj)", r".*"),  # types in signatures: most have no entry of their own
 ]
 
 html_theme = "furo"
@@ -56,7 +58,23 @@ def after_napoleon(app: Any, what: str, name: str, found: Any, options: Any, lin
     lines[:] = [line.replace(COLON, ":") for line in lines]
 
 
+def plain_class(
+    app: Any, what: str, name: str, found: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, str | None] | None:
+    """Classes show the names of their fields; the types of a Spec's fields are long."""
+    del app, name, options, signature
+    if what != "class":
+        return None
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    bare = [one.replace(annotation=inspect.Parameter.empty) for one in parameters]
+    return str(inspect.Signature(bare)), returns
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.connect("autodoc-process-signature", plain_class)
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)
     app.connect("autodoc-process-docstring", after_napoleon, priority=600)

@@ -16,9 +16,13 @@ Example:
 
 from __future__ import annotations
 
+import logging
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+"""What `foltr_audit` logs stays silent unless a program asks for it."""
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Idle threads sleep: spinning costs more than half of a busy machine. OpenMP reads this variable when it is
@@ -28,10 +32,8 @@ if TYPE_CHECKING:
     __version__: str
     from foltr_audit.api import (
         attack,
-        attack_trace,
         audit,
         audit_mechanism,
-        audit_trace,
         compare,
         lint,
         load_data,
@@ -44,14 +46,50 @@ if TYPE_CHECKING:
     from foltr_audit.core.client_steps.torch_step import torch_step
     from foltr_audit.core.client_steps.torch_training import torch_module_step
     from foltr_audit.core.plugins import ClientStep, FirstLayer
+    from foltr_audit.core.plugins.registry import use_plugin
     from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.data.arrays import make_data, make_data_of_qrels
     from foltr_audit.errors import FoltrAuditError
+    from foltr_audit.evidence.check.checks import check
+    from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.noise_calibration import calibrate
+    from foltr_audit.report.recommendation import recommend
+    from foltr_audit.report.recorded_calls import attack_trace, audit_trace
+    from foltr_audit.report.results.attack import AttackReport
+    from foltr_audit.report.results.audit import AuditReport
+    from foltr_audit.report.results.compare import CompareReport
+    from foltr_audit.report.results.plugin_list import (
+        list_attacks,
+        list_click_models,
+        list_defenses,
+        list_names,
+    )
+    from foltr_audit.report.results.recommend import RecommendReport
+    from foltr_audit.report.results.train import TrainReport
+    from foltr_audit.report.tables.calibration import NoiseCalibrationReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
+    "calibrate": "report.noise_calibration",
+    "check": "evidence.check.checks",
+    "recommend": "report.recommendation",
+    "list_attacks": "report.results.plugin_list",
+    "list_defenses": "report.results.plugin_list",
+    "list_click_models": "report.results.plugin_list",
+    "list_names": "report.results.plugin_list",
+    "make_data": "data.arrays",
+    "make_data_of_qrels": "data.arrays",
+    "use_plugin": "core.plugins.registry",
+    "AttackReport": "report.results.attack",
+    "TrainReport": "report.results.train",
+    "AuditReport": "report.results.audit",
+    "CompareReport": "report.results.compare",
+    "RecommendReport": "report.results.recommend",
+    "CheckReport": "evidence.check.report",
+    "NoiseCalibrationReport": "report.tables.calibration",
     "jax_step": "core.client_steps.jax_step",
     "torch_module_step": "core.client_steps.torch_training",
     "torch_step": "core.client_steps.torch_step",
@@ -59,10 +97,10 @@ _WHERE = {
     "ClientStep": "core.plugins",
     "numpy_step": "core.client_steps.function_step",
     "attack": "api",
-    "attack_trace": "api",
+    "attack_trace": "report.recorded_calls",
     "audit": "api",
     "audit_mechanism": "api",
-    "audit_trace": "api",
+    "audit_trace": "report.recorded_calls",
     "compare": "api",
     "lint": "api",
     "load_data": "api",
@@ -84,12 +122,18 @@ _WHERE = {
 }
 
 __all__ = [
+    "AttackReport",
+    "AuditReport",
+    "CheckReport",
     "ClientStep",
     "Collection",
+    "CompareReport",
     "Dataset",
     "FirstLayer",
     "FoltrAuditError",
+    "NoiseCalibrationReport",
     "Plan",
+    "RecommendReport",
     "RoundRecord",
     "RoundTruth",
     "Spec",
@@ -97,22 +141,33 @@ __all__ = [
     "TraceDataset",
     "TraceHeader",
     "TraceWriter",
+    "TrainReport",
     "attack",
     "attack_trace",
     "audit",
     "audit_mechanism",
     "audit_trace",
+    "calibrate",
+    "check",
     "compare",
     "jax_step",
     "lint",
+    "list_attacks",
+    "list_click_models",
+    "list_defenses",
+    "list_names",
     "load_data",
+    "make_data",
+    "make_data_of_qrels",
     "membership",
     "numpy_step",
     "published_chain",
+    "recommend",
     "simulate",
     "torch_module_step",
     "torch_step",
     "unlearn",
+    "use_plugin",
 ]
 
 

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
-from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
-from foltr_audit.core.plugins import ClientStep
+from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
+from foltr_audit.core.plugins.registry import Attacks, Chain, Clicks
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.function_audit import FUNCTION_TRIALS, FunctionAuditSpec
-from foltr_audit.core.spec.plain_table import validated
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.compare import compare as run_grid
@@ -23,22 +21,24 @@ from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.lint_subjects import subject_described, subjects_at, subjects_of
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_plan
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
-from foltr_audit.report.results.coin_audit import CoinAuditReport
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.function_audit import FunctionAuditReport
 from foltr_audit.report.results.membership import MembershipReport
-from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.report.results.system_lint import SystemLintReport
 from foltr_audit.report.results.train import TrainReport
 from foltr_audit.report.results.unlearning import UnlearningReport
+from foltr_audit.utils.argument_names import names_arguments
+
+Specs = Spec | Mapping[str, object] | Sequence[Spec]
+"""What is run: a Spec, the table of one, or several Specs."""
 
 
+@names_arguments
 def load_data(
-    source: str,
+    source: str | Path,
     *,
     fold: int = 0,
     normalise: str = "zscore",
@@ -54,16 +54,18 @@ def load_data(
         DataError: the files cannot be read as ranking data.
         UsageError: a source, fold or normalization that does not exist.
     """
-    data = {"source": source, "fold": fold, "normalise": normalise, "dtype": dtype, "intents": intents}
-    spec = Spec.parse({"data": data}, "load_data")
+    data: dict[str, object] = {"fold": fold, "normalise": normalise, "dtype": dtype, "intents": intents}
+    spec = Spec.parse({"data": data | {"source": str(source)}}, "load_data")
     return load_collection(spec.data, seed)
 
 
+@names_arguments
 def simulate(
-    specs: Spec | Sequence[Spec],
+    specs: Specs,
     *,
+    defense: Chain | None = None,
     data: Collection | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     twins: bool = False,
@@ -71,76 +73,140 @@ def simulate(
     """Train the rankers of one or several Specs; protocols in them are ignored.
 
     Args:
-        specs: what to train; several are compared in one report.
+        specs: what to train: a Spec or its table; several are compared in one report.
+        defense: a chain in place of that of the Specs: texts, or objects such as `Clip(norm=1.5)`.
         data: a collection to use instead of loading the Specs' own.
         out: folder for traces and models.
         resume: continue with the content of the folder.
         overwrite: replace the content of the folder.
         twins: also train the twins of each scenario, and compare.
+
+    Returns:
+        A report with one row per run and round.
+
+    Raises:
+        UsageError: a value that cannot be run, or a folder that holds something else.
+        DataError: the data cannot be read.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> small = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}}
+        >>> len(fa.simulate({**small, "train": {"rounds": 2}}).rounds)
+        2
     """
-    plan = Plan(tuple(spec.only_trained for spec in _several(specs, data)))
+    several = _several(specs, data, None, {"defense": defense})
+    plan = Plan(tuple(spec.only_trained for spec in several))
     plan = Runner(data=data).with_twins(plan) if twins else plan
     return TrainReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
+@names_arguments
 def attack(
-    specs: Spec | Sequence[Spec],
+    specs: Specs,
     *,
+    methods: Attacks | None = None,
+    defense: Chain | None = None,
+    click_models: Clicks | None = None,
     data: Collection | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
 ) -> AttackReport:
     """Train and attack one or several Specs; those that differ only in repetition and fold are pooled.
 
-    Arguments as for `simulate`.
+    Args:
+        specs: what to attack: a Spec with an attack protocol, its table, or several Specs.
+        methods: attacks in place of those of the Specs: texts, objects or classes, your own too.
+        defense: a chain in place of that of the Specs: texts, or objects such as `Clip(norm=1.5)`.
+        click_models: how the attacked users click, in place of what the Specs say.
+        data: a collection to use instead of loading the Specs' own.
+        out: folder for traces and models.
+        resume: continue with the content of the folder.
+        overwrite: replace the content of the folder.
+
+    Returns:
+        A report with one row per attack, click model, claimed epsilon and view.
 
     Raises:
-        UsageError: a Spec without an attack protocol.
+        UsageError: a Spec without an attack protocol where no `methods` or `click_models` are given, or a
+            value that cannot be run.
+        DataError: the data cannot be read.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> small = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}}
+        >>> report = fa.attack({**small, "train": {"rounds": 1}}, methods="map", click_models="perfect")
+        >>> [row.found.auc.value for row in report.results if row.method == "map"]
+        [1.0]
     """
-    plan = Plan(_several(specs, data))
+    changes = {"attack.methods": methods, "attack.click_models": click_models, "defense": defense}
+    plan = Plan(_several(specs, data, "attack", changes))
     if any(spec.attack is None for spec in plan.specs):
         raise UsageError("attack: a Spec has no attack protocol; expected Spec(..., attack={...})")
     return AttackReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
+@names_arguments
 def audit(
-    specs: Spec | Sequence[Spec],
+    specs: Specs,
     *,
+    defense: Chain | None = None,
     data: Collection | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
 ) -> AuditReport:
     """Train one or several Specs, and check the claims of their chains with upper and lower bounds.
 
-    Arguments as for `simulate`.
+    Args:
+        specs: what to run: a Spec with an audit protocol, its table, or several Specs.
+        defense: a chain in place of that of the Specs.
+        data: a collection to use instead of loading the Specs' own.
+        out: folder for traces and models.
+        resume: continue with the content of the folder.
+        overwrite: replace the content of the folder.
+
+    Returns:
+        A report with one row per run, view, unit and canary.
 
     Raises:
-        UsageError: a Spec without an audit protocol.
+        UsageError: a Spec without an audit protocol, or a value that cannot be run.
+        DataError: the data cannot be read.
     """
-    plan = Plan(_several(specs, data))
+    plan = Plan(_several(specs, data, "audit", {"defense": defense}))
     if any(spec.audit is None for spec in plan.specs):
         raise UsageError("audit: a Spec has no audit protocol; expected Spec(..., audit={...})")
     return AuditReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
+@names_arguments
 def membership(
-    specs: Spec | Sequence[Spec],
+    specs: Specs,
     *,
+    defense: Chain | None = None,
     data: Collection | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
 ) -> MembershipReport:
     """Train one or several Specs, and tell from global models who took part in such trainings.
 
-    Arguments as for `simulate`.
+    Args:
+        specs: what to run: a Spec with a membership protocol, its table, or several Specs.
+        defense: a chain in place of that of the Specs.
+        data: a collection to use instead of loading the Specs' own.
+        out: folder for traces and models.
+        resume: continue with the content of the folder.
+        overwrite: replace the content of the folder.
+
+    Returns:
+        A report with one row per attack, view and released model.
 
     Raises:
-        UsageError: a Spec without a membership protocol.
+        UsageError: a Spec without a membership protocol, or a value that cannot be run.
+        DataError: the data cannot be read.
     """
-    plan = Plan(_several(specs, data))
+    plan = Plan(_several(specs, data, "membership", {"defense": defense}))
     if any(spec.membership is None for spec in plan.specs):
         raise UsageError(
             "membership: a Spec has no membership protocol; expected Spec(..., membership={...})"
@@ -148,27 +214,40 @@ def membership(
     return MembershipReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
+@names_arguments
 def unlearn(
-    specs: Spec | Sequence[Spec],
+    specs: Specs,
     *,
+    defense: Chain | None = None,
     data: Collection | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
 ) -> UnlearningReport:
     """Train one or several Specs, and check what models keep of clients that left such trainings.
 
-    Arguments as for `simulate`.
+    Args:
+        specs: what to run: a Spec with an unlearning protocol, its table, or several Specs.
+        defense: a chain in place of that of the Specs.
+        data: a collection to use instead of loading the Specs' own.
+        out: folder for traces and models.
+        resume: continue with the content of the folder.
+        overwrite: replace the content of the folder.
+
+    Returns:
+        A report with one row per method.
 
     Raises:
-        UsageError: a Spec without an unlearning protocol.
+        UsageError: a Spec without an unlearning protocol, or a value that cannot be run.
+        DataError: the data cannot be read.
     """
-    plan = Plan(_several(specs, data))
+    plan = Plan(_several(specs, data, "unlearning", {"defense": defense}))
     if any(spec.unlearning is None for spec in plan.specs):
         raise UsageError("unlearn: a Spec has no unlearning protocol; expected Spec(..., unlearning={...})")
     return UnlearningReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
+@names_arguments
 def audit_mechanism(
     mechanism: Mechanism[T],
     inputs: tuple[T, T],
@@ -202,10 +281,11 @@ def audit_mechanism(
     return FunctionAuditReport.of(audit_function(mechanism, inputs, spec), name, spec)
 
 
+@names_arguments
 def compare(
     grid: Mapping[str, object] | ComparisonGrid | None = None,
     *,
-    out: Path | None = None,
+    out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     jobs: int | None = None,
@@ -223,80 +303,13 @@ def compare(
         UsageError: an invalid value.
     """
     asked = grid if isinstance(grid, ComparisonGrid) else ComparisonGrid.parse(dict(grid or {}), "compare")
-    with comparison_folder(out, resume=resume, overwrite=overwrite) as folder:
+    if out is not None:
+        refuse_fleeting(asked.table(), NOT_SAVED)
+    with comparison_folder(None if out is None else Path(out), resume=resume, overwrite=overwrite) as folder:
         return CompareReport.of(folder, run_grid(asked, folder, Workers(jobs=jobs)))
 
 
-def attack_trace(
-    path: str | Path,
-    methods: str | Sequence[str] | None = None,
-    *,
-    target: str | None = None,
-    data: str | None = None,
-    view: str | None = None,
-    step: ClientStep | StepFunction | None = None,
-    know: Mapping[str, object] | None = None,
-) -> AttackReport:
-    """Attack a recorded Run or trace that holds its truth, with one attack or several.
-
-    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. With the
-    view `aggregate` the observer sees the sum of each round, with `client` the global models before and after
-    it, and the lists of its clients. `step` is what the clients compute from a list and its clicks, if it is
-    not PDGD: a client step such as `torch_step` makes, or a function `step(model, features, clicks)` as of
-    `numpy_step`. `know` are facts over those of its header, e.g. `{"learning_rate": 0.1}`.
-
-    Raises:
-        UsageError: it holds no truth, its data set is missing, or a fact does not exist.
-        TraceError: it is damaged, or was recorded on other data.
-        PluginError: the step fails, or does not fit the trace.
-    """
-    chosen = (methods,) if isinstance(methods, str) else methods
-    own = None if step is None else as_client_step(step)
-    changes = {"methods": chosen, "view": view}
-    recorded = TraceAttack.open(
-        Path(path), target=target, data=data, changes=changes, know=know, client_step=own
-    )
-    return recorded_report(recorded)
-
-
-def audit_trace(
-    path: str | Path,
-    *,
-    eps: float | None = None,
-    delta: float = 0.0,
-    view: str | None = None,
-    confidence: float = 0.95,
-    estimator: str = "one-run",
-    data: str | None = None,
-    step: ClientStep | StepFunction | None = None,
-    know: Mapping[str, object] | None = None,
-) -> CoinAuditReport:
-    """Measure a lower bound on epsilon from a recorded laboratory run whose clients tossed coins.
-
-    Args:
-        path: a trace or a Run whose truth holds canaries and coins.
-        eps: what is claimed; None for the fact `eps_claimed`, if the header has it.
-        delta: of the claim.
-        view: `individual` or `aggregate`; by default messages, or sums where messages are masked.
-        confidence: of the lower bound.
-        estimator: `one-run` or `clopper-pearson`.
-        data: path of the data set, if features are not embedded.
-        step: what the clients compute, if it is not PDGD; as for `attack_trace`.
-        know: facts over those of the header.
-
-    Raises:
-        UsageError: no coins, facts that replays need are missing, or a bad value.
-        PluginError: the step fails, or does not fit the trace.
-        TraceError: it is damaged.
-    """
-    given = {"claim": eps, "delta": delta, "confidence": confidence, "estimator": estimator}
-    views = {} if view is None else {"views": (view,)}
-    protocol = validated(AuditSpec, {**given, **views}, "audit_trace: ")
-    own = None if step is None else as_client_step(step)
-    recorded = TraceAttack.open(Path(path), data=data, know=know, client_step=own)
-    return CoinAuditReport.of(recorded, protocol)
-
-
+@names_arguments
 def lint(
     subject: Spec | Sequence[Spec] | str | Path | Mapping[str, object], *, data: Collection | None = None
 ) -> SystemLintReport:
@@ -315,31 +328,35 @@ def lint(
         return SystemLintReport.of([subject_described(subject)])
     if isinstance(subject, str | Path):
         return SystemLintReport.of(subjects_at(Path(subject)))
-    return SystemLintReport.of(subjects_of(_several(subject, data), collection=data))
+    return SystemLintReport.of(subjects_of(_several(subject, data, None, {}), collection=data))
 
 
-def _several(specs: Spec | Sequence[Spec], data: Collection | None) -> tuple[Spec, ...]:
-    """The Specs; with `data` given, their data tables describe it."""
-    several = (specs,) if isinstance(specs, Spec) else tuple(specs)
+def _several(
+    specs: Specs, data: Collection | None, protocol: str | None, changes: Mapping[str, object]
+) -> tuple[Spec, ...]:
+    """The Specs with what is given beside them; with `data` given, their data tables describe it.
+
+    A table without the protocol gets its defaults.
+    """
+    if isinstance(specs, Mapping):
+        asked = specs if protocol is None else {protocol: {}, **specs}
+        several: tuple[Spec, ...] = (Spec.parse(asked, ""),)
+    else:
+        several = (specs,) if isinstance(specs, Spec) else tuple(specs)
     if not several:
         raise UsageError("no Spec to run; expected at least one")
+    given = {name: value for name, value in changes.items() if value is not None}
+    if given:
+        several = tuple(spec.having(given) for spec in several)
     if data is None:
         return several
-    source = {
-        "source": data.source,
-        "fold": data.fold,
-        "normalise": data.normalised,
-        "dtype": str(data.train.features.dtype),
-        "intents": data.intents_from,
-    }
     return tuple(
-        spec.model_copy(update={"data": DataSpec.model_validate({**source, "balance": spec.data.balance})})
-        for spec in several
+        spec.model_copy(update={"data": DataSpec.of(data, balance=spec.data.balance)}) for spec in several
     )
 
 
 def _run(
-    plan: Plan, data: Collection | None, out: Path | None, *, resume: bool, overwrite: bool
+    plan: Plan, data: Collection | None, out: str | Path | None, *, resume: bool, overwrite: bool
 ) -> list[RunResult]:
     output = None if out is None else RunOutput(Path(out), resume=resume, overwrite=overwrite)
     return run_plan(plan, output, Runner(data=data))

@@ -1,4 +1,4 @@
-"""Writes the JSON Schemas of reports and user files to docs/schemas: `python -m tests.published_schemas`."""
+"""Writes the JSON Schemas of reports and files to docs/schemas: `python -m tests.published_schemas`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ import foltr_audit.report
 import foltr_audit.studies
 from foltr_audit.core.declared.system_file import SystemFile
 from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.evidence.bundle.manifest import BundleManifest
+from foltr_audit.evidence.check.limits import SystemLimits
+from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import JsonValue
 from tests.fixtures.import_graph import ROOT
+from tests.fixtures.printed_documents import PRINTED, schema_of_printed
 
 SCHEMAS = ROOT / "docs" / "schemas"
 
@@ -55,13 +60,29 @@ def text_of(report: type[PlainReport]) -> str:
     return json.dumps(open_to_more(report.schema()), indent=1) + "\n"
 
 
-FILES: dict[str, type[SpecTable]] = {"system-1.json": SystemFile}
-"""The tables of files that users write, by the name of the file of their schema."""
+FILES: dict[str, type[SpecTable]] = {
+    "system-1.json": SystemFile,
+    "spec-1.json": Spec,
+    "grid-1.json": ComparisonGrid,
+    "limits-1.json": SystemLimits,
+    "bundle-1.json": BundleManifest,
+}
+"""The tables of files, by the name of the file of their schema."""
 
 
 def text_of_file(table: type[SpecTable]) -> str:
-    """The published schema of a file that users write."""
+    """The published schema of a file."""
     return json.dumps(table.model_json_schema(), indent=1) + "\n"
+
+
+def file_of_printed(name: str) -> str:
+    """The file with the schema of a printed document."""
+    return f"{name.replace('/', '-')}.json"
+
+
+def text_of_printed(name: str) -> str:
+    """The published schema of a printed document."""
+    return json.dumps(schema_of_printed(name), indent=1) + "\n"
 
 
 if __name__ == "__main__":
@@ -70,3 +91,5 @@ if __name__ == "__main__":
         (SCHEMAS / name).write_text(text_of(report), encoding="utf-8")
     for name, table in FILES.items():
         (SCHEMAS / name).write_text(text_of_file(table), encoding="utf-8")
+    for name in PRINTED:
+        (SCHEMAS / file_of_printed(name)).write_text(text_of_printed(name), encoding="utf-8")

@@ -58,7 +58,8 @@ def verify(
     every: bool = switch("--all", "Re-run every cell or Run."),
     seed: int | None = option("Seed of the draw. Default: a new number, which is printed."),
     jobs: int | None = option("Processes that re-run cells of a comparison. Default: one per core."),
-    data: str | None = option("Path of the data set, if it is not where the Specs say."),
+    data: str | None = option("Path of the data set. Default: its name, in this folder."),
+    intents: str | None = option("Path of the intents of the data set. Default: their name, in this folder."),
     json: Json = False,
     threads: Threads = None,
 ) -> None:
@@ -69,6 +70,7 @@ def verify(
     """
     import secrets
 
+    from foltr_audit.evidence.bundle.place import DataPlaces
     from foltr_audit.evidence.bundle.verification_table import print_verification
     from foltr_audit.evidence.bundle.verify import SAMPLE, RerunOptions
     from foltr_audit.evidence.bundle.verify import verify as check
@@ -81,7 +83,7 @@ def verify(
     options = RerunOptions(
         sample=None if every else SAMPLE if sample is None else sample,
         seed=secrets.randbelow(2**32) if seed is None else seed,
-        data=data,
+        places=DataPlaces(data, intents),
         workers=Workers(jobs=jobs),
     )
     found = check(file, options, on_terminal())

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from foltr_audit.cli.options import Json, option, switch
 from foltr_audit.cli.output import show, warn
-from foltr_audit.core.spec.defaults import CLIENT, DELTA, SECURE_AGGREGATION, UNIT, VIEW
-from foltr_audit.errors import UsageError
-
-if TYPE_CHECKING:
-    from foltr_audit.privacy.accounting import AccountingContext
+from foltr_audit.core.spec.defaults import DELTA, VIEW
 
 
 def calibrate(
@@ -56,81 +50,27 @@ def calibrate(
     Mechanisms that share one noise among all clients are shown with secure aggregation, since a single
     message carries almost none of it.
     """
-    from foltr_audit.auditing.noise_for_target import calibrate as least_noise
-    from foltr_audit.auditing.noise_for_target import calibrations
-    from foltr_audit.privacy.accounting import AccountingContext
-    from foltr_audit.report.tables.calibration import NoiseCalibrationReport
+    from foltr_audit.report.noise_calibration import calibrate_mechanisms
 
-    if parameters is not None and data is not None:
-        raise UsageError("--parameters and --data: give one or the other")
-    if rank_with not in ("local", "global"):
-        raise UsageError(f"--rank-with: {rank_with!r}; expected local or global")
-    if colluders is not None and not view.startswith("colluding"):
-        raise UsageError("--colluders: expected --view colluding, or colluding+lists")
-    taking_part = _cohort(clients, cohort)
-    able = _able(clients, taking_part, separation)
-    situation = AccountingContext(
-        view=view,
-        unit=unit or (UNIT if rounds == 1 else CLIENT),
-        parameters=_features(data) if parameters is None else parameters,
-        shares=taking_part,
-        arriving=arriving,
-        colluders=colluders,
-        interactions=interactions,
-        ranked_with="global" if rank_with == "global" else "local",
-        rounds=rounds,
-        separation=separation,
+    report = calibrate_mechanisms(
+        target_eps,
         delta=delta,
-        sampled=taking_part / able,
-        cohorts="secret" if secret_sample else "known",
+        unit=unit,
+        view=view,
+        colluders=colluders,
+        rounds=rounds,
+        clients=clients,
+        cohort=cohort,
+        separation=separation,
+        secret_sample=secret_sample,
+        arriving=arriving,
+        interactions=interactions,
+        rank_with=rank_with,
+        parameters=parameters,
+        data=data,
+        norm=norm,
+        order=order,
+        mechanisms=mechanism,
     )
-    chosen = dict.fromkeys(mechanism or calibrations())
-    summed = _secure_sum(situation)
-    shared = {name for name, rule in calibrations().items() if rule.in_sum}
-    found = [
-        least_noise(
-            name, target_eps, situation, norm=norm, order=order, wire=summed if name in shared else ()
-        )
-        for name in chosen
-    ]
-    report = NoiseCalibrationReport(target=target_eps, situation=situation, clients=clients, found=found)
-    show(report.json, report.print, json=json)
+    show(report.json, report.show, json=json)
     warn(report.warnings)
-
-
-def _cohort(clients: int, cohort: int | None) -> int:
-    """The number of clients in a round."""
-    if clients < 1:
-        raise UsageError(f"--clients: {clients}; expected at least 1")
-    if cohort is not None and not 1 <= cohort <= clients:
-        raise UsageError(f"--cohort: {cohort} of {clients} clients; expected 1 to {clients}")
-    return clients if cohort is None else cohort
-
-
-def _able(clients: int, cohort: int, separation: int) -> int:
-    """The number of clients that may take part in a round."""
-    if not 1 <= separation <= clients // cohort:
-        raise UsageError(
-            f"--separation: {separation} with cohorts of {cohort} out of {clients} clients; "
-            f"expected 1 to {clients // cohort}"
-        )
-    return clients // separation
-
-
-def _secure_sum(situation: AccountingContext) -> tuple[str, ...]:
-    """Secure aggregation for a server that receives messages; its threshold is the number that arrives."""
-    from foltr_audit.privacy.observer_views import without_lists
-
-    if without_lists(situation.view) != VIEW:
-        return ()  # a view of sums assumes some secure sum already
-    fewest = situation.arriving
-    return (SECURE_AGGREGATION if fewest is None else f"{SECURE_AGGREGATION}:threshold={fewest}",)
-
-
-def _features(source: str | None) -> int:
-    from foltr_audit.core.spec.experiment import Spec
-    from foltr_audit.data.load import load_collection
-
-    table = {} if source is None else {"data": {"source": source}}
-    spec = Spec.parse(table, "calibrate")
-    return load_collection(spec.data, spec.seed).n_features

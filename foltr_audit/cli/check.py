@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from foltr_audit.cli.check_formats import CheckOutputs
 from foltr_audit.cli.common import CLAIM, SHARED, CommonOptions, read_config, use_threads
 from foltr_audit.cli.given import methods_of, read_text, refuse_others
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import Table, argument, option
-from foltr_audit.cli.output import note, refuse_place, save_config, show, warn, warn_of_unloadable, write_file
+from foltr_audit.cli.output import note, save_config, warn, warn_of_unloadable
 from foltr_audit.core.spec.defaults import NO_DEFENSE
-from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.limits_place import LimitsPlace
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
 
-_ALWAYS = {"limits", "json", "threads", "junit", "summary"}
+_ALWAYS = {"limits", "json", "threads", "formats"}
 _WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
 _PLACES = {"data": "data.source", "seed": "seed", "intents": "data.intents"}
 _WITH_COMPARISON = _ALWAYS | {"comparison", "defense", "eps"}
@@ -47,18 +47,25 @@ def check(
         "How users click, in training and when attacked. May be repeated. Default: perfect, navigational and "
         "informational."
     ),
-    junit: Path | None = option("Write JUnit XML, with a test for each limit and row.", metavar="FILE"),
-    summary: Path | None = option("Append a table in Markdown to a file.", metavar="FILE"),
+    formats: list[str] | None = option(
+        "table, json, junit, markdown, github (annotations) or sarif: on stdout, or with =FILE in a file. "
+        "May be repeated. Default: table.",
+        name="--format",
+        metavar="FORMAT[=FILE]",
+    ),
 ) -> None:
     """Check a new run, a trace or a comparison against limits.
 
     Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
     """
+    from foltr_audit.evidence.check.checks import check_comparison
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.limits_place import LimitsPlace
+    from foltr_audit.utils.progress import on_terminal
 
-    given = SystemLimits.from_toml(read_text(limits, "LIMITS"), str(limits))
-    for flag, path in (("--junit", junit), ("--summary", summary)):
-        refuse_place(flag, path)
+    text = read_text(limits, "LIMITS")
+    given, place = SystemLimits.from_toml(text, str(limits)), LimitsPlace.of(limits, text)
+    outputs = CheckOutputs.of(formats or (), json=common.json)
     if trace is not None:
         refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
@@ -66,10 +73,10 @@ def check(
     elif comparison is not None:
         refuse_others(ctx, _WITH_COMPARISON, "not with --comparison, which was run already")
         use_threads(common.threads)
-        report = _check_comparison(comparison, given, common)
+        report = check_comparison(given, comparison, common.defense or (), common.eps or (), on_terminal())
     else:
         report = _check_fresh(given, common, method, click_model)
-    _finish(report, common, junit, summary)
+    _finish(report, outputs, place)
 
 
 def _check_fresh(
@@ -78,10 +85,8 @@ def _check_fresh(
     method: list[str] | None,
     click_model: list[str] | None,
 ) -> CheckReport:
+    from foltr_audit.evidence.check.checks import check_fresh
     from foltr_audit.evidence.check.limits import AUDIT_LIMITS
-    from foltr_audit.evidence.check.report import CheckReport, warnings_of
-    from foltr_audit.evidence.check.rerun_audit import run_fresh, with_strong_attacks
-    from foltr_audit.evidence.check.subjects import subjects_of
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.utils.progress import on_terminal
 
@@ -91,30 +96,11 @@ def _check_fresh(
         raise UsageError(f"--{name}: only with a limit that needs an audit: {', '.join(AUDIT_LIMITS)}")
     request = _request(common, method, click_model, audit)
     save_config(common.save_config, request.plan)  # as given: defaults must not be frozen into it
-    if not method:
-        request = replace(request, plan=with_strong_attacks(request.plan))
     use_threads(common.threads)
     folder = None
     if common.out is not None:
         folder = ComparisonFolder.create(common.out, resume=common.resume, overwrite=common.overwrite)
-    found = run_fresh(request, limits, folder, on_terminal())
-    if folder is not None:
-        folder.save_results(found.json())
-    defenses = request.grid(limits).defenses
-    subjects = subjects_of(found, defenses, all_attacks=not _every(method))
-    names = {row.setting.name for row in found.results if row.setting.alternative in defenses}
-    warnings = [*_untried_warnings(limits, request.plan), *warnings_of(found, sorted(names))]
-    return CheckReport.of(limits, subjects, found.config, warnings)
-
-
-def _untried_warnings(limits: SystemLimits, plan: Plan) -> list[str]:
-    """Warnings about default attacks that --method left out."""
-    from foltr_audit.evidence.check.attack_choice import untried_warnings
-
-    protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
-    if limits.max_attack_auc is None:
-        return []
-    return [text for one, kind in protocols if one is not None for text in untried_warnings(one, kind)]
+    return check_fresh(limits, request, folder, on_terminal(), named=bool(method), every=_every(method))
 
 
 def _request(
@@ -174,44 +160,19 @@ def _alternatives(common: CommonOptions, plan: Plan) -> tuple[tuple[str, ...], t
     return tuple(dict.fromkeys("+".join(spec.defense) for spec in plan.specs)), ()
 
 
-def _check_comparison(path: Path, limits: SystemLimits, common: CommonOptions) -> CheckReport:
-    from foltr_audit.evidence.check.report import CheckReport, warnings_of
-    from foltr_audit.evidence.check.subjects import chosen_rows, subjects_of
-    from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.results.compare import CompareReport
-    from foltr_audit.utils.progress import on_terminal
-
-    found = CompareReport.of(ComparisonFolder.open(path), progress=on_terminal())
-    defenses, eps = common.defense or (), common.eps or ()
-    names = {row.setting.name for row in chosen_rows(found, defenses, eps)}
-    warnings = list(warnings_of(found, sorted(names)))
-    return CheckReport.of(limits, subjects_of(found, defenses, eps), found.config, warnings)
-
-
 def _check_trace(
     path: Path, limits: SystemLimits, common: CommonOptions, method: list[str] | None
 ) -> CheckReport:
-    from foltr_audit.evidence.check.recorded_runs import check_recorded
-    from foltr_audit.evidence.check.report import CheckReport
+    from foltr_audit.evidence.check.checks import check_trace
     from foltr_audit.utils.progress import on_terminal
 
-    found = check_recorded(
-        path,
-        limits,
-        _methods(method),
-        all_attacks=not _every(method),
-        **{name: common.fields.get(field) for name, field in _PLACES.items()},
-        progress=on_terminal(),
-    )
-    return CheckReport.of(limits, found.subjects, found.config)
+    places = {name: common.fields.get(field) for name, field in _PLACES.items()}
+    return check_trace(limits, path, _methods(method), on_terminal(), every=_every(method), **places)
 
 
-def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summary: Path | None) -> None:
+def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> None:
     """Write the files, print the outcomes, and exit with the code of the outcomes."""
-    from foltr_audit.evidence.check.outcome_table import print_check
-
-    problem = _write_files(report, junit, summary)
-    show(report.json, partial(print_check, report), json=common.json)
+    problem = outputs.write(report, place)
     warn(report.warnings)
     for outcome in report.of_status("broken"):
         note(f"broken: {outcome.line}")
@@ -221,17 +182,3 @@ def _finish(report: CheckReport, common: CommonOptions, junit: Path | None, summ
         raise problem
     if not report.holds:
         raise typer.Exit(1 if report.of_status("broken") else 2)
-
-
-def _write_files(report: CheckReport, junit: Path | None, summary: Path | None) -> FoltrAuditError | None:
-    """Write the files; an error is returned, so that the verdict can be printed before it is raised."""
-    from foltr_audit.evidence.check.junit import junit_xml
-    from foltr_audit.evidence.check.outcome_table import append, markdown
-    from foltr_audit.recorder import atomic_files
-
-    try:
-        write_file("--junit", junit, lambda path: atomic_files.write_bytes(path, junit_xml(report)))
-        write_file("--summary", summary, lambda path: append(path, markdown(report)))
-    except FoltrAuditError as error:
-        return error
-    return None

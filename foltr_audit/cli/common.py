@@ -229,7 +229,7 @@ class CommonOptions:
             UsageError: a value is out of range, or options exclude each other.
         """
         from foltr_audit.experiments.clients_of_data import with_users
-        from foltr_audit.experiments.plan import Plan, apply_changes, expand
+        from foltr_audit.experiments.plan import Plan, apply_changes, expand, trained_on_each
 
         if tables is None:
             tables = [{}] if self.config is None else read_config(self.config)
@@ -245,7 +245,7 @@ class CommonOptions:
                     table.pop(name, None)
             _change_learner(table, self.learner_changes())
         if same:
-            tables = [cell for table in tables for cell in _trained_on_each(table)]
+            tables = [cell for table in tables for cell in trained_on_each(table)]
         tables = [apply_changes(table, chain) for table in tables for chain in self.defense_axis(table)]
         tables = [apply_changes(table, run) for table in tables for run in self.repetition_axis(table)]
         return Plan.of([with_users(table) for table in tables], str(self.config or ""), field_flags())
@@ -312,16 +312,6 @@ def read_config(config: Path) -> list[Table]:
     tables = read_tables(read_text(config, "--config"), str(config))
     Plan.of(tables, str(config), field_flags())  # refuses errors in the file before options hide them
     return tables
-
-
-def _trained_on_each(table: Table) -> list[Table]:
-    from foltr_audit.core.spec.attack import AttackSpec
-    from foltr_audit.experiments.plan import apply_changes
-
-    models = table["attack"].get("click_models", AttackSpec().click_models)
-    return [
-        apply_changes(table, {"train.click_model": name, "attack.click_models": [name]}) for name in models
-    ]
 
 
 def _change_learner(table: Table, changes: dict[str, object]) -> None:

@@ -152,6 +152,7 @@ def _compare(
     from foltr_audit.experiments.comparison.compare import worst_failure as worst_error
     from foltr_audit.report.pictures.compare_panels import draw_comparison
     from foltr_audit.report.results.compare import CompareReport
+    from foltr_audit.report.results.decision import json_with_decision
     from foltr_audit.report.tables.brief.compare import print_brief_compare
     from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
     from foltr_audit.utils.progress import on_terminal
@@ -164,7 +165,8 @@ def _compare(
     for picture in pictures:
         draw_comparison(picture, report)
     brief = partial(print_brief_compare, report, quiet=common.quiet)
-    show(report.json, partial(print_compare, report) if common.full else brief, json=common.json)
+    full = partial(print_compare, report)
+    show(partial(json_with_decision, report), full if common.full else brief, json=common.json)
     warn(warnings_by_defense(report.warnings))
     refuse_contradiction(report.claims)
     worst = worst_error(failed)

@@ -19,6 +19,7 @@ from typer.models import OptionInfo
 
 from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.options import Table
+from foltr_audit.cli.user_code import with_own_plugins
 
 CommandFunction = Callable[..., None]
 
@@ -76,6 +77,7 @@ def _with_options(command: CommandFunction, names: Sequence[str | OtherHelp]) ->
 
     @wraps(command)
     def with_options(**given: Any) -> None:
+        given = with_own_plugins(given)
         found = {name: given.pop(name) for name in shared if name in names}
         values = {one.name: one.read(given.pop(parameter)) for parameter, one in settings.items()}
         point: Table = {name: value for name, value in values.items() if value is not None}

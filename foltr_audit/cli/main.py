@@ -29,6 +29,7 @@ from foltr_audit.cli import (
     listing,
     membership,
     merge,
+    new,
     recommend,
     report,
     scenario,
@@ -39,7 +40,9 @@ from foltr_audit.cli import (
     unlearn,
 )
 from foltr_audit.cli.lazy import LazyGroup
+from foltr_audit.cli.options import option
 from foltr_audit.cli.output import drop, note, print_line
+from foltr_audit.cli.user_code import import_plugin
 from foltr_audit.errors import FoltrAuditError
 
 INTERRUPTED = 130
@@ -72,8 +75,14 @@ def _options(
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
     ),
+    plugin: list[str] | None = option(
+        "Import an attack, defense, click model ... of your own that files name, e.g. a Spec or a "
+        "comparison. MODULE may be FILE.py. May be repeated.",
+        metavar="MODULE:CLASS",
+    ),
 ) -> None:
-    pass
+    for reference in plugin or ():
+        import_plugin(reference, "--plugin")
 
 
 for command in (
@@ -84,6 +93,7 @@ for command in (
 ):
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(data.app, name="data")
+app.add_typer(new.app, name="new")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(stress.app, name="stress")
 app.add_typer(trace.app, name="trace")

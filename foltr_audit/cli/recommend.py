@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from foltr_audit.cli.attack import cheats
-from foltr_audit.cli.common import CommonOptions, open_comparison, shared_but
+from foltr_audit.cli.common import ANSWER, CommonOptions, open_comparison, shared_but
 from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import Backend, Jobs, Scheduler, option
@@ -27,7 +27,7 @@ _SHARED = shared_but(
 )
 
 
-@takes(*_SHARED)
+@takes(*_SHARED, *ANSWER)
 def recommend(
     common: CommonOptions,
     max_eps: float | None = option(
@@ -65,7 +65,7 @@ def recommend(
     backend: Backend = "local",
     scheduler: Scheduler = None,
 ) -> None:
-    """Search for the defense with the best nDCG@10 within limits, and check it on new data.
+    """Find the defense with the best nDCG@10 within limits, and check it on the test split.
 
     The search covers all mechanisms that calibrate knows, with and without secure aggregation, with their
     epsilons and clips. Accounting comes first: a defense without a proof for --view never runs. Candidates
@@ -79,8 +79,9 @@ def recommend(
     from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.experiments.recommend.limits import PrivacyLimits
-    from foltr_audit.experiments.recommend.recommend import SearchBudget, recommend
-    from foltr_audit.report.results.recommend import RecommendReport
+    from foltr_audit.experiments.recommend.recommend import SearchBudget
+    from foltr_audit.report.recommendation import recommend_defense
+    from foltr_audit.report.tables.brief.recommend import print_brief_recommend
     from foltr_audit.report.tables.recommend import print_recommend
     from foltr_audit.utils.optional_dependencies import require
     from foltr_audit.utils.progress import on_terminal
@@ -102,12 +103,11 @@ def recommend(
     require("recommend")
     save_config(common.save_config, plan)
     with open_comparison(common) as folder:
-        progress = on_terminal()
-        spec = plan.specs[0] if method else plan.specs[0].with_strong_attacks()
-        found = recommend(spec, limits, effort, folder, workers, progress)
-        report = RecommendReport.of(found, folder, progress)
-        folder.save_results(report.json())
-    show(report.json, partial(print_recommend, report), json=common.json)
+        report = recommend_defense(
+            plan.specs[0], limits, effort, folder, workers, on_terminal(), only_named=bool(method)
+        )
+    brief = partial(print_brief_recommend, report, quiet=common.quiet)
+    show(report.json, partial(print_recommend, report) if common.full else brief, json=common.json)
     warn(row.warning for row in report.warnings)
     refuse_contradiction(report.claims)
     if not report.confirmed:
@@ -118,10 +118,8 @@ def _plan(
     common: CommonOptions, method: list[str] | None, click_model: str | None, repeats: int | None
 ) -> Plan:
     """The single experiment that all options mean."""
-    from foltr_audit.core.plugins import Attack
-    from foltr_audit.core.plugins.registry import make
-    from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
     from foltr_audit.experiments.plan import Plan
+    from foltr_audit.report.recommendation import attacked_as_trained
 
     if cheats(common):
         raise UsageError(
@@ -140,10 +138,4 @@ def _plan(
     plan = attacked.plan(protocol="attack")
     if len(plan.specs) > 1:
         raise UsageError(f"recommend: {len(plan.specs)} experiments; expected one learner and one world")
-    spec = plan.specs[0]
-    protocol = changed_protocol(spec.attack or AttackSpec(), {"click_models": [spec.train.click_model]})
-    for text in protocol.methods_on(spec.message_kind):
-        asks = make(Attack, text).asks
-        if asks != "clicks":
-            raise UsageError(f"--method: {text} infers the {asks}; expected attacks that infer clicks")
-    return Plan((spec.model_copy(update={"attack": protocol}),))
+    return Plan((attacked_as_trained(plan.specs[0]),))

@@ -130,7 +130,9 @@ def _refuse_file(out: Path | None, *, overwrite: bool) -> None:
 
 def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> str:
     if to is ReportFormat.json:
-        return found.json() + "\n"
+        from foltr_audit.report.results.decision import json_with_decision
+
+        return json_with_decision(found) + "\n"
     if to is ReportFormat.csv:
         from foltr_audit.report.render.csv import csv_text, every_column
 

@@ -1,4 +1,4 @@
-"""Finds functions of the user's own code, which the command line names.
+"""Finds functions and plug-ins of the user's own code, which the command line names.
 
 The module that is named is run, as `import` runs it. Nothing else is.
 """
@@ -9,14 +9,15 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from foltr_audit.errors import UsageError, message_of, suggest_name
+from foltr_audit.errors import PluginError, UsageError, message_of, suggest_name
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import ClientStep
@@ -69,6 +70,83 @@ def named_client_step(text: str | None) -> ClientStep | None:
         return make(ClientStep, text)
     with no_result_printed():
         return as_client_step(named_function(text, "--client-step"), text)
+
+
+PLUGIN_OPTIONS = {
+    "method": "Attack",
+    "defense": "Defense",
+    "click_model": "ClickModel",
+    "train_click_model": "ClickModel",
+    "learner": "Learner",
+    "scenario": "Scenario",
+    "poisoning": "Poisoning",
+    "server": "Server",
+}
+"""Parameters whose values name plug-ins, and the class of the plug-ins."""
+
+_OWN = re.compile(r"(?P<place>[^:+,=\s][^:+,=]*):(?P<name>[A-Za-z_][\w.]*)(?=[:+,\s]|$)")
+
+
+def with_own_plugins(given: dict[str, Any]) -> dict[str, Any]:
+    """The values of options, after the import of the plug-ins that they name as `MODULE:CLASS`.
+
+    Values that name a file, as `FILE.py:CLASS`, name its module afterwards.
+
+    Raises:
+        UsageError: there is no such module, file or class.
+    """
+    found = dict(given)
+    for option, kind in PLUGIN_OPTIONS.items():
+        value = given.get(option)
+        if isinstance(value, str):
+            found[option] = _named_in(value, option, kind)
+        elif isinstance(value, list):
+            found[option] = [_named_in(text, option, kind) for text in value]
+    return found
+
+
+def _named_in(text: str, option: str, kind: str) -> str:
+    from foltr_audit.core import plugins
+    from foltr_audit.core.plugins.registry import called
+
+    def named(match: re.Match[str]) -> str:
+        own = called(getattr(plugins, kind), match[0]) == match[0]  # else a registered name and a parameter
+        return import_plugin(match[0], f"--{option.replace('_', '-')}") if own else match[0]
+
+    return _OWN.sub(named, text)
+
+
+def import_plugin(reference: str, option: str) -> str:
+    """Import a plug-in that the user names as `MODULE:CLASS` or `FILE.py:CLASS`; returns its name in Specs.
+
+    A module is looked for in the current folder, then among installed packages.
+
+    Raises:
+        UsageError: there is no such module, file or class, or the module raises when it is imported.
+    """
+    from foltr_audit.core.plugins.own_classes import import_class
+    from foltr_audit.core.plugins.registry import use_plugin
+
+    place, colon, name = reference.partition(":")
+    if not place or not colon or not name:
+        raise UsageError(f"{option}: {reference!r}; expected MODULE:CLASS or FILE.py:CLASS")
+    path = Path(place).resolve() if place.endswith(".py") else None
+    if path is not None and not path.is_file():
+        raise UsageError(f"{option}: {place}: no such file")
+    folder = os.getcwd() if path is None else str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()  # a file may be newer than what the interpreter has seen of its folder
+    module = place if path is None else path.stem
+    try:
+        with no_result_printed():
+            cls = import_class(f"{module}:{name}")
+    except PluginError as error:
+        raise UsageError(f"{option}: {error}") from error
+    imported = getattr(sys.modules[module], "__file__", None)
+    if path is not None and (imported is None or Path(imported).resolve() != path):
+        raise UsageError(f"{option}: {place}: another module is called {module}; expected another file name")
+    return use_plugin(cls)
 
 
 def no_result_printed() -> AbstractContextManager[object]:

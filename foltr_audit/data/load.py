@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.spec.data import DataSpec, are_synthetic
+from foltr_audit.core.spec.data import SYNTHETIC, DataSpec, are_synthetic
+from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import count_read, intent_files, with_intents
 from foltr_audit.data.search_log.collection import LogFiles, load_search_log
@@ -20,8 +21,6 @@ from foltr_audit.utils.reading import whole_number
 if TYPE_CHECKING:
     from foltr_audit.data.layout import SourceFiles
 
-SYNTHETIC = "synthetic"
-
 
 def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collection:
     """The normalised collection of a Spec; `seed` splits sources without parts of their own.
@@ -30,8 +29,10 @@ def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collect
 
     Raises:
         DataError: the files cannot be read as ranking data.
-        UsageError: a source or fold that does not exist.
+        UsageError: a source or fold that does not exist, or arrays that were prepared in another way.
     """
+    if data.is_made:
+        return made_collection(data)
     origin, load = _origin(data, seed)
     return cached(origin, load) if cache else load()
 
@@ -47,7 +48,7 @@ def folds(data: DataSpec) -> tuple[int, ...]:
     """Numbers of the folds that the source has; empty if it has none."""
     from foltr_audit.data.layout import folds_of
 
-    return () if _is_synthetic(data) else folds_of(data.source)
+    return () if _is_synthetic(data) or data.is_made else folds_of(data.source)
 
 
 def source_files(data: DataSpec) -> SourceFiles | None:
@@ -59,7 +60,7 @@ def source_files(data: DataSpec) -> SourceFiles | None:
     """
     from foltr_audit.data.layout import locate
 
-    if _is_synthetic(data) or LogFiles.of(data.source) is not None:
+    if _is_synthetic(data) or data.is_made or LogFiles.of(data.source) is not None:
         return None
     return locate(data.source, data.fold)
 

@@ -48,7 +48,7 @@ def load_data(
     counted = None if intents is None else count_read(read, intents)
     if intents is not None:
         read = with_intents(read, intents, source)
-    parts = _complete(read, seed, source)
+    parts = complete_parts(read, seed, source)
     train, vali, test = (parts[name] for name in Collection.PARTS)
     made_up = intents is not None and are_synthetic(intents)
     collection = Collection(
@@ -117,8 +117,12 @@ def _padded(part: Dataset, width: int) -> Dataset:
     return part.with_features(features)
 
 
-def _complete(parts: Mapping[str, Dataset], seed: int, source: str) -> dict[str, Dataset]:
-    """Split missing parts off the training part by query; queries keep their order."""
+def complete_parts(parts: Mapping[str, Dataset], seed: int, source: str) -> dict[str, Dataset]:
+    """All three parts: missing ones are split off the training part by query; queries keep their order.
+
+    Raises:
+        DataError: too few queries to split.
+    """
     train = parts["train"]
     missing = [name for name in ("vali", "test") if name not in parts]
     if not missing:

@@ -15,6 +15,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan, read_tables
 from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder
+from foltr_audit.experiments.runs.reader import spec_around
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.trace.declared_header import declared_by
@@ -113,18 +114,9 @@ def _of_trace(path: Path) -> LintSubject:
     """A trace by its header, and by the number of clients in a round."""
     trace = Trace.open(path)
     if trace.header.spec_hash:
-        cohort = _cohort_of_run(path, trace.header.spec_hash)
+        # Its rounds do not say: those of fresh clients hold the messages of many cohorts.
+        spec = spec_around(path, trace.header.spec_hash)
+        cohort = 0 if spec is None else spec.population.cohort_size
     else:  # each round of another system is a whole cohort
         cohort = trace.n_messages // trace.n_rounds if trace.n_rounds else 0
     return LintSubject(name=str(path), kind="trace", system=declared_by(trace.header, cohort or None))
-
-
-def _cohort_of_run(path: Path, spec_hash: str) -> int:
-    """Clients in a round of the Run that a trace lies in; 0 where it lies elsewhere.
-
-    Its rounds do not say: those of fresh clients hold the messages of many cohorts.
-    """
-    for folder in tuple(path.resolve().parents)[:2]:
-        if (folder / SPEC).is_file() and (spec := RunFolder(folder).spec).hash == spec_hash:
-            return spec.population.cohort_size
-    return 0

@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import cast
 
+from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError, shorten_value
 from foltr_audit.utils.reading import toml_table
@@ -48,6 +49,11 @@ class Plan:
             return tables[0]
         shared = _find_shared(tables)
         return {**shared, "cells": [_remove_shared(table, shared) for table in tables]}
+
+    @property
+    def public(self) -> Plan:
+        """The same plan without local paths."""
+        return Plan(tuple(spec.public for spec in self.specs))
 
     @property
     def toml(self) -> str:
@@ -107,6 +113,15 @@ def apply_changes(table: Mapping[str, object], point: Point) -> Table:
             place = inner
         place[last] = cast(JsonValue, value)
     return new
+
+
+def trained_on_each(table: Table) -> list[Table]:
+    """A Spec's table for each attacked click model, by which users click in training too."""
+    models = table_in(table, "attack").get("click_models", [*AttackSpec().click_models])
+    return [
+        apply_changes(table, {"train.click_model": name, "attack.click_models": [name]})
+        for name in cast("list[str]", models)
+    ]
 
 
 def _merge(base: Table, over: Table) -> Table:

@@ -19,10 +19,9 @@ from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.data.intents import balance_collection
-from foltr_audit.data.load import load_collection
-from foltr_audit.errors import DataError, PluginError, TraceError, UsageError, shorten_value, suggest_name
+from foltr_audit.errors import PluginError, TraceError, UsageError, suggest_name
 from foltr_audit.experiments.missing_facts import advise
+from foltr_audit.experiments.recorded_data import recorded_collection
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
@@ -30,7 +29,7 @@ from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rounds
 from foltr_audit.judge.round_sums import RoundSums
-from foltr_audit.judge.view_builder import check_collection, query_names
+from foltr_audit.judge.view_builder import query_names
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
@@ -38,7 +37,6 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceHeader
 from foltr_audit.trace.known_facts import checked_facts, with_facts
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -180,43 +178,9 @@ class TraceAttack:
         header = self.header
         if header.embeds_features and self.data is None:
             return None
-        recorded = header.dataset
-        if not recorded.source and self.data is None:
-            raise UsageError(
-                f"trace: {self.path}: features are not embedded, and it names no data; give --data"
-            )
-        wanted = {
-            "source": self.data or recorded.source,
-            "fold": recorded.fold,
-            "normalise": recorded.normalised,
-            "dtype": header.knowledge.get("feature_dtype", "float32"),
-            "intents": self.intents or header.knowledge.get("intents_from"),
-        }
-        try:
-            collection = load_collection(
-                Spec.parse({"data": wanted}, f"trace: {self.path}").data, self.used_seed
-            )
-        except DataError as error:
-            if self.data is not None:
-                raise
-            if not recorded.fingerprint:
-                raise UsageError(
-                    f"trace: {self.path}: no documents are recorded, and {recorded.source!r:.60} is no data "
-                    "set here; record the lists of clients that agree, or give --data"
-                ) from error
-            raise UsageError(f"{error}; give the data set of the trace with --data") from error
-        for trace in self.traces.values():
-            check_collection(trace.header, collection)
-        numbered = header.knowledge.get("intents_numbered")
-        if not isinstance(numbered, list) or len(numbered) != 2:
-            return collection
-        seed, repetition = (whole_number(text, 0, 2**63 - 1) for text in numbered)
-        if seed is None or repetition is None:
-            raise TraceError(
-                f"{self.path}: fact intents_numbered is {shorten_value(numbered)}; "
-                "expected a seed and a repetition"
-            )
-        return balance_collection(collection, Streams(seed, repetition))
+        return recorded_collection(
+            self.path, self.traces, self.spec, data=self.data, intents=self.intents, seed=self.used_seed
+        )
 
     @property
     def collection_if_there(self) -> Collection | None:

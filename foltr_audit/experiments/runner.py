@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Environment
 from foltr_audit.core.plugins.answers import facts_of
+from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import EVERYBODY, Population
 from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
+from foltr_audit.core.spec.local_paths import path_name
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.membership.experiment import MembershipFinding, infer_membership
@@ -51,6 +54,9 @@ from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit, AuditResult
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +97,9 @@ class DataFacts(ResultRow):
         """The facts of a collection."""
         several = collection.n_intents > 1
         return cls(
-            source=collection.source,
+            source=path_name(collection.source),
             intents=collection.n_intents if several else None,
-            intents_from=collection.intents_from if several else None,
+            intents_from=path_name(collection.intents_from) if several and collection.intents_from else None,
             rows_read=None if collection.read is None else collection.read[0],
             rows_joined=None if collection.read is None else collection.n_documents,
             synthetic=collection.synthetic,
@@ -246,6 +252,7 @@ class Runner:
         if self._last is None or self._last[0] != key:
             self._last = None  # two data sets may not fit into memory
             self._last = (key, load_collection(spec.data, spec.seed))
+            _LOG.info("data: %r", self._last[1])
         return Setup(spec, number_intents(spec, self._last[1]))
 
     def with_twins(self, plan: Plan) -> Plan:
@@ -308,6 +315,7 @@ class Runner:
 
     def _audit(self, setup: Setup, protocol: AuditSpec) -> Audit:
         """The audit of a protocol; refuses what it cannot run before the training."""
+        _LOG.info("audit: %s in %s", "+".join(setup.spec.defense), ", ".join(protocol.views))
         from foltr_audit.auditing.audit import Audit  # slow to import, and most commands run none
 
         return Audit(setup, protocol, self.progress)
@@ -339,8 +347,10 @@ class RunOutput:
         """Run a plan into the folder, which stays locked until it is done.
 
         Raises:
+            PluginError: a plug-in that only this process has.
             UsageError: the folder is in use, not empty without `resume` or `overwrite`, or of another Spec.
         """
+        refuse_fleeting(plan.table(), NOT_SAVED)
         with lock_folder(self.path):
             claim_folder(self.path, resume=self.resume, overwrite=self.overwrite)
             self._refuse_other_plan(plan)
@@ -359,9 +369,10 @@ class RunOutput:
         if several and len(plan.specs) == 1:
             raise UsageError(f"--resume: {self.path} holds several Runs; expected several, not one")
         if several:
-            lost = [spec for spec in read_plan(self.path).specs if spec not in plan.specs]
+            planned = {spec.hash for spec in plan.specs}
+            lost = [spec for spec in read_plan(self.path).specs if spec.hash not in planned]
             if lost:
-                difference = first_difference(lost[0], plan.specs[0])
+                difference = first_difference(lost[0].public, plan.specs[0].public)
                 raise UsageError(f"--resume: {self.path} holds a Run that the plan lacks: {difference}")
 
     def _cell(self, spec: Spec) -> RunFolder:

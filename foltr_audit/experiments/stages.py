@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +40,8 @@ from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress, Stopwatch
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,6 +167,13 @@ def train(
     federation, start = Federation(setup, sums_only=not stored), first_model(setup)
     header = trace_header(
         setup, setup.clients.population.click_model(spec.train.click_model), spec.population.cohort_size
+    )
+    _LOG.info(
+        "training: %d round%s of %d clients, defense %s",
+        spec.train.rounds,
+        "s" * (spec.train.rounds != 1),
+        spec.population.cohort_size,
+        "+".join(spec.defense),
     )
     each, watch = spec.population.cohort_size * setup.clients.interactions, Stopwatch()
     path = ModelTrajectory(spec.train.rounds, along)
@@ -307,6 +317,7 @@ def judge_attacks(
     """
     observer = Observer(recording.header, collection, frozenset(protocol.hide), client_step)
     methods = protocol.methods_on(recording.header.content)
+    _LOG.info("attack: %s on %d recorded rounds %s", ", ".join(methods), recording.n_rounds, name)
     try:
         with progress.task(f"attack {name}".strip(), recording.n_rounds) as tick:
             found = judge(recording, observer, make_attacks(methods), streams, protocol, groups, tick)

@@ -14,6 +14,7 @@ from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
+from foltr_audit.core.spec.local_paths import path_name
 from foltr_audit.privacy.event_texts import event_text
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
@@ -226,7 +227,7 @@ def trace_header(
     if spec.data.dtype != "float32":
         knowledge["feature_dtype"] = spec.data.dtype
     if spec.data.intents is not None:
-        knowledge["intents_from"] = spec.data.intents
+        knowledge["intents_from"] = path_name(spec.data.intents)
     if training and spec.trace.every != 1:
         knowledge["messages_every"] = spec.trace.every
     encoded = setup.chain.encoding is not None
@@ -237,7 +238,7 @@ def trace_header(
         k=LIST_LENGTH,
         ranker=setup.ranker.text,
         dataset=TraceDataset(
-            source=spec.data.source,
+            source=path_name(spec.data.source),
             fold=collection.fold,
             fingerprint=collection.fingerprint,
             normalised=collection.normalised,

@@ -19,7 +19,7 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.plugins.answers import arrays_of, facts_of, published_of, step_of
 from foltr_audit.core.plugins.defense import STAGES
-from foltr_audit.core.plugins.registry import at_hand
+from foltr_audit.core.plugins.own_classes import at_hand
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.spec.defaults import CLIP, NO_DEFENSE

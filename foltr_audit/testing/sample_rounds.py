@@ -10,7 +10,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from foltr_audit.core.plugins import Learner, Population, Scenario, ScenarioContext, Trait, TraitValue, View
-from foltr_audit.core.plugins.registry import at_hand, loadable, plugin_class
+from foltr_audit.core.plugins.own_classes import at_hand
+from foltr_audit.core.plugins.registry import loadable, plugin_class
 from foltr_audit.core.records.interactions import RoundTruth
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER

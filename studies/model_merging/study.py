@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.spec.local_paths import without_paths
 from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.runner import DataFacts
 from foltr_audit.report.results.plain_report import PlainReport
@@ -139,7 +140,7 @@ def run_merging(
         for split in splits:
             runner.run(split)
     return MergeReport(
-        config=spec.model_dump(mode="json"),
+        config=without_paths(spec.model_dump(mode="json")),
         dataset=StudyData(facts=DataFacts.of(collection), category_feature=feature),
         categories=[topics.categories[place] for place in places],
         mixtures=mixture_rows(topics),

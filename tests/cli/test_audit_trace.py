@@ -11,6 +11,7 @@ from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
 from tests.fixtures import coin_trace, foreign_trace
 from tests.fixtures.coin_trace import CoinSystem
 from tests.fixtures.command import run
+from tests.fixtures.schemas import agrees_with_published
 
 WEAK = CoinSystem(clients=60, rounds=2, scale=0.05)
 
@@ -22,6 +23,7 @@ def test_a_claim_of_weak_noise_is_refuted(tmp_path: Path) -> None:
     assert "refuted" in done.out
     assert "guesses are right" in done.out
     table = run("audit", "--trace", folder, "--claim", "1.2", "--json").json()
+    agrees_with_published(table)
     assert table["schema"] == "foltr-audit/audit-trace/1"
     (row,) = table["results"]
     assert (row["eps_claimed"], row["unit"], row["view"]) == (1.2, "interaction", "individual+lists")

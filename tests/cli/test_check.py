@@ -113,7 +113,11 @@ def test_a_broken_limit_ends_with_1_and_is_written_everywhere(
     text = limits(folder, "strict", "max_attack_auc = 0.5\nmin_ndcg = 0.01")
     summary, junit = tmp_path / "s.md", tmp_path / "j.xml"
     summary.write_text("before\n")
-    done = run("check", text, "--comparison", compared[0], "--junit", junit, "--summary", summary)
+    sarif = tmp_path / "c.sarif"
+    files = (f"junit={junit}", f"markdown={summary}", f"sarif={sarif}")
+    done = run(
+        *("check", text, "--comparison", compared[0]), *(w for file in files for w in ("--format", file))
+    )
     assert done.code == 1
     assert done.said.startswith("broken: max_attack_auc: published, eps 1.2, perfect clicks: ")
     assert done.said.count("\n") == 1
@@ -123,6 +127,12 @@ def test_a_broken_limit_ends_with_1_and_is_written_everywhere(
     assert "2 limits checked on 1 row: 1 broken" in done.out
     assert ElementTree.parse(junit).getroot().get("failures") == "1"  # noqa: S314  our own text
     assert summary.read_text().startswith("before\n\n### foltr-audit check: ")
+    (result,) = json.loads(sarif.read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "max_attack_auc"
+    shown = run("check", text, "--comparison", compared[0], "--format", "github")
+    assert shown.code == 1
+    assert shown.out.startswith("::error file=strict.toml,line=1,title=max_attack_auc%3A broken::")
+    assert shown.out.endswith("2 limits checked on 1 row: 1 broken\n")
 
 
 def test_a_limit_without_a_judgement_ends_with_2_and_is_written_too(
@@ -130,7 +140,7 @@ def test_a_limit_without_a_judgement_ends_with_2_and_is_written_too(
 ) -> None:
     text = limits(folder, "audited", "max_proven_eps = 2.0\nmax_ndcg_loss = 0.1\nmin_ndcg = 0.01")
     junit = tmp_path / "j.xml"
-    done = run("check", text, "--trace", recorded, "--junit", junit)
+    done = run("check", text, "--trace", recorded, "--format", f"junit={junit}")
     assert done.code == 2
     errors = done.said.splitlines()
     assert [line.split(": ")[:3] for line in errors] == [
@@ -212,8 +222,11 @@ def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:
         ("max_attack_auc = 0.6", ("--method", "nothing"), "nothing"),
         ("max_attack_auc = 0.6", ("--no-trace",), "records no messages"),
         ("max_attack_auc = 0.6", ("--trials", 100), "only with a limit that needs an audit"),
-        ("max_attack_auc = 0.6", ("--junit", "no/such/folder.xml"), "in a folder that does not exist"),
-        ("max_attack_auc = 0.6", ("--summary", "."), "not a plain file"),
+        ("max_attack_auc = 0.6", ("--format", "junit=no/such/folder.xml"), "in a folder that does not exist"),
+        ("max_attack_auc = 0.6", ("--format", "markdown=."), "not a plain file"),
+        ("max_attack_auc = 0.6", ("--format", "junti"), "did you mean 'junit'"),
+        ("max_attack_auc = 0.6", ("--format", "table=x.txt"), "a table is for stdout"),
+        ("max_attack_auc = 0.6", ("--json", "--format", "github"), "both go to stdout"),
         ("max_attack_auc = 0.6", ("--resume",), "only with --out"),
         (
             "max_proven_eps = 1.0",

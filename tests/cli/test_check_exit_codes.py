@@ -49,13 +49,13 @@ def test_a_broken_limit_ends_with_1_though_another_cannot_be_judged(tmp_path: Pa
     assert {one["status"] for one in done.json()["outcomes"]} == {"broken", "not judged"}
 
 
-@pytest.mark.parametrize("option", ["--junit", "--summary"])
+@pytest.mark.parametrize("form", ["junit", "markdown"])
 def test_a_full_disk_is_a_failure_of_the_machine_told_after_the_verdict(
-    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(atomic_files, "write_bytes", _full)
     text = written(tmp_path, "min_ndcg = 0.01")
-    done = run("check", text, *ONE, option, tmp_path / "file")
+    done = run("check", text, *ONE, "--format", f"{form}={tmp_path / 'file'}")
     assert done.code == 1
     assert "all hold" in done.out
     assert done.err.splitlines() == [

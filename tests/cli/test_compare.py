@@ -48,6 +48,7 @@ def test_the_whole_command(tmp_path: Path) -> None:
     assert (mine["runs"], mine["eps_claimed"], mine["attack"]) == (2, 1.2, "olsr")
     assert mine["eps_proven_individual"] == "inf"
     assert mine["ndcg@10_p"] is not None
+    assert found.pop("decision")["use"] is None
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
     again = run(
         "compare", "--config", tmp_path / "out" / "grid.toml", "--out", tmp_path / "out", "--resume", "--full"

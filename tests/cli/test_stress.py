@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fixtures.command import run
+from tests.fixtures.schemas import agrees_with_published
 
 COMMAND = ("stress", "secure-aggregation", "--clients", 20, "--parameters", 6)
 
@@ -28,6 +29,7 @@ def test_what_clients_refuse_is_what_the_defense_says() -> None:
 
 def test_json_is_fixed_by_the_seed_but_for_the_measured_rate() -> None:
     first, second = (run(*COMMAND, "--seed", 3, "--json").json() for _ in range(2))
+    agrees_with_published(first)
     assert first["schema"] == "foltr-audit/stress/1"
     assert first.pop("tries_per_second") > 0
     assert second.pop("tries_per_second") > 0

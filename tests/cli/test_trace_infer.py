@@ -12,6 +12,7 @@ from foltr_audit.recorder import ReceivedMessage, Recorder
 from tests.fixtures import foreign_trace
 from tests.fixtures.command import run
 from tests.fixtures.foreign_trace import System
+from tests.fixtures.schemas import agrees_with_published
 
 SYSTEM = System(clients=32, rounds=1, shares=None, seed=3)
 FACTS = dict.fromkeys(("learning_rate", "pairs", "normaliser", "noise"))
@@ -36,6 +37,7 @@ def test_json_has_a_row_for_each_fact(tmp_path: Path) -> None:
     header = foreign_trace.header(few, facts={"learning_rate": 0.3})
     folder = foreign_trace.write(tmp_path / "t", header, foreign_trace.records(few))
     table = run("trace", "infer", folder, "--json").json()
+    agrees_with_published(table)
     assert table["schema"] == "foltr-audit/trace-infer/1"
     rows = {row["fact"]: row for row in table["results"]}
     assert (rows["learning_rate"]["declared"], rows["learning_rate"]["estimate"]) == (0.3, 0.1)

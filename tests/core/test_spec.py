@@ -270,7 +270,7 @@ def test_unknown_fields_get_the_nearest_name(table: dict[str, Any], line: str) -
         ("seed", 1.5, "seed=1.5: "),
         ("seed", "one", "seed=one: "),
         ("repetition", -1, "repetition=-1: "),
-        ("defense", "clip:norm=1", "defense=clip:norm=1: "),
+        ("defense", 3, "defense=3: "),
         ("defense", ["clap"], "unknown defense 'clap'; did you mean 'clip'?"),
         ("defense", ["clip:norm=0"], "defense clip: norm=0: "),
         ("data", "mq2008", "data=mq2008: "),

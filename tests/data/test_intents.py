@@ -326,10 +326,10 @@ def test_a_run_finds_its_intents_again(tmp_path: Path) -> None:
 
 
 def test_a_collection_in_hand_names_its_intents() -> None:
-    from foltr_audit.api import _several, load_data
+    from foltr_audit.api import load_data
     from foltr_audit.core.spec.experiment import Spec
 
     made = load_data("synthetic:mq2007:20", intents="synthetic:2")
-    (spec,) = _several(Spec(), made)
+    spec = Spec(data=made)
     assert spec.data.intents == "synthetic:2"
     assert replace(made, intents_from=None).n_intents == 2

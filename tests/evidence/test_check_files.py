@@ -100,7 +100,7 @@ def test_a_report_holds_only_if_everything_does() -> None:
     assert not report().holds
     easy = CheckReport.of(SystemLimits.parse({"min_ndcg": 0.1}, ""), [subject()], {})
     assert easy.holds
-    assert easy.summary == "1 limit checked on 1 row: all hold"
+    assert easy.counts == "1 limit checked on 1 row: all hold"
 
 
 def test_attacks_that_nobody_chose_are_warned_of() -> None:

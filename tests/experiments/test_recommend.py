@@ -16,10 +16,11 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, worst_leak
+from foltr_audit.experiments.recommend.choice import choose
 from foltr_audit.experiments.recommend.confirm import confirm, confirmation_grid
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import SearchBudget, recommend
-from foltr_audit.experiments.recommend.search import best, search
+from foltr_audit.experiments.recommend.search import search
 from foltr_audit.experiments.recommend.space import (
     CandidateAccountant,
     CandidatePoint,
@@ -184,7 +185,7 @@ def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
     )
     runner = candidates(limits, tmp_path)
     found = search(space, runner, 12, Streams(BASE.seed))
-    number = best(found)
+    number = choose(runner.judged)
     assert number is not None
     chosen = found[number][1]
     assert chosen is not None

@@ -95,7 +95,7 @@ def test_the_whole_command() -> None:
     assert found["confirmed"]
     chosen, evidence = found["recommended"], found["evidence"]
     assert chosen["auc_proven"] <= 0.7
-    said = f"no attack can read a click of one interaction with an AUC above {chosen['auc_proven']:.3f}"
+    said = f"no attack can infer a click of one interaction with an AUC above {chosen['auc_proven']:.3f}"
     assert said.replace(" 0.", " .") in found["sentence"]
     promised = {one["view"]: one["auc"] for one in evidence["ceilings"]}
     assert promised["individual"] == pytest.approx(chosen["auc_proven"])

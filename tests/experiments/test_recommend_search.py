@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.plugins import Calibration
+from foltr_audit.experiments.recommend.candidates import CandidateResult
+from foltr_audit.experiments.recommend.choice import choose
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
-from foltr_audit.experiments.recommend.search import BATCH, CandidateScore, best, search
+from foltr_audit.experiments.recommend.search import BATCH, CandidateScore, search
 from foltr_audit.experiments.recommend.space import FAIR_SHARE, CandidatePoint, SearchedNumbers, SearchSpace
 from foltr_audit.rng import Streams
 
@@ -40,6 +42,16 @@ def scored(point: CandidatePoint) -> CandidateScore:
     norm = point.norm or math.nan
     utility = 0.2 + 0.12 * math.log(eps) - 0.05 * math.log(norm) ** 2
     return CandidateScore(utility=max(0.0, utility), excess=0.2 * (eps - 2.0 + norm / 4.0))
+
+
+def best(found: Sequence[tuple[CandidatePoint, CandidateScore | None]]) -> int | None:
+    """The chosen one of candidates whose queries are not known, so that only equals tie."""
+    return choose(
+        [
+            CandidateResult(point=point, score=score, ndcg=score.utility if score else math.nan)
+            for point, score in found
+        ]
+    )
 
 
 def optimum() -> float:

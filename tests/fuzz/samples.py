@@ -71,6 +71,7 @@ def cell_arrays() -> dict[str, np.ndarray[Any, Any]]:
         "rounds/offline_ndcg@10": np.linspace(0.3, 0.5, ROUNDS),
         "rounds/clipped": np.zeros(ROUNDS),
         "query_ndcg": np.array([0.1, np.nan, 0.7]),
+        "validation_ndcg": np.array([0.3, np.nan]),
         "lists/query": np.array([f"q{i // 2}" for i in range(LISTS)]),
         "lists/message": np.arange(LISTS),
         "lists/shown": shown,

@@ -25,7 +25,9 @@ from foltr_audit.report.results.compare_summary import (
     summarise,
 )
 from foltr_audit.report.results.compare_worlds import worlds
+from foltr_audit.report.results.decision import decide
 from foltr_audit.report.tables.compare import glance_table
+from foltr_audit.report.tables.table import Table
 from foltr_audit.utils.rows import UNKNOWN, Estimate, ResultRow
 from tests.fixtures.comparisons import (
     LEARNER,
@@ -44,6 +46,13 @@ from tests.fixtures.comparisons import (
 )
 
 R = TypeVar("R", bound=ResultRow)
+
+
+def glanced(found: CompareReport) -> Table:
+    """The table at a glance of the only world."""
+    (world,), decision = worlds(found), decide(found)
+    assert decision is not None
+    return glance_table(world, decision)
 
 
 def said(found: CompareReport) -> str:
@@ -84,7 +93,7 @@ def test_a_sum_that_some_runs_lack_is_told() -> None:
     text = said(some)
     assert "In 1 of 2 runs under skellam, eps 1.2 no round opens a sum; what attacks find" in text
     assert "nothing to read" not in text
-    assert "that is 1 of 2 runs" in " ".join(glance_table(worlds(some)[0]).caption.split())
+    assert "that is 1 of 2 runs" in " ".join(glanced(some).caption.split())
 
 
 def test_no_sum_in_any_run_is_no_success_of_zero() -> None:
@@ -94,7 +103,7 @@ def test_no_sum_in_any_run_is_no_success_of_zero() -> None:
     assert "nothing to read, since no round opens a sum, under guard." in text
     assert "not shown to beat a guess or has nothing to read, guard keeps the most nDCG@10, .300" in text
     assert "None of these defenses keeps" not in text
-    (line,) = [line for line in glance_table(worlds(every)[0]).lines if "guard" in str(line[0])]
+    (line,) = [line for line in glanced(every).lines if "guard" in str(line[0])]
     assert "no sum" in str(line)
 
 
@@ -148,7 +157,8 @@ def test_p_values_are_corrected_for_the_tests_of_their_world() -> None:
 def leak(auc: float | None, width: float = 0.02) -> StrongestLeak | None:
     place = where("a", 1.2)
     attacks = [*guesses(place), attack(place, "map", auc, width=width)]
-    (world,) = worlds(report({"results": [result(place, attacks)], "attacks": attacks, "curves": []}))
+    made = report({"results": [result(place, attacks)], "attacks": attacks, "curves": []})
+    (world,) = worlds(made)
     return next(iter(find_leaks(world)), None)
 
 
@@ -174,10 +184,11 @@ def test_an_attack_without_an_interval_beats_nothing() -> None:
     best = attack(place, "map", 0.95)
     best = replace(best, found=replace(best.found, auc=Estimate(0.95)))
     attacks = [*guesses(place), best]
-    (world,) = worlds(report({"results": [result(place, attacks)], "attacks": attacks, "curves": []}))
+    made = report({"results": [result(place, attacks)], "attacks": attacks, "curves": []})
+    (world,) = worlds(made)
     (found,) = find_leaks(world)
     assert not found.held
-    assert glance_table(world).lines[0].cells[2].mark == ""
+    assert glanced(made).lines[0].cells[2].mark == ""
     (sentence,) = describe_leaks(world)
     assert "has no interval, so that nothing is shown of it, under a, eps 1.2 (AUC .950)" in sentence
     assert describe_most_useful(world) == ""

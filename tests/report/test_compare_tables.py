@@ -10,7 +10,7 @@ from rich.console import Console
 
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ComparedWarningRow
-from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, PROMISE, measured
+from foltr_audit.report.results.wording import CHOSEN, FIXED, PROMISE, measured
 from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
 from tests.fixtures.comparisons import Made, against, claim, report, setting, warning, where
 
@@ -37,7 +37,7 @@ def settings(runs: int) -> list[Made]:
 def test_it_says_what_its_values_are_not() -> None:
     claims = [claim(where("gaussian", 1.2), "proven", delta=1e-5), claim(where("b", 2.0), "refuted")]
     text = printed(report(*settings(1), claims=claims))
-    for words in (CHOSEN, FIXED, FRONT, measured(0.95), "nDCG@10 on the training part"):
+    for words in (CHOSEN, FIXED, measured(0.95), "nDCG@10 on the training part"):
         assert words in text
     assert "delta 1e-05" in text
     assert text.count("delta") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CompareRow
-from foltr_audit.report.results.decision import MOST_LOSS, Decision, decide
+from foltr_audit.report.results.decision import MOST_LOSS, Decision, decide, json_with_decision
 from foltr_audit.utils.rows import Estimate
-from tests.fixtures.comparisons import checked, report, setting
+from tests.fixtures.comparisons import checked, report, run_bound, setting
 
 
 def decision(found: CompareReport) -> Decision:
@@ -52,11 +53,41 @@ def test_a_proven_defense_under_which_attacks_fail_is_recommended() -> None:
     assert found.best is not None
     assert found.best.name == "laplace, eps 1.2"
     assert found.sentences[0] == "Use laplace, eps 1.2."
-    assert "(AUC .520, .50 to .54), and epsilon 1.2 is proven." in found.sentences[1]
+    proof = "and epsilon 1.2 is proven for one interaction; for one client over 20 rounds nothing is."
+    assert f"(AUC .520, .50 to .54), {proof}" in found.sentences[1]
     assert found.sentences[-1].startswith("Not tested: ")
     assert "since no audit was run" not in found.sentences[-1]
     judged = {one.name: one.judgement for one in found.judged}
     assert judged == {"none": "leaks", "laplace, eps 1.2": "holds"}
+
+
+def test_the_bound_of_a_run_stands_beside_that_of_an_interaction() -> None:
+    (audit,) = checked("proven")["audits"].values()
+    bounded = {"individual": replace(audit, run=run_bound(6.1))}
+    found = decision(report(NONE, setting("laplace", 1.2, auc=0.52, ndcg=0.40, audits=bounded)))
+    assert found.sentences[1].endswith("for one interaction; for one client over 20 rounds epsilon 6.1.")
+
+
+def test_what_secure_aggregation_needs_is_counted_in_clients() -> None:
+    """More than half of the cohort, unless the defense sets another threshold."""
+    chain = "secure-aggregation"
+    found = report(NONE, setting("skellam", 1.2, auc=0.52, ndcg=0.44, **checked("proven")))
+    found = replace(found, config={"spec": {"population": {"clients": 400, "cohort": 20}}})
+
+    def needs(defense: str) -> str:
+        named = replace(found.results[1].setting, defense=defense)
+        return decision(with_rows(found, skellam={"setting": named})).sentences[2]
+
+    assert needs(chain).endswith("of a round, each sum with at least 11 of 20 clients.")
+    assert "at least 15 of 20 clients" in needs(f"{chain}:threshold=15")
+
+
+def test_the_decision_as_json_names_what_to_use() -> None:
+    found = json.loads(json_with_decision(report(NONE, PROVEN)))["decision"]
+    assert (found["use"], found["use_with_lists"]) == ("laplace, eps 1.2", "laplace, eps 1.2")
+    assert [one["verdict"] for one in found["verdicts"]] == ["leaks", "recommended"]
+    assert json.loads(json_with_decision(report(NONE)))["decision"]["use"] is None
+    assert json.loads(json_with_decision(replace(report(NONE), results=())))["decision"] is None
 
 
 def test_no_defense_is_never_recommended_even_if_no_attack_succeeds() -> None:

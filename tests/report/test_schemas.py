@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.report.results.plain_report import PlainReport
+from tests.fixtures.bundles import content, write_comparison
 from tests.fixtures.command import SMALL, run
-from tests.published_schemas import FILES, SCHEMAS, documents, text_of, text_of_file
+from tests.fixtures.printed_documents import PRINTED, schema_of_printed
+from tests.fixtures.schemas import agrees_with_published
+from tests.published_schemas import (
+    FILES,
+    SCHEMAS,
+    documents,
+    file_of_printed,
+    text_of,
+    text_of_file,
+    text_of_printed,
+)
 
 DOCUMENTS = documents()
 ONE = ("--eps", 1.2, "--click-model", "perfect")
@@ -25,6 +38,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "audit-function-1.json": ("audit-function", RELEASE, "--zero", 0, "--one", 1, "--trials", 100),
     "calibrate-1.json": ("calibrate", "--target-eps", 1.2),
     "estimate-2.json": ("compare", *SMALL, "--dry-run", "--eps", 1.2),
+    "ceiling-1.json": ("ceiling", "--eps", 1.2),
     "lint-1.json": ("lint", "--eps", 1.2, "--data", "synthetic:mq2007:60"),
     "scenario-1.json": ("scenario", "show", "pham-2022"),
 }
@@ -39,7 +53,59 @@ def test_the_published_schema_is_that_of_the_report(name: str) -> None:
 
 
 def test_no_other_schema_is_published() -> None:
-    assert {path.name for path in SCHEMAS.iterdir()} == {*DOCUMENTS, *FILES}
+    printed = map(file_of_printed, PRINTED)
+    assert {path.name for path in SCHEMAS.iterdir()} == {*DOCUMENTS, *FILES, *printed}
+
+
+def test_the_page_of_documents_lists_every_schema_with_its_name() -> None:
+    page = (SCHEMAS.parent / "documents.md").read_text(encoding="utf-8")
+    rows = dict(
+        re.findall(r"^\| `([\w/-]+)` \| .* \| \[.*?\]\(schemas/([\w-]+\.json)\) \|$", page, re.MULTILINE)
+    )
+    assert set(rows.values()) == {path.name for path in SCHEMAS.iterdir()}
+    assert all(name.replace("/", "-") == file.removesuffix(".json") for name, file in rows.items())
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_published_schema_is_that_of_the_printed_document(name: str) -> None:
+    assert (SCHEMAS / file_of_printed(name)).read_text(encoding="utf-8") == text_of_printed(name)
+    Draft202012Validator.check_schema(schema_of_printed(name))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("list", "defenses"), ("list", "knowledge"), ("scenario", "list"), ("data", "cache", "list")),
+        ("data", "info", "synthetic:mq2007:60"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_command_lists_agrees_with_its_schema(arguments: tuple[str, ...]) -> None:
+    agrees_with_published(run(*arguments, "--json").json())
+
+
+def test_a_comparison_its_check_and_its_bundle_agree_with_their_schemas(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    folder = write_comparison(study)
+    agrees(json.loads((study / "results.json").read_text()), DOCUMENTS["compare-1.json"])
+    assert run("new", "limits", "limits", "--into", tmp_path).code == 0
+    checked = run("check", tmp_path / "limits.toml", "--comparison", study, "--json")
+    agrees(checked.json(), DOCUMENTS["check-1.json"])
+    packed = run("bundle", study, "--to", tmp_path / "b.zip", "--json")
+    agrees_with_published(packed.json())
+    agrees_with_published(run("verify", tmp_path / "b.zip", "--sample", 0, "--json").json())
+    (spec, *_) = [cell.spec for cell in folder.cells()]
+    manifest = json.loads(content(tmp_path / "b.zip")["manifest.json"])
+    limits = SystemLimits.from_toml((tmp_path / "limits.toml").read_text(), "")
+    for name, table in (
+        ("spec-1.json", spec.table()),
+        ("grid-1.json", folder.grid.table()),
+        ("limits-1.json", limits.table()),
+        ("bundle-1.json", manifest),
+    ):
+        validator = Draft202012Validator(json.loads((SCHEMAS / name).read_text(encoding="utf-8")))
+        assert [error.message for error in validator.iter_errors(json.loads(json.dumps(table)))] == [], name
+        assert not validator.is_valid({**table, "no such field": 1}), name
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -64,6 +130,8 @@ def test_stored_runs_agree_with_their_schemas(tmp_path: Path) -> None:
     agrees(run("trace", "lint", a, "--json").json(), DOCUMENTS["trace-lint-2.json"])
     agrees(run("trace", "check-facts", a, "--json").json(), DOCUMENTS["trace-check-facts-1.json"])
     agrees(json.loads((tmp_path / "a" / "results.json").read_text()), DOCUMENTS["train-1.json"])
+    agrees_with_published(run("trace", "info", a, "--json").json())
+    agrees_with_published(run("trace", "validate", a, "--json").json())
 
 
 def test_a_wrong_document_is_told() -> None:

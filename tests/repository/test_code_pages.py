@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests import threat_model_page
 from tests.commands_page import PAGE as COMMANDS
 from tests.commands_page import render as render_commands
 from tests.fixtures.import_graph import ROOMS, ROOT, edges
@@ -41,6 +42,12 @@ def test_the_picture_of_the_rooms_is_current() -> None:
 def test_the_page_of_commands_is_current() -> None:
     """`make docs` writes it anew."""
     assert COMMANDS.read_text(encoding="utf-8") == render_commands()
+
+
+def test_the_table_of_what_attacks_must_know_is_current() -> None:
+    """`make docs` writes it anew."""
+    assert not threat_model_page.missing()
+    assert threat_model_page.PAGE.read_text(encoding="utf-8") == threat_model_page.render()
 
 
 def test_the_page_of_commands_has_defaults_and_types() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.command import files, run, spawn
 from tests.fixtures.merging_data import CATEGORY, write_topical
+from tests.fixtures.schemas import agrees_with_published
 
 QUICK = ("--trials", "1", "--trees", "3")
 
@@ -44,6 +45,7 @@ def test_json_is_one_object_and_a_folder_holds_it_with_pictures(
 ) -> None:
     out = tmp_path / "out"
     done = run("merge", *data, "--split", "2", "--json", "--out", out)
+    agrees_with_published(done.json())
     assert (done.code, done.said) == (0, f"wrote {out}\n")
     found = done.json()
     assert found["schema"] == "foltr-audit/merge/1"

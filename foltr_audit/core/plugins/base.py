@@ -34,8 +34,25 @@ class Plugin(BaseModel):
         return self._written(given)
 
     def _written(self, given: dict[str, str]) -> str:
+        cls = type(self)
+        name = spec_names.get(cls) or str(getattr(cls, "name", cls.__name__))
         listed = ",".join(f"{key}={given[key]}" for key in sorted(given))
-        return f"{self.name}:{listed}" if listed else self.name
+        return f"{name}:{listed}" if listed else name
+
+
+spec_names: dict[type[Plugin], str] = {}
+"""What Specs call classes of the user's own code, see `own_classes`; others they call by their `name`."""
+
+
+def name_in(text: str) -> str:
+    """What a text calls a plug-in, without its parameters.
+
+    >>> name_in("clip:norm=3"), name_in("my_attacks:Trimmed:keep=0.5")
+    ('clip', 'my_attacks:Trimmed')
+    """
+    name, _, rest = (piece.strip() for piece in text.partition(":"))
+    inner = rest.partition(":")[0].strip()
+    return f"{name}:{inner}" if inner.replace(".", "_").isidentifier() and name else name
 
 
 def plain(value: object) -> str:

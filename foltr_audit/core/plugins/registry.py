@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import unquote, urlparse
 
-from pydantic import AfterValidator, ValidationError
+from pydantic import ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
 from foltr_audit.core.plugins import (
@@ -25,11 +24,18 @@ from foltr_audit.core.plugins import (
     Scenario,
     Server,
 )
+from foltr_audit.core.plugins.base import name_in
+from foltr_audit.core.plugins.own_classes import is_importable, make_known, own_class
 from foltr_audit.errors import PluginError, shorten_value, suggest_name
 from foltr_audit.utils.reading import json_table
 
 P = TypeVar("P", bound=Plugin)
 _OURS, _PACKAGE = "foltr-audit", "foltr_audit"
+
+Attacks = str | Attack | type[Attack] | Sequence[str | Attack | type[Attack]]
+Clicks = str | ClickModel | type[ClickModel] | Sequence[str | ClickModel | type[ClickModel]]
+Chain = str | Defense | Sequence[str | Defense]
+"""Plug-ins as functions of the Python API take them: one or several texts, objects or classes."""
 
 GROUPS: dict[type[Plugin], str] = {
     Attack: "foltr_audit.attacks",
@@ -51,23 +57,6 @@ SINGULAR = {
     Poisoning: "poisoning",
     Server: "server",
 }
-
-
-_AT_HAND: dict[tuple[type[Plugin], str], type[Plugin]] = {}
-
-
-@contextmanager
-def at_hand(base: type[Plugin], cls: type[Plugin]) -> Iterator[None]:
-    """Have a class found under its name inside a `with` block, whatever is registered: for tests of it."""
-    place = (base, getattr(cls, "name", ""))
-    before = _AT_HAND.get(place)
-    _AT_HAND[place] = cls
-    try:
-        yield
-    finally:
-        _AT_HAND.pop(place)
-        if before is not None:
-            _AT_HAND[place] = before
 
 
 @cache
@@ -149,11 +138,16 @@ def plugin_class(base: type[P], name: str) -> type[P]:
         PluginError: an unknown name (with the nearest known one), a module that cannot be imported or
             that another package shadows, or an object that is not a plug-in of this kind.
     """
-    own = _AT_HAND.get((base, name))
+    own = own_class(base, name)
     if own is not None and issubclass(own, base):
         return own
     points = _registered(GROUPS[base])
     if name not in points:
+        if ":" in name:
+            raise PluginError(
+                f"unknown {SINGULAR[base]} {name!r}: a text imports nothing, since it may come from a file; "
+                f"expected the class itself in Python, or --plugin {name} on the command line"
+            )
         raise PluginError(f"unknown {SINGULAR[base]} {name!r}; {suggest_name(name, points)}")
     return _load(base, points[name])
 
@@ -179,11 +173,15 @@ def _load(base: type[P], point: EntryPoint) -> type[P]:
 def make(base: type[P], text: str) -> P:
     """The plug-in that a text `name` or `name:parameter=value,...` describes.
 
+    The name of a class that no entry point registers is `MODULE:CLASS`, see `own_classes`.
+
     Raises:
         PluginError: unknown name or parameter (with the nearest known one), or a refused value.
     """
-    name, colon, rest = text.strip().partition(":")
-    cls = plugin_class(base, name.strip())
+    name = called(base, text)
+    _, *given_after = text.strip().split(":", name.count(":") + 1)[name.count(":") :]
+    colon, rest = bool(given_after), "".join(given_after)
+    cls = plugin_class(base, name)
     who = f"{SINGULAR[base]} {cls.name}"
     if colon and not rest.strip():
         raise PluginError(f"{who}: no parameter after ':' in {text!r}; expected name=value")
@@ -198,6 +196,89 @@ def make(base: type[P], text: str) -> P:
     return _validated(cls, who, given)
 
 
+def called(base: type[Plugin], text: str) -> str:
+    """What a text calls the plug-in of a kind that it describes: a registered name, or `MODULE:CLASS`."""
+    name = name_in(text)
+    first = name.partition(":")[0]
+    return first if own_class(base, name) is None and first in _registered(GROUPS[base]) else name
+
+
+def kind_of(plugin: Plugin | type[Plugin]) -> type[Plugin]:
+    """The kind of a plug-in or its class.
+
+    Raises:
+        PluginError: it is of none.
+    """
+    cls = plugin if isinstance(plugin, type) else type(plugin)
+    found = next((kind for kind in GROUPS if issubclass(cls, kind)), None)
+    if found is None:
+        raise PluginError(f"{cls.__name__}: expected a plug-in, such as a subclass of Attack or Defense")
+    return found
+
+
+def use_plugin(cls: type[Plugin]) -> str:
+    """Have texts find a class of the user's own code, and return what Specs call it.
+
+    A class that is registered keeps its registered name.
+
+    Raises:
+        PluginError: it is no plug-in, or has the name of a registered one.
+    """
+    base, name = kind_of(cls), getattr(cls, "name", "")
+    if own_class(base, name) is cls:
+        return name
+    points = _registered(GROUPS[base])
+    if name in points and points[name].value == f"{cls.__module__}:{cls.__qualname__}":
+        return name
+    if not is_importable(cls) and cls.__name__ in points:
+        raise PluginError(
+            f"{cls.__name__}: a registered {SINGULAR[base]} has this name; expected another one"
+        )
+    return make_known(base, cls)
+
+
+def text_of(base: type[Plugin], value: object) -> object:
+    """What Specs hold for a plug-in that is given as an object or a class; any other value as it is.
+
+    Raises:
+        PluginError: it is of another kind, or a parameter has no text that gives the same value.
+    """
+    if isinstance(value, type) and issubclass(value, Plugin):
+        use_plugin(value)
+        value = _validated(value, value.__name__, {})
+    if not isinstance(value, Plugin):
+        return value
+    if not isinstance(value, base):
+        kind = SINGULAR[kind_of(value)]
+        raise PluginError(f"{type(value).__name__} is a plug-in of kind {kind}; expected {SINGULAR[base]}")
+    use_plugin(type(value))
+    try:
+        same = make(base, value.text) == value
+    except PluginError:
+        same = False
+    if not same:
+        raise PluginError(
+            f"{value.text}: a Spec holds plug-ins as text, and this text does not give the same parameters; "
+            "expected numbers, truth values and texts without , : + ="
+        )
+    return value.text
+
+
+def texts_of(base: type[Plugin], value: object) -> tuple[str, ...]:
+    """What Specs hold for plug-ins of a kind: one or several texts, objects or classes."""
+    several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    return tuple(make(base, str(text_of(base, one))).text for one in several)
+
+
+def chain_texts(value: object) -> object:
+    """What Specs hold for a chain of defenses: texts, objects and lists of them; other values as they are."""
+    if isinstance(value, str | Plugin | type):
+        return [text_of(Defense, value)]
+    if not isinstance(value, Sequence):
+        return value
+    return [text for one in value for text in cast("Sequence[object]", chain_texts(one))]
+
+
 def make_if_known(base: type[P], text: str) -> P | None:
     """The plug-in that a text describes; None if it is not registered here, as in a report of another lab."""
     try:
@@ -206,9 +287,9 @@ def make_if_known(base: type[P], text: str) -> P | None:
         return None
 
 
-def canonical(base: type[Plugin]) -> AfterValidator:
-    """A pydantic validator that turns the text of a plug-in into its canonical form."""
-    return AfterValidator(lambda text: make(base, text).text)
+def canonical(base: type[Plugin]) -> WrapValidator:
+    """A pydantic validator that turns a plug-in or its text into its canonical text."""
+    return WrapValidator(lambda value, read: make(base, read(text_of(base, value))).text)
 
 
 def remade(plugin: P, changes: Mapping[str, object]) -> P:
@@ -217,8 +298,7 @@ def remade(plugin: P, changes: Mapping[str, object]) -> P:
     Raises:
         PluginError: an unknown parameter or a refused value.
     """
-    base = next(kind for kind in GROUPS if isinstance(plugin, kind))
-    who = f"{SINGULAR[base]} {plugin.name}"
+    who = f"{SINGULAR[kind_of(plugin)]} {plugin.name}"
     return _validated(type(plugin), who, {**plugin.model_dump(), **changes})
 
 

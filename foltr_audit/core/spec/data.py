@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, Field
 
+from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.utils.reading import whole_number
 
 FEWEST_INTENTS, MOST_INTENTS, USUAL_INTENTS = 2, 10, 4
 """Limits and default of the number of synthetic intents: TREC topics have up to ten; studies use four."""
+
+SYNTHETIC = "synthetic"
+"""Kind of data and intents that are made and not read: `synthetic:NAME`."""
+ARRAYS = "arrays:"
+"""What the source of data begins with that were made of arrays, and that only one process has."""
 
 _SYNTHETIC = re.compile(r"synthetic(?::(.*))?")
 
@@ -80,3 +86,20 @@ class DataSpec(SpecTable):
     balance: Annotated[bool | None, AfterValidator(_only_false), Flag(default="yes")] = Field(
         None, description="Renumber each query's intents at random, by seed and run."
     )
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the data are arrays of one process."""
+        return self.source.startswith(ARRAYS)
+
+    @classmethod
+    def of(cls, collection: Collection, *, balance: bool | None = None) -> DataSpec:
+        """What Specs hold of a collection: where it comes from, and how it was prepared."""
+        return cls(
+            source=collection.source,
+            fold=collection.fold,
+            normalise=cast("Literal['none']", collection.normalised),
+            dtype=cast("Literal['float32']", str(collection.train.features.dtype)),
+            intents=collection.intents_from,
+            balance=balance,
+        )

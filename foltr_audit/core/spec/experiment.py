@@ -6,19 +6,21 @@ Command-line options, configuration files and the cells of a comparison all prod
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner
-from foltr_audit.core.plugins.registry import first_problem, make
+from foltr_audit.core.plugins.registry import chain_texts, first_problem, make
+from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS
+from foltr_audit.core.spec.local_paths import without_paths
 from foltr_audit.core.spec.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.spec.plain_table import with_default
 from foltr_audit.core.spec.population import PopulationSpec
@@ -34,13 +36,19 @@ def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
     return DefenseChain(parse_chain(texts)).texts
 
 
+def _described(data: object) -> object:
+    """Data as Specs hold them; a collection is described."""
+    return DataSpec.of(data) if isinstance(data, Collection) else data
+
+
 class Spec(SpecTable):
     """One experiment. Two Specs with the same canonical TOML are the same experiment.
 
     Attributes:
         repetition: number of this repetition, part of every stream's name.
-        defense: chain of defenses, canonical texts.
-        data, population, train, trace: see the classes.
+        defense: chain of defenses, canonical texts; may be given as objects, such as `[Clip(norm=1.5)]`.
+        data: see the class; a collection may be given, which is described.
+        population, train, trace: see the classes.
         attack: the attack protocol; None for no attack. With one, the default learner is PDGD as
             in Pham 2022 (`pairs=all,normaliser=shown`).
         audit: the audit protocol; None for no audit. It has the same default learner.
@@ -57,8 +65,10 @@ class Spec(SpecTable):
     schema_: Literal["foltr-audit/spec/1"] = Field("foltr-audit/spec/1", alias="schema")
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of all random draws.")
     repetition: int = Field(0, ge=0)
-    defense: Annotated[tuple[str, ...], AfterValidator(_canonical_chain)] = (NO_DEFENSE,)
-    data: DataSpec = DataSpec()
+    defense: Annotated[tuple[str, ...], BeforeValidator(chain_texts), AfterValidator(_canonical_chain)] = (
+        NO_DEFENSE,
+    )
+    data: Annotated[DataSpec, BeforeValidator(_described)] = DataSpec()
     population: PopulationSpec = PopulationSpec()
     train: TrainSpec = TrainSpec()
     trace: TraceSpec = TraceSpec()
@@ -182,6 +192,24 @@ class Spec(SpecTable):
         except UsageError as error:
             raise UsageError(f"{source}{error}") from error
 
+    def having(self, changes: Mapping[str, object]) -> Spec:
+        """The same Spec with other values of some fields; what was not given still follows from the rest.
+
+        Args:
+            changes: new values by dotted name, e.g. `{"attack.methods": "olsr"}`; several values of a field
+                may be one text or object.
+
+        Raises:
+            UsageError: a refused value.
+        """
+        table = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        for dotted, value in changes.items():
+            outer, _, inner = dotted.rpartition(".")
+            several = isinstance(value, str) or not isinstance(value, Sequence)
+            place = table.setdefault(outer, {}) if outer else table
+            place[inner] = [value] if several else value
+        return Spec.parse(table, "")
+
     def table(self) -> dict[str, JsonValue]:
         """The Spec as a plain table with every default spelt out; fields that are None are left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -203,9 +231,16 @@ class Spec(SpecTable):
         return cls.parse(toml_table(text, where, UsageError), where)
 
     @property
+    def public(self) -> Spec:
+        """The same experiment with the names of its data, intents and first model instead of local paths."""
+        return Spec.parse(without_paths(self.table()))
+
+    @property
     def hash(self) -> str:
-        """SHA-256 (hex) of the canonical TOML form."""
-        return hashlib.sha256(self.toml.encode()).hexdigest()
+        """SHA-256 (hex) of the canonical TOML form of `public`: the same wherever the data lie."""
+        import tomli_w
+
+        return hashlib.sha256(tomli_w.dumps(without_paths(self.table())).encode()).hexdigest()
 
     @property
     def undefended(self) -> Spec:

@@ -35,10 +35,12 @@ class BundleSource:
     Attributes:
         path: its place on disk.
         sha256: the hash that its content must have, if another file names it.
+        text: what is packed instead of its content: the same without local paths.
     """
 
     path: Path
     sha256: str | None = None
+    text: str | None = None
 
 
 @dataclass
@@ -63,6 +65,11 @@ class BundleContents:
     def add(self, root: Path, *names: str) -> None:
         """Pack files of a folder under their own names."""
         self.files |= {name: BundleSource(root / name) for name in names}
+
+    def add_spec(self, root: Path, inside: str, spec: Spec) -> None:
+        """Pack a Spec without local paths; its hash is the same."""
+        self.files[f"{inside}{SPEC}"] = BundleSource(root / SPEC, text=spec.public.toml)
+        self.specs[f"{inside}{SPEC}"] = spec.hash
 
     def add_if_there(self, root: Path, *names: str) -> None:
         """Pack the files that exist."""
@@ -92,8 +99,8 @@ def contents_of(path: Path, *, with_trace: bool, without_lists: bool) -> BundleC
 
 def _of_comparison(folder: ComparisonFolder, *, lists: bool) -> BundleContents:
     found = BundleContents("comparison", lists=lists)
-    _ = folder.grid  # refuses a damaged grid
-    found.add(folder.path, GRID, INDEX)
+    found.files[GRID] = BundleSource(folder.path / GRID, text=folder.grid.public.toml)
+    found.add(folder.path, INDEX)
     found.add_if_there(folder.path, RESULTS)
     cells = folder.cells()
     missing = missing_cells(folder)
@@ -112,8 +119,7 @@ def _of_comparison(folder: ComparisonFolder, *, lists: bool) -> BundleContents:
 
 def _add_cell(found: BundleContents, folder: ComparisonFolder, spec: Spec) -> None:
     root, inside = folder.cell(spec), f"{CELLS}/{spec.hash[:12]}"
-    found.add(folder.path, f"{inside}/{SPEC}")
-    found.specs[f"{inside}/{SPEC}"] = spec.hash
+    found.add_spec(root, f"{inside}/", spec)
     if not folder.done(spec):
         return
     found.add(folder.path, f"{inside}/{FACTS}")
@@ -162,8 +168,9 @@ def _of_runs(path: Path, *, with_trace: bool) -> BundleContents:
     if not several:
         _add_run(found, path, "", RunReader.open(path))
     else:
-        found.add(path, PLAN)
-        for spec in read_plan(path).specs:
+        plan = read_plan(path)
+        found.files[PLAN] = BundleSource(path / PLAN, text=plan.public.toml)
+        for spec in plan.specs:
             name = spec.hash[:12]
             if (path / name / SPEC).is_file():
                 _add_run(found, path, f"{name}/", RunReader.open(path / name))
@@ -176,9 +183,8 @@ def _of_runs(path: Path, *, with_trace: bool) -> BundleContents:
 
 
 def _add_run(found: BundleContents, root: Path, inside: str, run: RunReader) -> None:
-    found.add(root, f"{inside}{SPEC}")
+    found.add_spec(run.path, inside, run.spec)
     found.add_if_there(root, f"{inside}{MODEL}")
-    found.specs[f"{inside}{SPEC}"] = run.spec.hash
     if not run.finished or f"{inside}{MODEL}" not in found.files:
         found.unfinished.append(f"{run.path} has {run.n_rounds} of {run.spec.train.rounds} rounds")
     if not found.trace:

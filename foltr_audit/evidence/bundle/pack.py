@@ -22,6 +22,8 @@ from foltr_audit.experiments.runs.folder import report_write_errors
 from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.progress import SILENT, Progress
 
+SCHEMA = "foltr-audit/packed-bundle/1"
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -45,7 +47,7 @@ class Bundle:
         """As one plain table."""
         manifest = self.manifest
         return {
-            "schema": manifest.schema_,
+            "schema": SCHEMA,
             "bundle": str(self.path),
             "sha256": self.sha256,
             "bytes": self.size,
@@ -127,6 +129,10 @@ def _write(contents: BundleContents, stream: BufferedIOBase, progress: Progress)
 
 
 def _add(writer: BundleWriter, name: str, source: BundleSource) -> BundleEntry:
+    if source.text is not None:
+        text = source.text.encode()
+        size, digest = writer.add(name, io.BytesIO(text), len(text))
+        return BundleEntry(size=size, sha256=digest)
     try:
         with source.path.open("rb") as content:
             size, digest = writer.add(name, content, source.path.stat().st_size)

@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.spec.data import SYNTHETIC, DataSpec, are_synthetic
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.train import ZEROS
-from foltr_audit.data.load import SYNTHETIC, load_collection
+from foltr_audit.data.load import load_collection
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.evidence.bundle.integrity import CheckUnavailableError
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
+
+
+class DataPlaces(NamedTuple):
+    """Where this machine has what a bundle only names; without a path in the working folder.
+
+    Attributes:
+        data: the path of the data; synthetic data are generated in any case.
+        intents: the path of their intents.
+    """
+
+    data: str | None = None
+    intents: str | None = None
 
 
 @dataclass
@@ -22,10 +35,10 @@ class DataLocator:
     """Finds data and creates runners for them; the last data set stays in memory.
 
     Attributes:
-        data: the path of the data if it is not that of the Specs; synthetic data are generated in any case.
+        places: where they are.
     """
 
-    data: str | None = None
+    places: DataPlaces = field(default_factory=DataPlaces)
     _last: tuple[tuple[DataSpec, int], Collection] | None = field(default=None, repr=False)
 
     def runner(
@@ -39,7 +52,7 @@ class DataLocator:
         collection = self._collection(spec)
         if fingerprint is not None and collection.fingerprint != fingerprint:
             raise CheckUnavailableError(
-                f"{self.data or spec.data.source}: not the data of the bundle: "
+                f"{self.places.data or spec.data.source}: not the data of the bundle: "
                 f"fingerprint {collection.fingerprint[:12]}, expected {fingerprint[:12]}"
             )
         return Runner(progress, collection, with_undefended=with_undefended)
@@ -52,29 +65,41 @@ class DataLocator:
         return self._last[1]
 
     def _load(self, spec: Spec) -> Collection:
-        data, moved = spec.data, self.data is not None and not _is_synthetic(spec.data)
-        if moved:
-            data = data.model_copy(update={"source": self.data})
+        data, places = spec.data, self.places
+        if places.data is not None and not _is_synthetic(data):
+            data = data.model_copy(update={"source": places.data})
+        if places.intents is not None and data.intents is not None and not are_synthetic(data.intents):
+            data = data.model_copy(update={"intents": places.intents})
         for what, path in (("data", data.source), ("intents", data.intents), ("init", spec.train.init)):
             if path is not None and not _is_made(what, path) and not _is_there(path):
-                raise CheckUnavailableError(
-                    f"{what} {path!a}: not on this machine; --data PATH names another path of the data"
-                )
+                raise CheckUnavailableError(f"{what} {path!a}: not on this machine; {_ADVICE[what]}")
         try:
             collection = load_collection(data, spec.seed)
         except (FoltrAuditError, OSError) as error:
             raise CheckUnavailableError(f"the data cannot be read: {error}") from error
-        return replace(collection, source=spec.data.source) if moved else collection
+        if data == spec.data:
+            return collection
+        return replace(collection, source=spec.data.source, intents_from=spec.data.intents)
 
 
-def refuse_unused_path(data: str | None, specs: Sequence[Spec]) -> None:
-    """Refuse a path of data that no Spec reads.
+_ADVICE = {
+    "data": "--data PATH says where the data are",
+    "intents": "--intents PATH says where the intents are",
+    "init": "run verify in the folder that holds the first model",
+}
+
+
+def refuse_unused_path(places: DataPlaces, specs: Sequence[Spec]) -> None:
+    """Refuse a path that no Spec reads.
 
     Raises:
-        UsageError: all data are synthetic.
+        UsageError: all data are synthetic, or no intents are read.
     """
-    if data is not None and all(_is_synthetic(spec.data) for spec in specs):
-        raise UsageError(f"--data: {data}: the data of this bundle are synthetic; expected no path")
+    if places.data is not None and all(_is_synthetic(spec.data) for spec in specs):
+        raise UsageError(f"--data: {places.data}: the data of this bundle are synthetic; expected no path")
+    read = [spec.data.intents for spec in specs if spec.data.intents and not are_synthetic(spec.data.intents)]
+    if places.intents is not None and not read:
+        raise UsageError(f"--intents: {places.intents}: this bundle reads no intents; expected no path")
 
 
 def _is_synthetic(data: DataSpec) -> bool:

@@ -18,7 +18,7 @@ from foltr_audit.evidence.bundle.differences import (
     table_differences,
 )
 from foltr_audit.evidence.bundle.integrity import CheckUnavailableError
-from foltr_audit.evidence.bundle.place import DataLocator
+from foltr_audit.evidence.bundle.place import DataLocator, DataPlaces
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, read_arrays
 from foltr_audit.experiments.comparison.cells import Files
 from foltr_audit.experiments.comparison.facts import FACTS, read_facts
@@ -38,13 +38,13 @@ class CellTask(NamedTuple):
         number: its position among the cells to re-run.
         spec: its Spec as a plain table.
         fingerprint: the fingerprint of its data.
-        data: the path of the data, if not that of the Spec.
+        places: where its data are on this machine.
     """
 
     number: int
     spec: Table
     fingerprint: str
-    data: str | None
+    places: DataPlaces
 
 
 class CellRerun(NamedTuple):
@@ -79,14 +79,14 @@ class CellComparison(NamedTuple):
     same_bytes: bool = False
 
 
-_LOCATORS: dict[str | None, DataLocator] = {}
-"""The data of this process, by their path: a worker loads them once for all its cells."""
+_LOCATORS: dict[DataPlaces, DataLocator] = {}
+"""The data of this process, by their places: a worker loads them once for all its cells."""
 
 
 def rerun(task: CellTask) -> CellRerun:
     """Re-run one cell in a worker process."""
     spec = Spec.parse(task.spec, "")
-    locator = _LOCATORS.setdefault(task.data, DataLocator(task.data))
+    locator = _LOCATORS.setdefault(task.places, DataLocator(task.places))
     try:
         runner = locator.runner(spec, task.fingerprint, with_undefended=False)
         return CellRerun(task.number, run_cell(spec, runner))
@@ -102,14 +102,14 @@ class CellRerunner:
     Attributes:
         folder: the comparison.
         lists: whether it contains the arrays of the cells.
-        data: the path of the data, if not that of the Specs.
+        places: where the data are on this machine.
         tolerance: the tolerance of numbers.
     """
 
-    def __init__(self, root: Path, *, lists: bool, data: str | None, tolerance: NumericTolerance) -> None:
+    def __init__(self, root: Path, *, lists: bool, places: DataPlaces, tolerance: NumericTolerance) -> None:
         self.folder = ComparisonFolder(root)
         self.lists = lists
-        self.data = data
+        self.places = places
         self.tolerance = tolerance
 
     def compare(
@@ -117,7 +117,7 @@ class CellRerunner:
     ) -> list[CellComparison]:
         """Re-run cells into the comparison `into`, and compare each with its stored form, in order."""
         tasks = [
-            CellTask(i, spec.table(), self._fingerprint(spec), self.data) for i, spec in enumerate(specs)
+            CellTask(i, spec.table(), self._fingerprint(spec), self.places) for i, spec in enumerate(specs)
         ]
         found: dict[int, CellComparison] = {}
         with progress.task("re-run", len(tasks)) as tick:

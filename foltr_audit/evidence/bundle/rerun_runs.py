@@ -21,7 +21,7 @@ from foltr_audit.evidence.bundle.differences import (
 )
 from foltr_audit.evidence.bundle.integrity import BundleCheck, CheckUnavailableError
 from foltr_audit.evidence.bundle.manifest import BundleManifest
-from foltr_audit.evidence.bundle.place import DataLocator
+from foltr_audit.evidence.bundle.place import DataLocator, DataPlaces
 from foltr_audit.evidence.bundle.rerun_cells import CellComparison
 from foltr_audit.evidence.bundle.run_checks import stored_results
 from foltr_audit.experiments.plan import Plan
@@ -61,11 +61,11 @@ class RunRerunner:
     """
 
     def __init__(
-        self, root: Path, manifest: BundleManifest, data: str | None, tolerance: NumericTolerance
+        self, root: Path, manifest: BundleManifest, places: DataPlaces, tolerance: NumericTolerance
     ) -> None:
         self.root = root
         self.manifest = manifest
-        self.data = DataLocator(data)
+        self.data = DataLocator(places)
         self.tolerance = tolerance
         self.results: dict[Spec, RunResult] = {}
         self._folders = {digest: name for name, digest in manifest.runs.items()}

@@ -44,7 +44,7 @@ def check_runs(root: Path, manifest: BundleManifest) -> BundleCheck:
     if results is None and not manifest.partial:
         problems.append(f"{RESULTS}: missing")
     if results is not None:
-        wanted = json_ready(plan.table())
+        wanted = json_ready(plan.public.table())
         problems += first_lines(table_differences(results["config"], wanted, EXACT, f"{RESULTS}: config"))
     traces = 0
     for name in sorted(manifest.runs.keys() & planned):

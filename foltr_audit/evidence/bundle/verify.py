@@ -19,7 +19,7 @@ from foltr_audit.evidence.bundle.comparison_checks import (
 from foltr_audit.evidence.bundle.differences import ACROSS_VERSIONS, EXACT, NumericTolerance
 from foltr_audit.evidence.bundle.integrity import BundleCheck, check_files, check_specs, run_guarded
 from foltr_audit.evidence.bundle.manifest import BundleManifest
-from foltr_audit.evidence.bundle.place import DataLocator, refuse_unused_path
+from foltr_audit.evidence.bundle.place import DataLocator, DataPlaces, refuse_unused_path
 from foltr_audit.evidence.bundle.rerun_cells import CellComparison, CellRerunner
 from foltr_audit.evidence.bundle.rerun_runs import RunRerunner
 from foltr_audit.evidence.bundle.run_checks import check_runs, plan_of
@@ -48,13 +48,13 @@ class RerunOptions:
     Attributes:
         sample: number of cells or Runs, drawn at random; None for all.
         seed: seed of the draw; whoever packed the bundle must not know it in advance.
-        data: the path of the data, if not that of the Specs.
+        places: where the data are on this machine.
         workers: the processes that re-run the cells of a comparison.
     """
 
     sample: int | None = SAMPLE
     seed: int
-    data: str | None = None
+    places: DataPlaces = field(default_factory=DataPlaces)
     workers: Workers = field(default_factory=lambda: Workers(jobs=1))
 
     def __post_init__(self) -> None:
@@ -179,7 +179,7 @@ class _BundleVerifier:
             if found.state != "holds":
                 return
         self.specs = finished_specs(root, manifest) if comparison else self._runs()
-        refuse_unused_path(self.options.data, self.specs)
+        refuse_unused_path(self.options.places, self.specs)
         self.drawn = self.options.draw(self.specs)
         yield from self._check_comparison() if comparison else self._check_reruns()
 
@@ -209,12 +209,12 @@ class _BundleVerifier:
                 yield run_guarded("results", lambda: self._recompute_results(Path(name)))
 
     def _grid(self) -> BundleCheck:
-        runner = DataLocator(self.options.data).runner(self.drawn[0], None, with_undefended=False)
+        runner = DataLocator(self.options.places).runner(self.drawn[0], None, with_undefended=False)
         return check_grid(self.bundle.root, runner, self.tolerance)
 
     def _rerun_cells(self, into: Path) -> BundleCheck:
         again = CellRerunner(
-            self.bundle.root, lists=self.manifest.lists, data=self.options.data, tolerance=self.tolerance
+            self.bundle.root, lists=self.manifest.lists, places=self.options.places, tolerance=self.tolerance
         )
         return self._summarise(again.compare(self.drawn, self.options.workers, into, self.progress))
 
@@ -235,7 +235,7 @@ class _BundleVerifier:
             yield BundleCheck("results", "skipped", _NOT_REQUESTED)
             return
         root, manifest = self.bundle.root, self.manifest
-        again = RunRerunner(root, manifest, self.options.data, self.tolerance)
+        again = RunRerunner(root, manifest, self.options.places, self.tolerance)
         with tempfile.TemporaryDirectory(prefix="foltr-audit-") as name:
             into = Path(name)
             yield run_guarded(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.errors import UsageError
@@ -31,7 +32,7 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
 
 def untried_warnings(protocol: AttackSpec, kind: str) -> list[str]:
     """A warning if attacks were named and a default one for the kind of messages is not among them."""
-    ran = {text.partition(":")[0] for text in protocol.methods_on(kind)}
+    ran = {name_in(text) for text in protocol.methods_on(kind)}
     usual = [make(Attack, text) for text in protocol.defaults_on(kind)]
     missing = [attack.label for attack in usual if attack.name not in ran]
     if not missing:

@@ -12,6 +12,7 @@ from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.recorder import atomic_files
 from foltr_audit.report.render.markdown import escape_markdown, table_lines
 from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.tables.brief.short_answer import BriefAnswer, first_rows
 from foltr_audit.report.tables.table import Cell, Column, Mark, make_table
 
 if TYPE_CHECKING:
@@ -44,13 +45,26 @@ def print_check(report: CheckReport, console: Console) -> None:
         for one in mine:
             console.print(f"  {escape(f'{one.limit}: {one.details}')}", style="dim", highlight=False)
         console.print()
-    console.print(report.summary, style="bold", highlight=False)
+    console.print(report.counts, style="bold", highlight=False)
+
+
+def brief_check(report: CheckReport) -> BriefAnswer:
+    """The short answer: broken limits first, then those that cannot be judged, then the others."""
+    ranked = [one for status in ("broken", "not judged", "holds") for one in report.of_status(status)]
+    rows, more = first_rows(ranked, "limits")
+    return BriefAnswer(
+        conclusion=(f"{report.counts}.",),
+        about="",
+        table=make_table("", _COLUMNS, rows, space=2, spare=("interval",)),
+        notes=tuple(one.line for one in report.of_status("broken")),
+        left_out=more,
+    )
 
 
 def markdown(report: CheckReport) -> str:
     """A heading, a table of all outcomes, and the warnings."""
     lines = [
-        f"### foltr-audit check: {report.summary}",
+        f"### foltr-audit check: {report.counts}",
         "",
         *table_lines(make_table("", _COLUMNS, report.outcomes).on("page")),
         "",

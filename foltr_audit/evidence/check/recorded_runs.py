@@ -108,7 +108,7 @@ def check_recorded(
     ]
     config: dict[str, JsonValue] = {"trace": str(path), "methods": list(recorded.methods)}
     if recorded.spec is not None:
-        config["spec"] = recorded.spec.table()
+        config["spec"] = recorded.spec.public.table()
     return RunSubjects(subjects, config)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.evidence.check.limit_check import LimitOutcome, Status, outcomes
 from foltr_audit.evidence.check.limits import SystemLimits
@@ -13,6 +13,11 @@ from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.wording import counted
 from foltr_audit.utils.rows import JsonValue
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +72,26 @@ class CheckReport(PlainReport):
         """The outcomes with a status."""
         return [one for one in self.outcomes if one.status == status]
 
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.evidence.check.outcome_table import print_check
+
+        print_check(self, console)
+
+    def short_answer(self) -> BriefAnswer:
+        """How many limits hold, and each limit that is broken or cannot be judged."""
+        from foltr_audit.evidence.check.outcome_table import brief_check
+
+        return brief_check(self)
+
     @property
-    def summary(self) -> str:
+    def counts(self) -> str:
         """All outcomes in one short line."""
         statuses: tuple[Status, ...] = ("broken", "not judged")
-        counts = [f"{len(found)} {status}" for status in statuses if (found := self.of_status(status))]
+        found_of = [f"{len(found)} {status}" for status in statuses if (found := self.of_status(status))]
         rows = counted(len({one.subject for one in self.outcomes}), "row")
         limits = counted(len(self.outcomes), "limit")
-        return f"{limits} checked on {rows}: {', '.join(counts) or 'all hold'}"
+        return f"{limits} checked on {rows}: {', '.join(found_of) or 'all hold'}"
 
 
 def warnings_of(report: CompareReport, subjects: Sequence[str]) -> Iterator[str]:

@@ -16,7 +16,9 @@ from foltr_audit.auditing.noise_for_target import calibrate, calibrations, list_
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, RoundContext, plain
 from foltr_audit.core.plugins.answers import published_of
-from foltr_audit.core.plugins.registry import names
+from foltr_audit.core.plugins.base import name_in
+from foltr_audit.core.plugins.own_classes import own_class
+from foltr_audit.core.plugins.registry import called, names
 from foltr_audit.core.spec.defaults import NO_DEFENSE, PROVEN_IN_SUM, PROVEN_MECHANISMS, SECURE_AGGREGATION
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
@@ -72,11 +74,17 @@ class DefenseAlternative:
             if part.startswith(PROVEN) and part.removeprefix(PROVEN) not in list_mechanisms():
                 known = ", ".join(PROVEN + name for name in list_mechanisms())
                 raise UsageError(f"--defense: unknown {part!r}; expected one of {known}")
-            if not self._is_keyword(part) and part.partition(":")[0].strip() not in names(Defense):
-                known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))
-                raise UsageError(f"--defense: unknown {part!r}; known: {known}")
+            if not self._is_keyword(part):
+                self._refuse_unknown(part)
             if not self._is_keyword(part):
                 parse_chain([fill_places(part, 1.0, 2.0)])  # refuses invalid parameters
+
+    @staticmethod
+    def _refuse_unknown(part: str) -> None:
+        name = called(Defense, part)
+        if ":" not in name and name not in names(Defense) and own_class(Defense, name) is None:
+            known = ", ".join((PUBLISHED, f"{PROVEN}MECHANISM", *names(Defense)))
+            raise UsageError(f"--defense: unknown {part!r}; known: {known}")
 
     @property
     def _parts(self) -> tuple[str, ...]:
@@ -168,26 +176,31 @@ class DefenseAlternative:
 
     def _fewest_messages(self, setup: Setup) -> int | None:
         """The fewest messages that a sum may hold, if its other parts set such a limit."""
-        others = [
-            part
-            for part in self._parts
-            if not self._is_keyword(part) and part.partition(":")[0] != NO_DEFENSE
-        ]
+        others = [part for part in self._parts if not self._is_keyword(part) and name_in(part) != NO_DEFENSE]
         fixed = [part for part in others if not any(place in part for place in _PLACES)]
-        context = RoundContext(
-            round=0,
-            shares=setup.spec.population.cohort_size,
-            clients=np.zeros(1, dtype=np.int64),
-            counts=np.ones(1, dtype=np.int64),
-            parameters=np.zeros(setup.ranker.n_parameters),
-            source=Streams(0),
+        return fewest_messages(
+            DefenseChain(parse_chain(fixed)), setup.spec.population.cohort_size, setup.ranker.n_parameters
         )
-        sums = [
-            event.at_least
-            for event in DefenseChain(parse_chain(fixed)).events(context)
-            if isinstance(event, MessageAggregation)
-        ]
-        return min(max(sums), setup.spec.population.cohort_size) if sums else None
+
+
+def fewest_messages(chain: DefenseChain, cohort: int, parameters: int = 1) -> int | None:
+    """The fewest messages that a sum of a chain may hold; None where the chain sets no such limit.
+
+    Args:
+        chain: the defense.
+        cohort: clients in a round.
+        parameters: of the model.
+    """
+    context = RoundContext(
+        round=0,
+        shares=cohort,
+        clients=np.zeros(1, dtype=np.int64),
+        counts=np.ones(1, dtype=np.int64),
+        parameters=np.zeros(parameters),
+        source=Streams(0),
+    )
+    sums = [event.at_least for event in chain.events(context) if isinstance(event, MessageAggregation)]
+    return min(max(sums), cohort) if sums else None
 
 
 def _situation(mechanism: str, setup: Setup, delta: float) -> AccountingContext:

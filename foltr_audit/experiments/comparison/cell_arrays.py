@@ -30,6 +30,7 @@ _GUESSED = tuple(each.name for each in fields(ClickGuesses))
 _FORMS = {
     r"rounds/.+": ArraySchema("f8", "T"),
     r"query_ndcg": ArraySchema("f8", "Q", 0, 1),
+    r"validation_ndcg": ArraySchema("f8", "V", 0, 1),
     r"lists/query": ArraySchema("U", "L"),
     r"lists/(message|rank|unknowns|group)": ArraySchema("i8", "L", 0, _MOST),
     r"lists/shown": ArraySchema("i8", "Lk", -1, _MOST),

@@ -62,6 +62,7 @@ class CellRecord:
         rounds: metrics of the training rounds by name, float64 (T,) each.
         query_ndcg: nDCG@10 of the trained model by evaluated query, float64 (Q,), NaN where it does not
             count.
+        validation_ndcg: the same on the validation part; None of a cell that an earlier version stored.
         evidence: judged lists; None without an attack, or where it had nothing to read.
     """
 
@@ -69,6 +70,7 @@ class CellRecord:
     facts: CellFacts
     rounds: dict[str, Floats]
     query_ndcg: Floats
+    validation_ndcg: Floats | None = None
     evidence: ClickEvidence | None
 
 
@@ -79,6 +81,7 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
     federation = Federation(setup)
     weights = federation.weights_after(cell.spec.train.rounds - 1)
     arrays["query_ndcg"] = federation.evaluation.by_query(cell.trained.parameters, weights)
+    arrays["validation_ndcg"] = validation.by_query(cell.trained.parameters, weights)
     evidence = next(iter(cell.attacks.evidence.values()), None)
     if evidence is not None:
         arrays |= arrays_of(evidence)
@@ -138,6 +141,7 @@ def read_cell(folder: Path, spec: Spec) -> CellRecord:
             facts=facts,
             rounds=rounds_in(arrays, spec.train.rounds),
             query_ndcg=arrays["query_ndcg"],
+            validation_ndcg=arrays.get("validation_ndcg"),
             evidence=None if facts.evidence is None else evidence_in(arrays, facts.evidence),
         )
     except (ValueError, KeyError) as error:

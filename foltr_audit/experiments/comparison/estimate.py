@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
+from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.records import Collection
 from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.facts import FACTS
@@ -109,7 +110,7 @@ class _Costs:
         found += evaluated * setup.collection.test.labels.size * size * self.evaluation_seconds
         if spec.attack is not None:
             usual = fmean(self.attack_seconds.values())
-            names = [text.partition(":")[0] for text in spec.attacks]
+            names = [name_in(text) for text in spec.attacks]
             by_attack = [self.attack_seconds.get(name, usual) for name in names]
             found += _messages(setup) * (self.message_seconds + sum(by_attack))
         if spec.audit is not None:

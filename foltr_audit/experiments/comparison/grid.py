@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 
 from foltr_audit.core.plugins import Attack, ClickModel, Learner
-from foltr_audit.core.plugins.registry import canonical, first_problem
+from foltr_audit.core.plugins.registry import canonical, chain_texts, first_problem
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import Flag, SpecTable, once
 from foltr_audit.core.spec.data import DataSpec
 from foltr_audit.core.spec.defaults import CLICK_MODELS, DELTA, NO_DEFENSE, SCENARIO
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.local_paths import without_paths
 from foltr_audit.core.spec.plain_table import with_default
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.server_fit import with_server_defaults
@@ -34,6 +35,11 @@ _DEFENSES = (
 )
 _AXES = {"train.learner", "population.scenario", "train.click_model", "attack.click_models", "attack.methods"}
 _FIXED = {"repetition", "defense", "data.fold"}
+
+
+def _alternative_text(value: object) -> object:
+    """An alternative as text; a defense or a chain of them may be given as objects."""
+    return value if isinstance(value, str) else "+".join(cast("list[str]", chain_texts(value)))
 
 
 class ComparisonGrid(SpecTable):
@@ -61,7 +67,10 @@ class ComparisonGrid(SpecTable):
     )
     delta: float = Field(DELTA, gt=0, lt=1, description="Delta of defenses without a pure bound.")
     defenses: Annotated[
-        tuple[str, ...], Field(min_length=1), AfterValidator(once), Flag("defense", _DEFENSES)
+        tuple[Annotated[str, BeforeValidator(_alternative_text)], ...],
+        Field(min_length=1),
+        AfterValidator(once),
+        Flag("defense", _DEFENSES),
     ] = Field(
         DEFAULT_ALTERNATIVES,
         description="An alternative: parts joined by +. A part is published (the learner's own defense for "
@@ -172,6 +181,11 @@ class ComparisonGrid(SpecTable):
     def table(self) -> Table:
         """The grid as a plain table."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @property
+    def public(self) -> ComparisonGrid:
+        """The same grid without local paths."""
+        return self.model_copy(update={"spec": without_paths(self.spec)})
 
     @property
     def toml(self) -> str:

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
+from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.spec.experiment import Spec
 
 Sort = tuple[object, ...]
@@ -17,9 +18,9 @@ def sort_of(spec: Spec) -> Sort:
 
     Plug-ins count and their numbers do not: another epsilon changes the noise, not the work.
     """
-    chain = tuple(text.partition(":")[0] for text in spec.defense)
+    chain = tuple(name_in(text) for text in spec.defense)
     protocols = (spec.attack is None, spec.audit is None)
-    return (*protocols, spec.train.learner.partition(":")[0], spec.population.scenario, chain)
+    return (*protocols, name_in(spec.train.learner), spec.population.scenario, chain)
 
 
 def first_of_each_sort(specs: Sequence[Spec]) -> list[int]:

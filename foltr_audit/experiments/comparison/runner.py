@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -9,6 +10,7 @@ from functools import cache
 from threading import Lock
 from typing import NamedTuple
 
+from foltr_audit.core.plugins.own_classes import refuse_fleeting
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.experiments.comparison.cells import Files, pack_cell
@@ -18,6 +20,8 @@ from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
+
+_LOG = logging.getLogger(__name__)
 
 _LOOK_AGAIN = 0.5
 """Seconds between checks of a cell that another process runs."""
@@ -94,8 +98,12 @@ def run_cells(
     Another process may work on the same folder: no cell is run by both, and this one waits for the other.
 
     Raises:
+        PluginError: workers cannot import a plug-in.
         FoltrAuditError: the folder cannot be written, or a worker died.
     """
+    if not workers.alone:
+        why = "worker processes cannot import it; expected jobs=1, or a class of a module"
+        refuse_fleeting([spec.table() for spec in specs], why)
     with progress.task(name, len(specs)) as tick:
         return _CellRunner(list(specs), folder, workers, tick).failures()
 
@@ -138,6 +146,7 @@ class _CellRunner:
                         self.pace.skip(spec)
                     else:
                         self.folder.write(spec, ran.files)
+                        _LOG.info("cell %s: done in %.1f s", spec.hash[:12], ran.seconds)
                         self.pace.ran(spec, ran.seconds)
                     # Only after the cell is stored: a process that gets the lock earlier would run the cell
                     # again.

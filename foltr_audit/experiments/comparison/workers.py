@@ -1,7 +1,7 @@
 """Runs pieces of work side by side with joblib: on the cores of this machine, or on a Dask or Ray cluster.
 
 joblib asks for pieces as workers become free; results come back in any order. Nothing that is read from disk
-is executed.
+is executed: a worker imports the plug-ins that the user named in this process, and no others.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Literal, TypeVar
 
+from foltr_audit.core.plugins.own_classes import import_class, importable_names
+from foltr_audit.core.plugins.registry import use_plugin
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 T = TypeVar("T")
@@ -62,6 +65,13 @@ def _begin(parent: int) -> None:
         os._exit(1)  # `sys.exit` would end this thread alone
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _with_plugins(names: Sequence[str], work: Callable[[T], R], piece: T) -> R:
+    """In a worker: import the classes that the user named, and do the work."""
+    for name in names:
+        use_plugin(import_class(name))
+    return work(piece)
 
 
 @dataclass(frozen=True)
@@ -142,7 +152,7 @@ class Workers:
 
                 config = {"backend": stack.enter_context(cluster(self.backend, self.address, self.jobs))}
                 options = {"n_jobs": -1}
-            do = joblib.delayed(work)
+            do = joblib.delayed(partial(_with_plugins, importable_names(), work))
             with joblib.parallel_config(**config), without_ctrl_c():
                 results = joblib.Parallel(
                     **options, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs + 1"

@@ -25,6 +25,7 @@ from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.rng import Streams
+from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
 
 VALIDATION = "vali"
@@ -38,11 +39,13 @@ class LeakEstimate:
         method: the attack.
         auc: its AUC.
         interval: the 95 % interval over queries; None where fewer than two have a value.
+        queries: with a click, which were attacked.
     """
 
     method: str
     auc: float
     interval: Interval | None
+    queries: int = 0
 
     @property
     def upper(self) -> float | None:
@@ -60,6 +63,7 @@ class CandidateResult:
         refused: why accounting rejected it.
         failed: why it could not be run; empty where it was run.
         ndcg: mean nDCG@10 on the validation part over repetitions; NaN where it was not run.
+        queries: the same of each query, float64 (Q,), NaN where it does not count; None where it was not run.
         leak: the attack with the largest upper end; None where no attack ran.
         score: None where it was not run.
     """
@@ -69,6 +73,7 @@ class CandidateResult:
     refused: CandidateRejection | None = None
     failed: str = ""
     ndcg: float = math.nan
+    queries: Floats | None = None
     leak: LeakEstimate | None = None
     score: CandidateScore | None = None
 
@@ -155,9 +160,16 @@ class CandidateEvaluator:
             point=point,
             proven=answer,
             ndcg=ndcg,
+            queries=_by_query(cells),
             leak=leak,
             score=CandidateScore(utility=ndcg, excess=excess),
         )
+
+
+def _by_query(cells: Sequence[CellRecord]) -> Floats | None:
+    """The nDCG of each validation query, a mean over repetitions; None if a cell does not hold it."""
+    values = [cell.validation_ndcg for cell in cells if cell.validation_ndcg is not None]
+    return np.mean(values, axis=0) if values and len(values) == len(cells) else None
 
 
 def worst_leak(cells: Sequence[CellRecord]) -> LeakEstimate | None:
@@ -170,9 +182,10 @@ def worst_leak(cells: Sequence[CellRecord]) -> LeakEstimate | None:
         return None
     evidence = ClickEvidence.combined(pieces)
     scorer = AttackScorer(evidence, Streams(cells[0].spec.seed))
+    queries = np.unique(evidence.query[evidence.clicks.any(axis=1)]).size
     leaks = []
     for label in evidence.guessed:
         if label not in evidence.baselines:
             score = scorer.ranked(label).auc(scorer.resamples)
-            leaks.append(LeakEstimate(label, score.value, score.ci95))
+            leaks.append(LeakEstimate(label, score.value, score.ci95, queries))
     return max(leaks, key=lambda leak: -1.0 if leak.upper is None else leak.upper, default=None)

@@ -15,9 +15,10 @@ from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, CandidateResult
+from foltr_audit.experiments.recommend.choice import choose
 from foltr_audit.experiments.recommend.confirm import confirm, confirmation_grid
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
-from foltr_audit.experiments.recommend.search import best, search
+from foltr_audit.experiments.recommend.search import search
 from foltr_audit.experiments.recommend.space import (
     CandidateAccountant,
     CandidatePoint,
@@ -70,7 +71,7 @@ class Recommendation:
         data: facts of the data.
         refused: defenses that cannot be proven to keep the limit, with any amount of noise.
         judged: the candidates in the order of the search; a candidate may occur twice.
-        chosen: index of the best candidate; None where none keeps the limits.
+        chosen: index of the chosen candidate; None where none keeps the limits.
         lost: cells of the confirmation that could not be run.
     """
 
@@ -85,7 +86,7 @@ class Recommendation:
 
     @property
     def winner(self) -> CandidateResult | None:
-        """The best candidate."""
+        """The chosen candidate."""
         return None if self.chosen is None else self.judged[self.chosen]
 
 
@@ -97,7 +98,7 @@ def recommend(
     workers: Workers,
     progress: Progress = SILENT,
 ) -> Recommendation:
-    """Search for the defense with the best nDCG@10 within limits, and confirm it.
+    """Search for the defense with the best nDCG@10 within limits, and confirm it; see `choose` for ties.
 
     The folder stores all cells; a search with the same Spec, limits and effort finds them there again.
 
@@ -128,7 +129,7 @@ def recommend(
     if candidates.lost and not any(one.score for one in candidates.judged):
         lost = candidates.lost[0]
         raise type(lost.error)(f"recommend: no candidate could be run; the first: {lost.why}")
-    chosen = best(found)
+    chosen = choose(candidates.judged)
     failed = []
     if chosen is not None:
         failed = confirm(

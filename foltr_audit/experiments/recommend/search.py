@@ -96,9 +96,3 @@ def search(
 
 def _constraints(trial: ScoredTrial) -> tuple[float]:
     return (trial.user_attrs[_EXCESS],)
-
-
-def best(found: Sequence[tuple[CandidatePoint, CandidateScore | None]]) -> int | None:
-    """Index of the best candidate that keeps the limit, of equals the first; None where none does."""
-    utilities = {number: score.utility for number, (_, score) in enumerate(found) if score and score.feasible}
-    return max(utilities, key=utilities.__getitem__, default=None)

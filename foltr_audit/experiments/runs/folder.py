@@ -283,6 +283,6 @@ def _empty(path: Path, files: Sequence[Path]) -> None:
 
 
 def _same_spec(path: Path, spec: Spec) -> None:
-    difference = first_difference(RunFolder(path).spec, spec)
+    difference = first_difference(RunFolder(path).spec.public, spec.public)
     if difference is not None:
         raise UsageError(f"--resume: {path} is the Run of another Spec: {difference}")

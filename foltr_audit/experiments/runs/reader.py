@@ -156,7 +156,7 @@ def _planned(path: Path) -> list[RunReader]:
                 f"{path}: unfinished, Run {inner.name} of its {PLAN} is missing; end the run with --resume"
             )
         run = RunReader.open(inner)
-        difference = first_difference(run.spec, spec)
+        difference = first_difference(run.spec.public, spec.public)
         if difference is not None:
             raise TraceError(f"{inner / SPEC}: another Spec than in {PLAN}: {difference}")
         runs.append(run)
@@ -174,3 +174,15 @@ def read_plan(path: Path) -> Plan:
         return Plan.of(read_tables(file_text(path / PLAN, UsageError), where), where)
     except UsageError as error:
         raise TraceError(f"damaged Run: {error}") from error
+
+
+def spec_around(path: Path, spec_hash: str) -> Spec | None:
+    """The Spec of the Run that a trace lies in; None where it lies elsewhere.
+
+    Raises:
+        TraceError: it is damaged.
+    """
+    for folder in tuple(path.resolve().parents)[:2]:
+        if (folder / SPEC).is_file() and (spec := RunFolder(folder).spec).hash == spec_hash:
+            return spec
+    return None

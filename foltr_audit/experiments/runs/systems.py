@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from foltr_audit.core.spec.defaults import PROTOCOLS
 from foltr_audit.core.spec.experiment import flat
+from foltr_audit.core.spec.local_paths import path_name
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.reader import RunReader, read_runs, refuse_twice
 from foltr_audit.utils.formatting import json_text
@@ -74,7 +75,7 @@ class RankingSystem:
         """The source of its data, with fold."""
         run = next(iter(self.runs.values()))
         fold = run.spec.data.fold
-        return run.spec.data.source + (f" fold {fold}" if fold else "")
+        return path_name(run.spec.data.source) + (f" fold {fold}" if fold else "")
 
 
 def read_systems(folders: Sequence[Path]) -> list[RankingSystem]:

@@ -211,10 +211,9 @@ def comparison_figure(report: CompareReport) -> Figure:
     lines = [-(-len(panels) // columns) for panels in (first, second)]
     height = lines[0] * _LARGE + lines[1] * (_MIDDLE + 0.2) + 1.0
     figure = _figure(max(WIDTH * columns, 7.0), max(height, 2.0))
-    kind = "synthetic data" if report.dataset and report.dataset.synthetic else "data"
-    source = report.dataset.source if report.dataset else ""
+    on = f" on {report.dataset.title}" if report.dataset else ""
     done = "" if report.results else ": no cell is done"
-    figure.suptitle(f"Defenses on {kind} {source}{done}" if source else f"Defenses{done}", fontsize=11.0)
+    figure.suptitle(f"Defenses{on}{done}", fontsize=11.0)
     parts = [(panels, n) for panels, n in zip((first, second), lines, strict=True) if panels]
     if not parts:
         return figure

@@ -12,6 +12,7 @@ import numpy as np
 
 from foltr_audit.report.pictures.curves import MARKERS, STYLES
 from foltr_audit.report.pictures.style import COLOURS
+from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
 from foltr_audit.report.results.compare_worlds import epsilons
 from foltr_audit.report.results.pareto import CHANCE
@@ -250,7 +251,7 @@ def _draw_measure(
             axis.plot([place + shift] * 2, value.ci95, color=look.colour, alpha=0.6, linewidth=0.9, zorder=2)
 
 
-def draw_ladder(axis: Axes, rows: Sequence[ComparedAttackRow]) -> None:
+def draw_ladder(axis: Axes, rows: Sequence[ComparedAttackRow | AttackRow]) -> None:
     """AUC of every attack on one defense with its interval, highest on top; baselines hollow."""
     rows = sorted(
         (row for row in rows if row.found.auc.known), key=lambda row: (row.found.auc.value, not row.baseline)

@@ -20,6 +20,7 @@ from foltr_audit.report.pictures.change_marks import IntentSpan, insert_gaps, ma
 from foltr_audit.report.pictures.style import COLOURS, FORMATS, save_picture
 from foltr_audit.report.results.base import DatasetFacts, RunGroup, groups
 from foltr_audit.report.results.settings import setting_label
+from foltr_audit.report.results.train import RoundRow, TrainReport
 from foltr_audit.report.results.twins import (
     SPECIFIC,
     reference_specs,
@@ -29,6 +30,7 @@ from foltr_audit.report.results.twins import (
 )
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.formatting import json_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,13 +78,21 @@ class LearningCurve:
     def of(cls, label: str, group: RunGroup, metric: str) -> LearningCurve:
         """The curve of cells that are repetitions of each other."""
         values = np.array([_values(cell, metric) for cell in group.cells])
-        return cls.over(label, values, group.cells[0])
+        first = group.cells[0]
+        return cls.over(label, values, evaluated_on(first.trained.rounds), spans(first))
 
     @classmethod
-    def over(cls, label: str, values: Floats, cell: RunResult, beside: int | None = None) -> LearningCurve:
+    def over(
+        cls,
+        label: str,
+        values: Floats,
+        part: str,
+        leading: tuple[IntentSpan, ...] = (),
+        beside: int | None = None,
+    ) -> LearningCurve:
         """The curve of values of each round, NaN where there is none, float64 (runs, rounds).
 
-        `cell` is one of the runs.
+        `leading` are its `spans`.
         """
         there = ~np.isnan(values)
         count = there.sum(axis=0)
@@ -96,8 +106,8 @@ class LearningCurve:
             rounds=np.flatnonzero(kept) + 1,
             mean=mean,
             deviation=np.sqrt(squares / np.maximum(count - 1, 1)),
-            part=evaluated_on(cell.trained.rounds),
-            spans=spans(cell),
+            part=part,
+            spans=leading,
             beside=beside,
         )
 
@@ -127,13 +137,43 @@ def reference_curves(cells: Sequence[RunResult], metric: str) -> list[LearningCu
             first = group.cells[0]
             name = SPECIFIC if specific_rankers(first, among) else "its leading intent alone"
             label = f"{setting_label(group.setting, settings)}: {name}" if len(shown) > 1 else name
-            found.append(LearningCurve.over(label, np.array(known), first, beside=number))
+            part = evaluated_on(first.trained.rounds)
+            found.append(LearningCurve.over(label, np.array(known), part, spans(first), beside=number))
     return found
 
 
 def _shown(cells: Sequence[RunResult]) -> list[RunGroup]:
     hidden = reference_specs(cells)
     return groups([cell for cell in cells if cell.spec not in hidden])
+
+
+def training_figure(report: TrainReport) -> Figure:
+    """The learning curves of a report, without those of references and without marks of changes."""
+    runs: dict[str, list[RoundRow]] = {}
+    for row in report.rounds:
+        runs.setdefault(f"{row.click_model} {json_text(row.setting.plain())}", []).append(row)
+    settings = [rows[0].setting for rows in runs.values()]
+    panels = {
+        metric: [
+            LearningCurve.over(
+                setting_label(rows[0].setting, settings),
+                _by_run(rows, metric),
+                evaluated_on([dict(row.metrics) for row in rows]),
+            )
+            for rows in runs.values()
+        ]
+        for metric in PANELS
+    }
+    return draw(panels, report.dataset)
+
+
+def _by_run(rows: Sequence[RoundRow], metric: str) -> Floats:
+    """The values of a metric, NaN where there is none, float64 (runs, rounds)."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        value = row.value(metric)
+        found.setdefault(row.run, []).append(np.nan if value is None else value)
+    return np.array(list(found.values()))
 
 
 def check_picture(path: Path, runs: Path | None = None) -> None:
@@ -181,8 +221,7 @@ def draw(panels: Mapping[str, Sequence[LearningCurve]], dataset: DatasetFacts) -
     columns = min(4, max(1, _LEGEND // (max(len(curve.label) for curve in first) + 10)))
     height = 4.0 + 0.2 * -(-(len(first) + 1) // columns)
     figure = Figure(figsize=(9.0, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
-    kind = "synthetic data" if dataset.synthetic else "data"
-    figure.suptitle(f"Learning curves on {kind} {dataset.source}", fontsize=11.0)
+    figure.suptitle(f"Learning curves on {dataset.title}", fontsize=11.0)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (metric, found) in zip(axes, panels.items(), strict=True):
         draw_panel(axis, metric, found)

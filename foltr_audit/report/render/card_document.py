@@ -42,7 +42,7 @@ _NDCG = (
 def card_document(cards: Sequence[PrivacyCard], provenance: Provenance) -> ReportDocument:
     """The document of some cards; `provenance` says how their numbers are made again."""
     several = len(cards) > 1
-    data = next((card.data.source for card in cards if card.data is not None), "no data yet")
+    data = next((card.data.title for card in cards if card.data is not None), "no data yet")
     sections = [
         section for number, card in enumerate(cards) for section in _sections(card, number, several=several)
     ]

@@ -12,6 +12,7 @@ from foltr_audit.report.render.document import (
     Block,
     BulletList,
     CodeBlock,
+    Conclusion,
     DocumentSection,
     LegendKey,
     Notice,
@@ -24,6 +25,7 @@ from foltr_audit.report.render.document import (
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_summary import cells_done, summarise
 from foltr_audit.report.results.compare_worlds import epsilons, worlds
+from foltr_audit.report.results.decision import Decision, decide
 from foltr_audit.report.results.provenance import Provenance
 from foltr_audit.report.results.wording import CHOSEN, FRONT, PROMISE, evaluated_part
 from foltr_audit.report.tables import compare as tables
@@ -72,14 +74,15 @@ def document(report: CompareReport, provenance: Provenance, *, pictures: bool = 
         pictures: whether it has pictures, and tables with all columns.
     """
     drawer = _PictureDrawer() if pictures else None
-    source = report.dataset.source if report.dataset else "no data yet"
-    kind = "Synthetic data" if report.dataset and report.dataset.synthetic else "Data"
+    data = report.dataset.title if report.dataset else "data: none yet"
+    decision = decide(report)
     return ReportDocument(
         title="Defenses of federated online learning to rank, compared",
-        subtitle=f"{kind} {source}",
+        subtitle=data[0].upper() + data[1:],
         sections=[
+            DocumentSection("Decision", "decision", _decision(decision)),
             DocumentSection("In short", "summary", list(_summary(report))),
-            DocumentSection("At a glance", "glance", _glance(report, marked=pictures)),
+            DocumentSection("At a glance", "glance", _glance(report, decision, marked=pictures)),
             *([] if drawer is None else _pictures(report, drawer)),
             DocumentSection("Groups of clients", "groups", _groups(report, drawer)),
             DocumentSection(
@@ -107,8 +110,19 @@ def _summary(report: CompareReport) -> Iterator[Block]:
             yield BulletList(one.sentences)
 
 
-def _glance(report: CompareReport, *, marked: bool) -> list[Block]:
-    return [tables.glance_table(world, marked=marked) for world in worlds(report)]
+def _decision(decision: Decision | None) -> list[Block]:
+    """What to use, then why, what it needs and costs, and what was not tested."""
+    if decision is None:
+        return []
+    first, *reasons = decision.sentences
+    shown = Notice(first) if decision.best is None else Conclusion(first)
+    return [shown, *([BulletList(reasons)] if reasons else [])]
+
+
+def _glance(report: CompareReport, decision: Decision | None, *, marked: bool) -> list[Block]:
+    if decision is None:
+        return []
+    return [tables.glance_table(world, decision, marked=marked) for world in worlds(report)]
 
 
 def _pictures(report: CompareReport, drawer: _PictureDrawer) -> Iterator[DocumentSection]:

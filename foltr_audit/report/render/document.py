@@ -69,6 +69,12 @@ class Notice(TextBlock):
     kind = "notice"
 
 
+class Conclusion(TextBlock):
+    """The answer that a reader came for."""
+
+    kind = "conclusion"
+
+
 class CodeBlock(TextBlock):
     """Commands, or a file."""
 
@@ -90,7 +96,7 @@ class BulletList:
     texts: Sequence[str]
 
 
-Block = Table | Pictures | Paragraph | Notice | BulletList | CodeBlock | Subheading
+Block = Table | Pictures | Paragraph | Notice | Conclusion | BulletList | CodeBlock | Subheading
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from foltr_audit.report.render.document import (
     Block,
     BulletList,
     CodeBlock,
+    Conclusion,
     Notice,
     Paragraph,
     Pictures,
@@ -68,7 +69,7 @@ def _lines(block: Block) -> Iterator[str]:
         yield from (f"- {escape_markdown(text)}" for text in block.texts)
     elif isinstance(block, Subheading):
         yield f"### {escape_markdown(block.text)}"
-    elif isinstance(block, Notice):
+    elif isinstance(block, Notice | Conclusion):
         yield f"**{escape_markdown(block.text)}**"
     elif isinstance(block, Paragraph):
         yield escape_markdown(block.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
@@ -52,6 +52,12 @@ from foltr_audit.report.results.proven_rows import ProvenRow, proven_rows
 from foltr_audit.report.results.published_changes import PublishedChangeRow, published_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import ResultRow, column
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
 
 _WITH_ROWS_OF_THEIR_OWN = ("clicks", "query", "intent", "client", "counts")
 
@@ -111,12 +117,30 @@ class AttackReport(AttackRows, Report):
 
     SCHEMA: ClassVar[str] = "foltr-audit/attack/1"
 
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.attack import print_attack
+
+        print_attack(self, console)
+
+    def short_answer(self) -> BriefAnswer | None:
+        """The conclusion with one table."""
+        from foltr_audit.report.tables.brief.attack import brief_attack
+
+        return brief_attack(self)
+
+    def figure(self) -> Figure:
+        """The AUC of every attack and guess with its interval, a panel for each world."""
+        from foltr_audit.report.pictures.report_figures import attack_figure
+
+        return attack_figure(self)
+
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AttackReport:
         """The report on the cells of a plan. Repetitions of one setting are pooled."""
         found = joined(rows for group in groups(cells) for rows in _group_rows(group))
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of(
                 [cell.data for cell in cells], max(cell.attacks.too_short for cell in cells)
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.auditing.audit import AuditResult
 from foltr_audit.auditing.estimators import LowerBound
@@ -16,6 +16,12 @@ from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import DatasetFacts, Report, Setting, groups, utility_rows, warning_rows
 from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.rows import ResultRow, column
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +137,29 @@ class AuditReport(Report):
 
     results: tuple[FindingRow, ...]
 
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.audit import print_audit
+
+        print_audit(self, console)
+
+    def short_answer(self) -> BriefAnswer:
+        """The conclusion with one table."""
+        from foltr_audit.report.tables.brief.audit import brief_audit
+
+        return brief_audit(self)
+
+    def figure(self) -> Figure:
+        """For each finding the claimed epsilon, what is proven, and what trials show."""
+        from foltr_audit.report.pictures.report_figures import audit_figure
+
+        return audit_figure(self)
+
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AuditReport:
         """The report on the cells of a plan."""
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             warnings=warning_rows(cells),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
+from foltr_audit.core.spec.data import SYNTHETIC
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.experiments.runner import DataFacts, RunResult
 from foltr_audit.privacy.observer_views import attacker_sees
@@ -92,6 +93,16 @@ class DatasetFacts(ResultRow):
     parameters: int | None = column(optional=True)
     folds: tuple[FoldFacts, ...]
     queries_too_short: int | None = column(optional=True)
+
+    @property
+    def title(self) -> str:
+        """The data in a title: of which kind, their name, and the fingerprint of files."""
+        kind = "synthetic data" if self.synthetic else "data"
+        files = self.source.partition(":")[0] != SYNTHETIC
+        prints = [fold.fingerprint[:12] for fold in self.folds if fold.fingerprint and files]
+        more = f" and {len(prints) - 1} more" if len(prints) > 1 else ""
+        known = f" (fingerprint {prints[0]}{more})" if prints else ""
+        return f"{kind} {self.source}{known}"
 
     @classmethod
     def of(cls, facts: Sequence[DataFacts], queries_too_short: int | None = None) -> DatasetFacts:
@@ -244,7 +255,7 @@ def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
     found: dict[str, list[RunResult]] = {}
     fields: dict[str, dict[str, JsonValue]] = {}
     for cell in cells:
-        table = flat(cell.spec.table()) | {"train.learner": cell.system.learner}
+        table = flat(cell.spec.public.table()) | {"train.learner": cell.system.learner}
         for name in ("repetition", "data.fold"):
             table.pop(name, None)
         key = json_text(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from foltr_audit.core.plugins import Attack, Learner
+from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import loadable, make, plugin_class
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.defaults import SCENARIO
@@ -75,7 +76,7 @@ def _claims(card: PrivacyCard) -> Iterator[str]:
 
 def _attacks(card: PrivacyCard) -> Iterator[str]:
     protocols = [spec.attack for spec in card.specs if spec.attack is not None]
-    ran = {one.method.partition(":")[0] for world in card.worlds for one in world.guesses}
+    ran = {name_in(one.method) for world in card.worlds for one in world.guesses}
     for method, why in card.refused.items():
         yield f"The attack {method}, which could not run: {why}."
     if protocols and card.worlds and all(world.result.unread for world in card.worlds):
@@ -84,7 +85,7 @@ def _attacks(card: PrivacyCard) -> Iterator[str]:
     if not ran or not protocols:
         yield "Attacks on what clients send: none was run."
         return
-    refused = {method.partition(":")[0] for method in card.refused}
+    refused = {name_in(method) for method in card.refused}
     others = [name for name in _attacks_on_clicks() if name not in ran | refused]
     if others:
         yield f"Other attacks on clicks that are installed here: {', '.join(others)}."
@@ -118,8 +119,7 @@ def _clients(card: PrivacyCard) -> Iterator[str]:
 
 def _data(card: PrivacyCard) -> Iterator[str]:
     if card.data is not None:
-        kind = "synthetic data" if card.data.synthetic else "data"
-        yield f"Other data: all numbers are of the {kind} {card.data.source}."
+        yield f"Other data: all numbers are of the {card.data.title}."
     runs = {world.result.setting.runs for world in card.worlds}
     if runs == {1}:
         yield "How another run would differ: there is one of each."

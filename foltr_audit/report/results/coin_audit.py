@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.auditing.coin_audit import UNIT, CoinAudit, CoinFinding
 from foltr_audit.auditing.coin_bounds import ONE_RUN
@@ -18,6 +18,9 @@ from foltr_audit.report.results.audit import EstimateRow
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.trace.known_facts import plain_facts
 from foltr_audit.utils.rows import JsonValue, ResultRow
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +100,12 @@ class CoinAuditReport(PlainReport):
     config: Mapping[str, JsonValue]
     warnings: tuple[str, ...]
     results: tuple[CoinAuditRow, ...]
+
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.coin_audit import print_coin_audit
+
+        print_coin_audit(self, console)
 
     @classmethod
     def of(cls, recorded: TraceAttack, protocol: AuditSpec) -> CoinAuditReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.plugins import Server
@@ -48,6 +48,12 @@ from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import Estimate, JsonValue
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +105,24 @@ class CompareReport(PlainReport):
         server = make_if_known(Server, named) if isinstance(named, str) else None
         return "" if server is None or server.name == SERVER else server.label
 
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.compare import print_compare
+
+        print_compare(self, console)
+
+    def short_answer(self) -> BriefAnswer | None:
+        """The conclusion with one table."""
+        from foltr_audit.report.tables.brief.compare import brief_compare
+
+        return brief_compare(self)
+
+    def figure(self) -> Figure:
+        """Attack against utility, and both against epsilon."""
+        from foltr_audit.report.pictures.compare_panels import comparison_figure
+
+        return comparison_figure(self)
+
     @classmethod
     def of(
         cls,
@@ -125,7 +149,7 @@ class CompareReport(PlainReport):
         found = _CellReader(folder, done, Counter(map(_pool, folder.cells()))).read(progress)
         _refuse_mixed_data(folder, found.data)
         return cls(
-            config=folder.grid.table(),
+            config=folder.grid.public.table(),
             dataset=DatasetFacts.of(found.data) if found.data else None,
             cells=CellCounts(
                 **{kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")}

@@ -70,7 +70,7 @@ def describe_scope(report: CompareReport) -> str:
         defenses=", ".join(families(report)),
         at=f" Claimed epsilons: {', '.join(every)}." if every else "",
         server=_SERVER.format(report.server) if report.server else "",
-        data="" if data is None else f"{'synthetic data' if data.synthetic else 'data'} {data.source}",
+        data="" if data is None else data.title,
         clicks=join_names(list(dict.fromkeys(row.setting.click_model for row in rows))),
         runs=" to ".join(map(str, dict.fromkeys((runs[0], runs[-1])))),
         one=_ONE_RUN if runs == [1] else ".",
@@ -134,9 +134,10 @@ class StrongestLeak(NamedTuple):
 _LEAKS = {
     "reads": "The best attack reads clicks that no guess without a message finds under {defenses}. Under "
     "{first}, {attack} finds {recall} of the clicks, and {precision} of what it names was clicked.",
-    "grades": "It reveals more than positions do, but is not shown to beat a server that knows the grades of "
-    f"the documents ({_KNOWS_GRADES}), under {{defenses}}.",
-    "guess": "It is not shown to do better than a guess that needs no message ({guesses}) under {defenses}.",
+    "grades": "The best attack reveals more than positions do, but is not shown to beat a server that knows "
+    f"the grades of the documents ({_KNOWS_GRADES}), under {{defenses}}.",
+    "guess": "The best attack is not shown to do better than a guess that needs no message ({guesses}) "
+    "under {defenses}.",
     "no sum": "Attacks have nothing to read, since no round opens a sum, under {defenses}.",
     "unknown": "The best attack has no interval, so that nothing is shown of it, under {defenses}.",
 }

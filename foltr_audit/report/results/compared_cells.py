@@ -11,6 +11,7 @@ import numpy as np
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
+from foltr_audit.core.spec.local_paths import path_name
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
@@ -63,7 +64,7 @@ class CellGroup:
         # The epsilon that the chain is proven for if its name promises a proof, else what its parts claim
         promised = DefenseAlternative(label.alternative).proven(label.eps, 0.0)
         return ComparedSetting(
-            data=spec.data.source,
+            data=path_name(spec.data.source),
             scenario=spec.population.scenario,
             click_model=spec.train.click_model,
             learner=facts.learner,

@@ -10,7 +10,9 @@ from typing import Literal, NamedTuple
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.spec.population import PopulationSpec
 from foltr_audit.errors import PluginError
+from foltr_audit.experiments.comparison.alternatives import fewest_messages
 from foltr_audit.privacy.observer_views import sees_lists
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CompareRow
@@ -19,6 +21,7 @@ from foltr_audit.report.results.compare_worlds import worlds
 from foltr_audit.report.results.few_lists import describe_few_lists
 from foltr_audit.report.results.wording import join_names, shortened
 from foltr_audit.utils.formatting import short
+from foltr_audit.utils.rows import JsonValue
 
 MOST_LOSS = 0.05
 """A significant loss of nDCG@10 above this costs too much."""
@@ -86,12 +89,14 @@ class Decision:
         best: the one to use; None for none of them.
         best_with_lists: the one to use where the server sees the shown lists; None for none, or as `best`.
         server: the server that cheats in all runs; empty for an honest one.
+        cohort: clients in a round.
     """
 
     judged: tuple[JudgedDefense, ...]
     best: JudgedDefense | None
     best_with_lists: JudgedDefense | None
     server: str
+    cohort: int
 
     def judgement(self, row: CompareRow) -> Judgement:
         """The judgement on a row's defense."""
@@ -114,7 +119,7 @@ class Decision:
         best = self.best
         more = f" Where it sees them, {self._with_lists}."
         where = "" if best.with_lists == best.judgement else ", if the server does not see the shown lists"
-        needs = [*_needs(best)]
+        needs = [*_needs(best, self.cohort)]
         return [
             f"Use {best.name}{where}.{more if where else ''}",
             f"Why: {_why(best)}",
@@ -122,6 +127,32 @@ class Decision:
             f"Costs: {_costs(best)}",
             f"Not tested: {'; '.join(_untested(best, self.server))}.",
         ]
+
+    def plain(self) -> dict[str, JsonValue]:
+        """As JSON: the defense to use or null, the sentences, and the verdict on each defense."""
+        listed = self.best_with_lists
+        if listed is None and self.best is not None and self.best.with_lists in _HELD:
+            listed = self.best
+        verdicts: list[JsonValue] = [
+            {
+                "learner": one.rows[0].setting.learner,
+                "defense": one.name,
+                "verdict": self.judgement(one.rows[0]),
+            }
+            for one in self.judged
+        ]
+        return {
+            "use": self.best.name if self.best else None,
+            "use_with_lists": listed.name if listed else None,
+            "sentences": [*self.sentences],
+            "verdicts": verdicts,
+        }
+
+
+def json_with_decision(report: CompareReport) -> str:
+    """A comparison as one JSON object, with the decision in its last field."""
+    found = decide(report)
+    return report.json({"decision": found.plain() if found else None})
 
 
 class _RowInWorld(NamedTuple):
@@ -155,7 +186,14 @@ def decide(report: CompareReport) -> Decision | None:
         best=best,
         best_with_lists=None if listed is best else listed,
         server=report.server,
+        cohort=_cohort(report),
     )
+
+
+def _cohort(report: CompareReport) -> int:
+    spec = report.config.get("spec")
+    table = spec.get("population") if isinstance(spec, dict) else None
+    return PopulationSpec.model_validate(table or {}).cohort_size
 
 
 def _best(judged: Sequence[JudgedDefense], name: str) -> JudgedDefense | None:
@@ -224,16 +262,29 @@ def _why(best: JudgedDefense) -> str:
     if best.judgement != "holds":
         return f"{attack}. No epsilon is proven."
     eps = worst.setting.eps_claimed
-    return f"{attack}, and epsilon {eps:g} is proven." if math.isfinite(eps) else f"{attack}."
+    return f"{attack}, and epsilon {eps:g} is proven{_run(worst)}." if math.isfinite(eps) else f"{attack}."
 
 
-def _needs(best: JudgedDefense) -> Iterator[str]:
+def _run(row: CompareRow) -> str:
+    """What is proven for all rounds of a run; empty where nothing was audited."""
+    runs = [audit.run for view, audit in row.audits.items() if not sees_lists(view)]
+    if not runs:
+        return ""
+    run = max(runs, key=lambda one: one.eps)
+    of = f" for one interaction; for {run.who} over {run.rounds} rounds"
+    return f"{of} nothing is" if math.isinf(run.eps) else f"{of} epsilon {run.eps:.3g}"
+
+
+def _needs(best: JudgedDefense, cohort: int) -> Iterator[str]:
     try:
         chain = DefenseChain(parse_chain([best.rows[0].setting.defense]))
     except PluginError:  # a plug-in of the system where the comparison ran, which is not installed here
         return
-    if chain.encoding is not None:
-        yield "secure aggregation of the messages of a round"
+    if chain.encoding is None:
+        return
+    fewest = fewest_messages(chain, cohort)
+    least = "" if fewest is None else f", each sum with at least {fewest:,} of {cohort:,} clients"
+    yield f"secure aggregation of the messages of a round{least}"
 
 
 def _costs(best: JudgedDefense) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.auditing.function_audit import FunctionFinding
 from foltr_audit.auditing.verdict import FALSE, Verdict
@@ -12,6 +12,9 @@ from foltr_audit.core.spec.function_audit import FunctionAuditSpec
 from foltr_audit.report.results.audit import EstimateRow
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import JsonValue, ResultRow
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +80,12 @@ class FunctionAuditReport(PlainReport):
     config: Mapping[str, JsonValue]
     warnings: tuple[str, ...]
     results: tuple[FunctionAuditRow, ...]
+
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.function_audit import print_function_audit
+
+        print_function_audit(self, console)
 
     @classmethod
     def of(cls, finding: FunctionFinding, function: str, spec: FunctionAuditSpec) -> FunctionAuditReport:

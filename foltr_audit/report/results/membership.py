@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.membership import MembershipSpec
@@ -22,6 +22,9 @@ from foltr_audit.report.results.base import (
     warning_rows,
 )
 from foltr_audit.utils.rows import Estimate, ResultRow, column
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 CHANCE = {"auc": 0.5} | {name: 1.0 / one_in for name, one_in in FALSE_POSITIVES.items()}
 """What guessing reaches."""
@@ -126,6 +129,12 @@ class MembershipReport(Report):
 
     results: tuple[MembershipRow, ...]
 
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.membership import print_membership
+
+        print_membership(self, console)
+
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> MembershipReport:
         """The report on the cells of a plan."""
@@ -136,7 +145,7 @@ class MembershipReport(Report):
             for finding in cell.membership
         )
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             warnings=(*warning_rows(cells), *_contradictions(rows)),

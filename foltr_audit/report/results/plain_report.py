@@ -1,21 +1,18 @@
-"""A report as typed rows: its form as JSON, schema and data frame."""
+"""A report as typed rows: its form as JSON and its schema."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
+from foltr_audit.report.results.notebook_report import NotebookReport
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.rows import JsonValue, ResultRow, schema_of
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-
 
 @dataclass(frozen=True, kw_only=True)
-class PlainReport(ResultRow):
+class PlainReport(NotebookReport, ResultRow):
     """A result as typed rows, the fields of a subclass, of which the last one holds its main rows.
 
     Attributes:
@@ -36,18 +33,6 @@ class PlainReport(ResultRow):
         """The main rows with the columns that they have in JSON."""
         found = getattr(self, fields(self)[-1].name)
         return [row.plain() if isinstance(row, ResultRow) else row for row in found]
-
-    def to_frame(self) -> pl.DataFrame:
-        """The main rows as a polars data frame."""
-        import polars as pl
-
-        return pl.DataFrame(self.rows(), infer_schema_length=None)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The main rows as a pandas data frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows())
 
     @classmethod
     def schema(cls) -> dict[str, JsonValue]:

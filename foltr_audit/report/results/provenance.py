@@ -56,7 +56,7 @@ class Provenance:
         """
         planned = folder.cells()
         return cls(
-            grid=folder.grid.toml,
+            grid=folder.grid.public.toml,
             seeds=sorted({cell.spec.seed for cell in planned}),
             versions=versions(),
             cells=[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.core.spec.experiment import Spec
@@ -24,10 +24,21 @@ from foltr_audit.report.results.compare_rows import (
 )
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
-from foltr_audit.report.results.recommend_sentences import broken_on_test, sentence
+from foltr_audit.report.results.recommend_sentences import (
+    broken_on_test,
+    describe_runner_up,
+    sentence,
+)
+from foltr_audit.report.results.sample_size import AttackSample
 from foltr_audit.report.results.whole_run import RunBoundRow
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import UNKNOWN, Estimate, JsonValue, ResultRow
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
 
 NEXT = 5
 """How many other candidates are reported: the best one of each of that many other defenses."""
@@ -56,6 +67,8 @@ class RecommendReport(PlainReport):
         dataset: source, fingerprints and sizes of the data.
         confirmed: whether the recommended defense stays within the limits on the test part too.
         sentence: the answer in words.
+        runner_up: the second choice, and its options; empty where there is none.
+        sample: whether the sample is too small for any candidate to pass; empty where it is large enough.
         broken: the limits that it broke there, in words.
         search: how many candidates were run, refused, failed or above a limit.
         recommended: the chosen candidate on the validation part; None if none stays within the limits.
@@ -77,6 +90,8 @@ class RecommendReport(PlainReport):
     dataset: DatasetFacts
     confirmed: bool
     sentence: str
+    runner_up: str
+    sample: str
     broken: Sequence[str]
     search: SearchCounts
     recommended: CandidateRow | None
@@ -90,6 +105,28 @@ class RecommendReport(PlainReport):
     candidates: Sequence[CandidateRow]
     failed: Sequence[FailedCellRow]
     warnings: Sequence[ComparedWarningRow]
+
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """Every candidate in the order of the search, with the columns that it has in JSON."""
+        return [row.plain() for row in self.candidates]
+
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.recommend import print_recommend
+
+        print_recommend(self, console)
+
+    def short_answer(self) -> BriefAnswer:
+        """The conclusion with one table."""
+        from foltr_audit.report.tables.brief.recommend import brief_recommend
+
+        return brief_recommend(self)
+
+    def figure(self) -> Figure:
+        """Every candidate: the AUC of the strongest attack against its nDCG@10."""
+        from foltr_audit.report.pictures.report_figures import recommend_figure
+
+        return recommend_figure(self)
 
     @classmethod
     def of(
@@ -106,22 +143,25 @@ class RecommendReport(PlainReport):
         evidence = None if shown is None else _row(confirmation, shown.name)
         broken = broken_on_test(confirmation, evidence, limits)
         search = _counts(rows, found)
+        runners_up = _runners_up(rows, shown)
         nearest = [] if shown else _of_each(rows, lambda row: row.excess)
         name = "" if evidence is None else evidence.setting.name
-        attacks = confirmation.attacks if confirmation else ()
+        attacks = [row for row in (confirmation.attacks if confirmation else ()) if row.setting.name == name]
         return cls(
-            config=RecommendConfig(limits=limits, effort=found.effort, spec=found.base.table()),
+            config=RecommendConfig(limits=limits, effort=found.effort, spec=found.base.public.table()),
             dataset=DatasetFacts.of([found.data]),
             confirmed=shown is not None and not broken,
-            sentence=sentence(shown, evidence, broken, nearest, search, limits),
+            sentence=sentence(shown, evidence, broken, rows, search, limits),
+            runner_up=describe_runner_up(runners_up),
+            sample=_describe_sample(rows, attacks, found, broken),
             broken=broken,
             search=search,
             recommended=shown,
             evidence=evidence,
             without=_row(confirmation, NO_DEFENSE),
-            attacks=[row for row in attacks if row.setting.name == name],
+            attacks=attacks,
             claims=_named(confirmation.claims if confirmation else (), name),
-            runners_up=_runners_up(rows, shown),
+            runners_up=runners_up,
             nearest=nearest,
             refused=found.refused,
             candidates=rows,
@@ -153,6 +193,7 @@ def _candidate_row(number: int, one: CandidateResult, limits: PrivacyLimits) -> 
         ndcg=one.ndcg if score else None,
         attack=leak.method if leak else None,
         auc=Estimate(leak.auc, leak.interval) if leak else UNKNOWN,
+        queries=leak.queries if leak else None,
         excess=score.excess if score else None,
         outcome=_outcome(one, limits),
         why=one.refused.why if one.refused else one.failed,
@@ -185,6 +226,29 @@ def _counts(rows: Sequence[CandidateRow], found: Recommendation) -> SearchCounts
         failed=outcomes.count("failed"),
         defenses_refused=len(found.refused),
     )
+
+
+def _describe_sample(
+    rows: Sequence[CandidateRow],
+    attacks: Sequence[ComparedAttackRow],
+    found: Recommendation,
+    broken: Sequence[str],
+) -> str:
+    """Whether the sample is too small for a candidate to pass; empty where one did, or it is large enough.
+
+    It is the one of the candidate with the narrowest interval, or if one was chosen that of the test split.
+    """
+    limit, attack = found.limits.max_auc, found.base.attack
+    if limit is None or attack is None or (attacks and not broken):
+        return ""
+    tried = [(row.found.auc, row.found.queries) for row in attacks if not row.baseline]
+    tried = tried or [(row.auc, row.queries or 0) for row in rows]
+    samples = [
+        AttackSample(max(0.0, auc.ci95[1] - auc.value), queries, attack.repeats)
+        for auc, queries in tried
+        if auc.ci95 is not None
+    ]
+    return min(samples).describe(limit) if samples else ""
 
 
 def _row(report: CompareReport | None, name: str) -> CompareRow | None:

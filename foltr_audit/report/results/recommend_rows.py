@@ -20,7 +20,8 @@ class CandidateRow(ResultRow):
         auc_proven: the AUC that the proof leaves to any attack on a click.
         run: what is proven of the whole run; None where it was refused.
         ndcg: mean nDCG@10; None where it was not run.
-        attack, auc: the attack with the largest upper end of its AUC.
+        attack, auc, queries: the attack with the largest upper end of its AUC, and how many queries with a
+            click it was tried on.
         excess: by how much that exceeds the limit.
         outcome, why: what came of it, and why it was refused or failed.
     """
@@ -40,6 +41,7 @@ class CandidateRow(ResultRow):
     ndcg: float | None = column("ndcg@10_validation")
     attack: str | None
     auc: Estimate
+    queries: int | None = column("attacked_queries")
     excess: float | None
     outcome: str
     why: str

@@ -1,4 +1,4 @@
-"""A recommendation in words, with the limits that it breaks on the test part."""
+"""A recommendation in words, with the limits that it breaks on the test split."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def _leaks(rows: Sequence[ComparedAttackRow], limits: PrivacyLimits) -> list[str
     aucs = [(row.found.auc.ci95, row.method) for row in rows if not row.baseline]
     uppers = [(ci95[1], method) for ci95, method in aucs if ci95 is not None]
     if not uppers:
-        return ["no attack could be run on the test part"]
+        return ["no attack could be run on the test split"]
     upper, worst = max(uppers, key=lambda one: one[0])
     if limits.excess(upper) <= 0:
         return []
-    return [f"the AUC of {worst} may be {short(upper)}, above {short(limits.max_auc)}"]
+    return [f"the 95 % interval of {worst}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)})"]
 
 
 def _claims(evidence: CompareRow, limits: PrivacyLimits) -> list[str]:
@@ -64,65 +64,89 @@ def sentence(
     chosen: CandidateRow | None,
     evidence: CompareRow | None,
     broken: Sequence[str],
-    nearest: Sequence[CandidateRow],
+    candidates: Sequence[CandidateRow],
     search: SearchCounts,
     limits: PrivacyLimits,
 ) -> str:
     """The answer in words.
 
     Args:
-        chosen: the row of the recommended candidate; None if none stays within the limits.
-        evidence: its row on the test part.
+        chosen: the row of the recommended candidate; None if none is within the limits.
+        evidence: its row on the test split.
         broken: see `broken_on_test`.
-        nearest: candidates that come nearest, where none is chosen.
+        candidates: all of them.
         search: counts of candidates.
         limits: the limits of the search.
     """
     if chosen is None:
-        return _none(nearest, search, limits)
-    name = "no defense" if chosen.alternative == NO_DEFENSE else chosen.name
-    start = (
-        f"Of {search.candidates} candidates, {name} has the best nDCG@10 on the validation part "
-        f"among the {search.kept} that keep to the limits"
-    )
+        return _none(candidates, search, limits)
+    start = _choice(chosen, candidates, search)
     if evidence is None:
         return f"{start}, but {'; '.join(broken)}."
     loss, audit = evidence.ndcg_difference.value, evidence.audits.get(limits.view)
     compared = (
         "" if math.isnan(loss) else f", {short(abs(loss))} {'below' if loss < 0 else 'above'} no defense"
     )
+    text = f"{start}. On the test split its nDCG@10 is {short(evidence.ndcg.value)}{compared}"
+    if evidence.auc.known:
+        upper = "" if evidence.auc.ci95 is None else f" (95 % interval up to {short(evidence.auc.ci95[1])})"
+        text += f"; the best attack, {evidence.attack}, has an AUC of {short(evidence.auc.value)}{upper}"
     if audit is not None and math.isfinite(audit.eps_proven):
         observer = with_article(sees(limits.view))
-        start += f", and an epsilon of {audit.eps_proven:.4g} is proven where the server sees {observer}"
+        text += f"; epsilon {audit.eps_proven:.4g} is proven where the server sees {observer}"
     if limits.max_proven_auc is not None:
-        start += (
-            f"; no attack can read a click of one interaction with an AUC above {short(chosen.auc_proven)}"
+        text += (
+            f"; no attack can infer a click of one interaction with an AUC above {short(chosen.auc_proven)}"
         )
-    text = f"{start}; on the test part it reaches {short(evidence.ndcg.value)}{compared}"
-    if evidence.auc.known:
-        text += f", and the best attack, {evidence.attack}, an AUC of {short(evidence.auc.value)}"
     few = few_lists([evidence.lists]) if evidence.lists is not None else ""
     if broken:
-        return f"{text}. It is not confirmed: {'; '.join(broken)}.{few}"
-    return f"{text}. The limits hold there too.{few}"
+        return f"{text}. Not confirmed on the test split: {'; '.join(broken)}.{few}"
+    return f"{text}. It is within the limits there too.{few}"
 
 
-def _none(nearest: Sequence[CandidateRow], search: SearchCounts, limits: PrivacyLimits) -> str:
+def _choice(chosen: CandidateRow, candidates: Sequence[CandidateRow], search: SearchCounts) -> str:
+    """Which candidate was chosen, and why."""
+    verb = "Use no defense" if chosen.alternative == NO_DEFENSE else f"Use {chosen.name}"
+    of = f"{search.kept} of {search.candidates} candidates are within the limits"
+    best = max(
+        (row.ndcg for row in candidates if row.outcome == "kept" and row.ndcg is not None), default=None
+    )
+    if best is None or chosen.ndcg is None or chosen.ndcg >= best:
+        return f"{verb}: {of}, and it has the best nDCG@10 of these on the validation split"
+    return (
+        f"{verb}: {of}; of those with the best nDCG@10 on the validation split, up to chance, it has the "
+        f"smallest proven epsilon ({short(chosen.ndcg)}; the best has {short(best)})"
+    )
+
+
+def describe_runner_up(runners_up: Sequence[CandidateRow]) -> str:
+    """The second choice, which was made before the test split was looked at; empty where there is none."""
+    if not runners_up:
+        return ""
+    first = runners_up[0]
+    return (
+        f"Runner-up: {first.name}, nDCG@10 {short(first.ndcg)} on the validation split, not tried on the "
+        f"test split: {first.options}"
+    )
+
+
+def _none(candidates: Sequence[CandidateRow], search: SearchCounts, limits: PrivacyLimits) -> str:
     if not search.candidates:
         limited = [] if math.isinf(limits.max_eps) else [f"an epsilon of at most {epsilon(limits.max_eps)}"]
         if limits.max_proven_auc is not None:
             limited.append(f"an AUC of attacks of at most {short(limits.max_proven_auc)}")
         return (
-            f"No defense keeps to the limits: of none is {' and '.join(limited)} "
+            f"No defense is within the limits: for none is {' and '.join(limited)} "
             f"proven where the server sees {with_article(sees(limits.view))}."
         )
-    start = f"No defense keeps to the limits: none of {search.candidates} candidates does"
-    if not nearest:
+    start = f"No defense is within the limits: none of {search.candidates} candidates"
+    known = [row for row in candidates if row.excess is not None]
+    if not known:
         return f"{start}; none could be run."
-    first = nearest[0]
+    first = min(known, key=lambda row: row.excess or 0.0)
     if first.auc.ci95 is None:
-        return f"{start}; what attacks find is not known of any."
+        return f"{start}; attacks could not be measured on any."
     return (
-        f"{start}. The nearest, {first.name}, breaks --max-attack-auc: "
-        f"the AUC of {first.attack} may be {short(first.auc.ci95[1])}, above {short(limits.max_auc)}."
+        f"{start}. The nearest is {first.name}: the 95 % interval of the AUC of {first.attack} ends at "
+        f"{short(first.auc.ci95[1])} (limit {short(limits.max_auc)})."
     )

@@ -11,6 +11,7 @@ from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records.population import SEVERAL, Population
 from foltr_audit.core.spec.attack import refuse_unknown_queries
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.spec.local_paths import path_name
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import DataFacts, proven_of
 from foltr_audit.privacy.observer_views import attacker_sees
@@ -62,7 +63,7 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
     if recorded.known:
         config["known"] = plain_facts(recorded.known)
     if recorded.spec is not None:
-        config["spec"] = recorded.spec.table()
+        config["spec"] = recorded.spec.public.table()
     if recorded.spec is not None and recorded.collection is not None:
         proven = proven_of(Setup(recorded.spec, recorded.collection), protocol)
         setting = _setting(recorded.header, recorded.spec, recorded.population)
@@ -109,7 +110,7 @@ def _dataset(recorded: TraceAttack) -> DatasetFacts:
         return DatasetFacts.of([DataFacts.of(recorded.collection)])
     dataset = recorded.header.dataset
     return DatasetFacts(
-        source=dataset.source,
+        source=path_name(dataset.source),
         synthetic=dataset.source.startswith("synthetic:"),
         normalised=dataset.normalised,
         features=recorded.header.parameters if recorded.header.ranker == "linear" else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.declared.all_checks import findings
 from foltr_audit.core.declared.checks.proof import why_not
@@ -14,6 +14,9 @@ from foltr_audit.core.declared.findings import DeclarationFinding
 from foltr_audit.experiments.lint_subjects import LintSubject, SubjectKind
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import ResultRow
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,12 @@ class SystemLintReport(PlainReport):
     errors: int
     warnings: int
     systems: tuple[SystemLintRow, ...]
+
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.system_lint import print_lint
+
+        print_lint(self, console)
 
     @classmethod
     def of(cls, subjects: Iterable[LintSubject]) -> SystemLintReport:

@@ -31,6 +31,10 @@ from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
 
 ROUNDS = "rounds.parquet"
 """Name of the rounds' table in a folder of Runs."""
@@ -78,11 +82,29 @@ class TrainReport(Report):
     twins: tuple[TwinRow, ...]
     rounds: tuple[RoundRow, ...]
 
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.train import print_train
+
+        print_train(self, console)
+
+    def short_answer(self) -> BriefAnswer:
+        """The conclusion with one table."""
+        from foltr_audit.report.tables.brief.train import brief_train
+
+        return brief_train(self)
+
+    def figure(self) -> Figure:
+        """The learning curves, offline and online."""
+        from foltr_audit.report.pictures.curves import training_figure
+
+        return training_figure(self)
+
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> TrainReport:
         """The report on the cells of a plan."""
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),

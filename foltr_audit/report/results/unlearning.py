@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.unlearning import UnlearningSpec
@@ -24,6 +24,9 @@ from foltr_audit.report.results.base import (
 )
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Estimate, ResultRow, column
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +144,12 @@ class UnlearningReport(Report):
     history: tuple[HistoryRow, ...] = column(optional=True, default=())
     results: tuple[UnlearningRow, ...] = ()
 
+    def show(self, console: Console) -> None:
+        """Print the whole report on a console of rich."""
+        from foltr_audit.report.tables.unlearning import print_unlearning
+
+        print_unlearning(self, console)
+
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> UnlearningReport:
         """The report on the cells of a plan."""
@@ -151,7 +160,7 @@ class UnlearningReport(Report):
             for finding in cell.unlearning.findings
         )
         return cls(
-            config=plan.table(),
+            config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
             utility=utility_rows(cells),
             warnings=(*warning_rows(cells), *_contradictions(rows)),

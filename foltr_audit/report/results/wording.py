@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
+from foltr_audit.core.plugins.base import name_in
 from foltr_audit.report.tables.table import Mark
 
 FRONT = (
@@ -97,4 +98,4 @@ def whole_percent(share: float | None) -> str:
 
 def short_method(text: str) -> str:
     """A method without its parameters, e.g. `map` for `map:guess=pattern`; random guesses keep theirs."""
-    return text if text.startswith("random:") else text.partition(":")[0]
+    return text if text.startswith("random:") else name_in(text)

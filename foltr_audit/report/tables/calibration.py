@@ -14,12 +14,15 @@ from foltr_audit.privacy.accounting import AccountingContext, UpperBound
 from foltr_audit.privacy.loss.conversions import few_digits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.notebook_report import NotebookReport
 from foltr_audit.report.results.plain_report import PlainReport
-from foltr_audit.report.results.wording import join_names
+from foltr_audit.report.results.wording import counted, join_names
+from foltr_audit.report.tables.brief.short_answer import BriefAnswer
 from foltr_audit.report.tables.table import Column, Table, make_table
-from foltr_audit.utils.rows import ResultRow
+from foltr_audit.utils.rows import JsonValue, ResultRow
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Console
 
 
@@ -93,7 +96,7 @@ class CalibrateDocument(PlainReport):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseCalibrationReport:
+class NoiseCalibrationReport(NotebookReport):
     """The target, and the answer of each mechanism.
 
     Attributes:
@@ -113,7 +116,32 @@ class NoiseCalibrationReport:
         rows = tuple(map(MechanismRow.of, self.found))
         return CalibrateDocument(target=self._target(), results=rows, warnings=tuple(self.warnings)).json()
 
-    def print(self, console: Console) -> None:
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """One row per mechanism with the columns that it has in JSON."""
+        return [MechanismRow.of(one).plain() for one in self.found]
+
+    def short_answer(self) -> BriefAnswer:
+        """How many mechanisms meet the target, and the least noise of each."""
+        met = sum(one.why_not is None for one in self.found)
+        have = "has" if met == 1 else "have"
+        return BriefAnswer(
+            conclusion=(
+                f"Of {counted(len(self.found), 'mechanism')}, {met} {have} noise that proves "
+                f"epsilon {self.target:g}.",
+            ),
+            about="",
+            table=self._table(),
+            notes=tuple(self.warnings),
+        )
+
+    def figure(self) -> Figure:
+        """The noise on one coordinate of the average, for each mechanism that adds any."""
+        from foltr_audit.report.pictures.report_figures import noise_figure
+
+        noise = {one.mechanism: one.average_sd for one in self.found if one.average_sd and not one.why_not}
+        return noise_figure(noise, f"least noise for epsilon {self.target:g}")
+
+    def show(self, console: Console) -> None:
         """The table, why each bound holds or there is none, and commands that check it."""
         print_table(self._table(), console)
         console.print()

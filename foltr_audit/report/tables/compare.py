@@ -19,6 +19,7 @@ from foltr_audit.report.results.compare_rows import (
     CompareRow,
 )
 from foltr_audit.report.results.compare_worlds import WorldRows, worlds
+from foltr_audit.report.results.decision import Decision, decide
 from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import (
     CHOSEN,
@@ -35,13 +36,13 @@ from foltr_audit.report.tables.compare_columns import (
     BYTES,
     NO_SUM,
     NONE,
-    ON_FRONT,
     ONLINE,
     WorldColumns,
     claimed_cell,
     eps_text,
     known_cell,
     name_column,
+    verdict_column,
 )
 from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
@@ -53,21 +54,17 @@ if TYPE_CHECKING:
 
 
 def print_compare(report: CompareReport, console: Console) -> None:
-    """The whole report: data, the leaks and costs in each world, then the claims and what holds of them."""
+    """The whole report: the decision, the leaks and costs in each world, then the claims and what holds."""
+    decision = decide(report)
+    for sentence in decision.sentences if decision else ():
+        console.print(escape(sentence), highlight=False)
     if about := about_line(report):
         console.print(about)
     for line in server_lines(report):
         console.print(escape(line), highlight=False)
-    several = worlds(report)
-    for world in several:
-        columns = WorldColumns(world)
-        for table in (leaks_table(world, columns), prices_table(world, columns)):
-            console.print()
-            print_table(table, console)
-        for row in world.results:
-            if row.dominated_by:
-                line = f"  {row.setting.name}: beaten by {' and '.join(row.dominated_by)}"
-                console.print(escape(line), highlight=False)
+    if decision is not None:
+        for world in worlds(report):
+            _print_world(world, decision, console)
     if report.claims:
         console.print()
         print_table(claims_table(report.claims), console)
@@ -77,6 +74,17 @@ def print_compare(report: CompareReport, console: Console) -> None:
     for lost in report.failed:
         line = f"failed: {lost.defense}, {lost.click_model} clicks: {lost.why}"
         console.print(escape(line), style="red")
+
+
+def _print_world(world: WorldRows, decision: Decision, console: Console) -> None:
+    columns = WorldColumns(world)
+    for table in (leaks_table(world, columns, decision), prices_table(world, columns)):
+        console.print()
+        print_table(table, console)
+    for row in world.results:
+        if row.dominated_by:
+            line = f"  {row.setting.name}: dominated by {' and '.join(row.dominated_by)}"
+            console.print(escape(line), highlight=False)
 
 
 def about_line(report: CompareReport) -> str:
@@ -114,17 +122,16 @@ def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[str]:
     ]
 
 
-def leaks_table(world: WorldRows, columns: WorldColumns) -> Table:
+def leaks_table(world: WorldRows, columns: WorldColumns, decision: Decision) -> Table:
     """What the best attack finds, for a terminal."""
     about = _of_no_sum(world)
     return make_table(
         f"{_where(world)}: what an attack finds",
-        [ON_FRONT, columns.name, *columns.attack],
+        [columns.name, *columns.attack, verdict_column(decision)],
         world.results,
         caption=f"attack: the one with the highest AUC of those that ran, {CHOSEN}; "
         f"promised: {PROMISE}; without: highest AUC of a guess that reads no message; "
-        f"below each value: its 95 % interval; {f'{about}; ' if about else ''}"
-        f"*: on the front of AUC and nDCG@10: {FRONT}",
+        f"below each value: its 95 % interval{f'; {about}' if about else ''}; verdict: in all settings",
         spare=("accuracy", "F1", "TPR@1%", "promised", "without", "attack"),
     )
 
@@ -137,7 +144,7 @@ def prices_table(world: WorldRows, columns: WorldColumns) -> Table:
     tests = counted(max(len(world.corrected), 1), "comparison")
     return make_table(
         f"{_where(world)}: what it costs",
-        [ON_FRONT, columns.name, *columns.offline, *columns.online, *columns.clients],
+        [columns.name, *columns.offline, *columns.online, *columns.clients],
         rows,
         caption=f"{counted(first.setting.runs, 'run')}; nDCG@10 on "
         f"{evaluated_part(row.evaluated_on for row in rows)}, and online (mean of rounds{over}); difference: "
@@ -171,11 +178,12 @@ def _where(world: WorldRows) -> str:
     return f"{setting.click_model} clicks, scenario {setting.scenario}{at}"
 
 
-def glance_table(world: WorldRows, *, marked: bool = True) -> Table:
-    """One row per defense: its claim, what the best attack reads, and the quality of the ranker.
+def glance_table(world: WorldRows, decision: Decision, *, marked: bool = True) -> Table:
+    """One row per defense: its claim, what the best attack reads, the quality of the ranker, the verdict.
 
     Args:
         world: the world of the defenses.
+        decision: on the defenses of all worlds.
         marked: whether marks are shown as colours.
     """
     columns, part = WorldColumns(world), evaluated_part(row.evaluated_on for row in world.results)
@@ -183,7 +191,7 @@ def glance_table(world: WorldRows, *, marked: bool = True) -> Table:
         "Below a claim: where it is false or proven, by what the server sees. "
         "Below a value or in brackets: 95 % intervals. p: of a paired t-test, Bonferroni-corrected for the "
         f"tests of this table. nDCG@10 is of {part}; its intervals and p are {FIXED}. The difference is to "
-        f"no defense. The best attack is {CHOSEN}. On the front of AUC and nDCG@10: {FRONT}."
+        f"no defense. The best attack is {CHOSEN}."
     )
     notes += _no_sum_sentence(world)
     if marked:
@@ -193,7 +201,7 @@ def glance_table(world: WorldRows, *, marked: bool = True) -> Table:
         )
     return make_table(
         _caption("Defenses at a glance", world),
-        [columns.name, columns.claim, columns.auc, *columns.offline, BYTES, columns.front()],
+        [columns.name, columns.claim, columns.auc, *columns.offline, BYTES, verdict_column(decision)],
         world.results,
         caption=notes,
     )
@@ -210,7 +218,7 @@ def everything_table(world: WorldRows) -> Table:
         _caption("All columns", world),
         [
             *(columns.name, claimed, *columns.epsilons, *columns.attack, *columns.offline, *columns.online),
-            *(*columns.clients, runs, columns.front(every=True)),
+            *(*columns.clients, runs, columns.front),
         ],
         world.results,
         caption="Below or in brackets: 95 % intervals; of attacks and offline nDCG@10 by bootstrap over "
@@ -221,7 +229,7 @@ def everything_table(world: WorldRows) -> Table:
         f"to no defense. Offline nDCG@10 is of {part}; its intervals and p (paired t-test, "
         f"Bonferroni-corrected for the tests of this table) are {FIXED}; online p: over runs, not corrected. "
         "Clients: the group with the lowest online nDCG@10, and the one with the highest AUC of the best "
-        f"attack.{_no_sum_sentence(world)}",
+        f"attack. On the front of AUC and nDCG@10: {FRONT}.{_no_sum_sentence(world)}",
     )
 
 

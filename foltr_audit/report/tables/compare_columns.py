@@ -11,6 +11,7 @@ from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.results.compare_rows import CompareRow
 from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks, p_value
 from foltr_audit.report.results.compare_worlds import WorldRows
+from foltr_audit.report.results.decision import Decision
 from foltr_audit.report.results.wording import delta_text, short_method
 from foltr_audit.report.tables.columns import estimate_cell, name_lines
 from foltr_audit.report.tables.table import Cell, Column, Mark
@@ -193,24 +194,39 @@ class WorldColumns:
         views = [view for view in VIEWS if any(view in row.audits for row in self.world.results)]
         return [column for view in views for column in (_proven(view), _run(view), _measured(view))]
 
-    def front(self, *, every: bool = False) -> Column[CompareRow]:
-        """Whether a row is on the front, and by which it is dominated: by the first, or by `every` one."""
-        return Column("front", lambda row: self._front(row, every=every), "words")
+    @property
+    def front(self) -> Column[CompareRow]:
+        """Whether a row is on the front, and by which rows it is dominated."""
+        return Column("front", self._front, "words")
 
-    def _front(self, row: CompareRow, *, every: bool) -> Cell:
+    def _front(self, row: CompareRow) -> Cell:
         if row.pareto is None:
             return NONE
         if row.pareto:
             return Cell("on the front")
         if not row.dominated_by:
             return Cell("not on the front", "claim refuted", "bad")
-        first, *others = self.world.rivals(row)
-        names = [first, f"{len(others)} more"] if others and not every else [first, *others]
-        return Cell("dominated", f"by {'; '.join(names) if every else ' and '.join(names)}", "dim")
+        return Cell("dominated", f"by {'; '.join(self.world.rivals(row))}", "dim")
 
 
-ON_FRONT = Column[CompareRow]("", lambda row: Cell("*" if row.pareto else "", mark="good"), "words")
-"""A star for a row on the front."""
+_VERDICT_MARKS: dict[str, Mark] = {
+    "recommended": "good",
+    "leaks": "bad",
+    "false claim": "bad",
+    "costs too much": "warn",
+    "too few lists": "warn",
+    "not tested": "dim",
+}
+
+
+def verdict_column(decision: Decision) -> Column[CompareRow]:
+    """The verdict on each defense, over all worlds."""
+
+    def cell(row: CompareRow) -> Cell:
+        text = decision.judgement(row)
+        return Cell(text, mark=_VERDICT_MARKS.get(text, ""))
+
+    return Column("verdict", cell, "name")
 
 
 def _known(number: Callable[[CompareRow], Estimate]) -> Callable[[CompareRow], Cell]:

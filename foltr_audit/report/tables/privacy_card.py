@@ -60,8 +60,7 @@ def _facts(card: PrivacyCard) -> Iterator[Fact]:
     yield Fact("its parts, in order", card.defense)
     yield Fact("learner", card.learner)
     if card.data is not None:
-        kind = "synthetic data" if card.data.synthetic else "data"
-        yield Fact(kind, f"{card.data.source}, {card.data.features} features for each document")
+        yield Fact("data", f"{card.data.title}, {card.data.features} features for each document")
     yield Fact("clients", _each(card, _clients))
     yield Fact("rounds", _each(card, lambda spec: str(spec.train.rounds)))
     yield Fact("what a client sends in a round", _each(card, _message))

@@ -35,17 +35,14 @@ if TYPE_CHECKING:
 
 def print_recommend(report: RecommendReport, console: Console) -> None:
     """The answer, the options, their evidence, and the other candidates."""
-    train = report.config.experiment.train
-    found = report.evidence
-    trained = (found.setting.learner, found.setting.pdgd) if found else (train.learner, "none")
-    console.print(dataset_line(report.dataset, report.config.spec, [trained]))
-    console.print(_limits_line(report), highlight=False)
+    console.print(data_line(report))
+    console.print(escape(limits_line(report)), highlight=False)
     console.print()
     style = "bold" if report.confirmed else "bold red"
     console.print(escape(report.sentence), highlight=False, style=style)
-    if report.recommended is not None:
+    for line in answer_lines(report):
         console.print()
-        console.print(escape(report.recommended.options), highlight=False, soft_wrap=True)
+        console.print(escape(line), highlight=False, soft_wrap=True)
     if report.evidence is not None:
         console.print()
         print_table(evidence_table(report, report.evidence), console)
@@ -63,7 +60,22 @@ def print_recommend(report: RecommendReport, console: Console) -> None:
         console.print(escape(f"failed: {name}: {why}"), style="red", highlight=False)
 
 
-def _limits_line(report: RecommendReport) -> str:
+def data_line(report: RecommendReport) -> str:
+    """The data, learner and seed, as Rich markup."""
+    train = report.config.experiment.train
+    found = report.evidence
+    trained = (found.setting.learner, found.setting.pdgd) if found else (train.learner, "none")
+    return dataset_line(report.dataset, report.config.spec, [trained])
+
+
+def answer_lines(report: RecommendReport) -> list[str]:
+    """What follows the answer: the options, the runner-up, and whether the sample is too small."""
+    options = "" if report.recommended is None else report.recommended.options
+    return [line for line in (options, report.runner_up, report.sample) if line]
+
+
+def limits_line(report: RecommendReport) -> str:
+    """The setting of the search, and its limits."""
     limits = report.config.limits
     auc = "" if limits.max_auc is None else f", AUC of attacks at most {short(limits.max_auc)}"
     most = f"epsilon at most {limits.max_eps:g} (delta {limits.delta:g}) for one interaction"
@@ -71,7 +83,7 @@ def _limits_line(report: RecommendReport) -> str:
     if limits.max_proven_auc is not None:
         most += f", proven AUC at most {short(limits.max_proven_auc)}"
     spec = report.config.experiment
-    return escape(
+    return (
         f"{spec.train.click_model} clicks, scenario {spec.population.scenario}, "
         f"the server sees {with_article(sees(limits.view))}: {most}{auc}"
     )

@@ -20,20 +20,12 @@ from foltr_audit.report.tables.compare_columns import (
     claimed_cell,
     difference_cell,
     name_column,
+    verdict_column,
 )
-from foltr_audit.report.tables.table import Cell, Column, Mark, Table, make_table
+from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_MARKS: dict[str, Mark] = {
-    "recommended": "good",
-    "leaks": "bad",
-    "false claim": "bad",
-    "costs too much": "warn",
-    "too few lists": "warn",
-    "not tested": "dim",
-}
 
 
 def print_brief_compare(report: CompareReport, console: Console, *, quiet: bool = False) -> None:
@@ -92,10 +84,6 @@ def _shown(rows: Sequence[CompareRow], decision: Decision) -> list[CompareRow]:
 def _table(world: WorldRows, rows: Sequence[CompareRow], decision: Decision) -> Table:
     setting = rows[0].setting
 
-    def verdict(row: CompareRow) -> Cell:
-        text = decision.judgement(row)
-        return Cell(text, mark=_MARKS.get(text, ""))
-
     def auc(row: CompareRow) -> Cell:
         return Cell(NO_SUM) if row.unread else estimate_cell(row.auc) if row.auc.known else NONE
 
@@ -108,7 +96,7 @@ def _table(world: WorldRows, rows: Sequence[CompareRow], decision: Decision) -> 
             "difference", lambda row: difference_cell(row.ndcg_difference, world.p(row))._replace(below="")
         ),
         BYTES,
-        Column("verdict", verdict, "name"),
+        verdict_column(decision),
     ]
     return make_table(
         f"{setting.click_model} clicks, scenario {setting.scenario}",

@@ -38,8 +38,8 @@ class BriefAnswer:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
-    def print(self, console: Console, *, quiet: bool = False) -> None:
-        """Print the answer; only the conclusion if `quiet`."""
+    def print(self, console: Console, *, quiet: bool = False, how: str = "--full") -> None:
+        """Print the answer; only the conclusion if `quiet`. `how` one sees the rest is said below it."""
         for line in self.conclusion:
             console.print(escape(line), style=None if quiet else "bold", highlight=False, soft_wrap=quiet)
         if quiet:
@@ -53,7 +53,7 @@ class BriefAnswer:
         if self.left_out:
             *first, last = self.left_out
             rest = f"{', '.join(first)} and {last}" if first else last
-            console.print(escape(f"--full also shows {rest}."), style="dim", highlight=False)
+            console.print(escape(f"{how} also shows {rest}."), style="dim", highlight=False)
 
 
 def first_rows(rows: Sequence[Row], noun: str) -> tuple[Sequence[Row], tuple[str, ...]]:

@@ -1,0 +1,24 @@
+"""Which clicks does a server read out of single updates, at a claimed epsilon of 1.2?
+
+python examples/notebook/attack.py [FOLDER]
+"""
+
+import sys
+from pathlib import Path
+
+import foltr_audit as fa
+
+spec = fa.Spec(
+    data={"source": "synthetic:mq2007:150"},
+    population={"clients": 100},
+    train={"rounds": 5},
+    defense=fa.published_chain(eps=1.2),
+)
+report = fa.attack(spec, methods=["olsr", "lad", "map"], click_models="informational")
+
+print(report.summary())
+best = report.to_frame().sort("auc", descending=True).select("method", "precision", "recall", "auc")
+print(best.head(3))
+
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+report.save(folder / "attack.svg")

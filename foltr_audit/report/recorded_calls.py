@@ -1,0 +1,89 @@
+"""Attacks and audits of recorded runs, from their arguments to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
+from foltr_audit.core.plugins import Attack, ClientStep
+from foltr_audit.core.plugins.registry import Attacks, texts_of
+from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.spec.plain_table import validated
+from foltr_audit.experiments.recorded_attack import TraceAttack
+from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.results.coin_audit import CoinAuditReport
+from foltr_audit.report.results.recorded_attack import recorded_report
+from foltr_audit.utils.argument_names import names_arguments
+
+
+@names_arguments
+def attack_trace(
+    path: str | Path,
+    methods: Attacks | None = None,
+    *,
+    target: str | None = None,
+    data: str | None = None,
+    view: str | None = None,
+    step: ClientStep | StepFunction | None = None,
+    know: Mapping[str, object] | None = None,
+) -> AttackReport:
+    """Attack a recorded Run or trace that holds its truth, with one attack or several.
+
+    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. With the
+    view `aggregate` the observer sees the sum of each round, with `client` the global models before and after
+    it, and the lists of its clients. `step` is what the clients compute from a list and its clicks, if it is
+    not PDGD: a client step such as `torch_step` makes, or a function `step(model, features, clicks)` as of
+    `numpy_step`. `know` are facts over those of its header, e.g. `{"learning_rate": 0.1}`.
+
+    Raises:
+        UsageError: it holds no truth, its data set is missing, or a fact does not exist.
+        TraceError: it is damaged, or was recorded on other data.
+        PluginError: the step fails, or does not fit the trace.
+    """
+    chosen = None if methods is None else texts_of(Attack, methods)
+    own = None if step is None else as_client_step(step)
+    changes = {"methods": chosen, "view": view}
+    recorded = TraceAttack.open(
+        Path(path), target=target, data=data, changes=changes, know=know, client_step=own
+    )
+    return recorded_report(recorded)
+
+
+@names_arguments
+def audit_trace(
+    path: str | Path,
+    *,
+    eps: float | None = None,
+    delta: float = 0.0,
+    view: str | None = None,
+    confidence: float = 0.95,
+    estimator: str = "one-run",
+    data: str | None = None,
+    step: ClientStep | StepFunction | None = None,
+    know: Mapping[str, object] | None = None,
+) -> CoinAuditReport:
+    """Measure a lower bound on epsilon from a recorded laboratory run whose clients tossed coins.
+
+    Args:
+        path: a trace or a Run whose truth holds canaries and coins.
+        eps: what is claimed; None for the fact `eps_claimed`, if the header has it.
+        delta: of the claim.
+        view: `individual` or `aggregate`; by default messages, or sums where messages are masked.
+        confidence: of the lower bound.
+        estimator: `one-run` or `clopper-pearson`.
+        data: path of the data set, if features are not embedded.
+        step: what the clients compute, if it is not PDGD; as for `attack_trace`.
+        know: facts over those of the header.
+
+    Raises:
+        UsageError: no coins, facts that replays need are missing, or a bad value.
+        PluginError: the step fails, or does not fit the trace.
+        TraceError: it is damaged.
+    """
+    given = {"claim": eps, "delta": delta, "confidence": confidence, "estimator": estimator}
+    views = {} if view is None else {"views": (view,)}
+    protocol = validated(AuditSpec, {**given, **views}, "audit_trace: ")
+    own = None if step is None else as_client_step(step)
+    recorded = TraceAttack.open(Path(path), data=data, know=know, client_step=own)
+    return CoinAuditReport.of(recorded, protocol)

@@ -1,0 +1,135 @@
+"""The plug-ins of a kind with their parameters, and what a server may know: what `list` answers."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from foltr_audit.core.plugins import Defense
+from foltr_audit.core.plugins.registry import GROUPS, loadable, parameters, plugin_class
+from foltr_audit.core.records.view import KNOWLEDGE as PIECES
+from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.report.results.notebook_report import NotebookReport
+from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.rows import JsonValue
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import Console
+
+KNOWLEDGE = "knowledge"
+"""What is listed that is no plug-in: the pieces of what a server may know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameList(NotebookReport):
+    """Plug-ins of a kind that can be loaded, or pieces of knowledge.
+
+    Attributes:
+        kind: `attacks`, `defenses`, `click-models`, ..., or `knowledge`.
+        found: one table for each: `name`, `status`, `summary`, `parameters`, of defenses `stage`; of
+            knowledge `name` and `what`.
+    """
+
+    kind: str
+    found: tuple[dict[str, JsonValue], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What Specs call them."""
+        return tuple(str(row["name"]) for row in self.found)
+
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """One table for each."""
+        return [*self.found]
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row for each as a polars data frame; parameters by their names."""
+        import polars as pl
+
+        return pl.DataFrame([{**row, **_parameter_names(row)} for row in self.found])
+
+    def json(self) -> str:
+        """The list as one JSON object."""
+        key = KNOWLEDGE if self.kind == KNOWLEDGE else "plugins"
+        return json_text({"schema": "foltr-audit/list/1", "kind": self.kind, key: self.found})
+
+    def show(self, console: Console) -> None:
+        """Print names, what each does, and its parameters."""
+        from foltr_audit.report.tables.plugin_list import print_list
+
+        print_list(self, console)
+
+
+def list_names(kind: str) -> NameList:
+    """What there is of a kind.
+
+    Args:
+        kind: `attacks`, `defenses`, `scenarios`, `poisonings`, `click-models`, `learners`, `client-steps`,
+            `servers` or `knowledge`.
+
+    Raises:
+        UsageError: another kind.
+    """
+    bases = {group.partition(".")[2].replace("_", "-"): base for base, group in GROUPS.items()}
+    if kind == KNOWLEDGE:
+        pieces: list[dict[str, JsonValue]] = [{"name": name, "what": what} for name, what in PIECES.items()]
+        return NameList(kind=kind, found=tuple(pieces))
+    if kind not in bases:
+        raise UsageError(f"list: unknown kind {kind!r}; {suggest_name(kind, (*bases, KNOWLEDGE))}")
+    rows = []
+    for name in loadable(bases[kind]):
+        cls = plugin_class(bases[kind], name)
+        row: dict[str, JsonValue] = {"name": name, "status": cls.status}
+        if issubclass(cls, Defense):
+            row["stage"] = ", ".join(cls.possible_stages())
+        row["summary"] = (inspect.getdoc(cls) or "").split("\n")[0]
+        row["parameters"] = [_plain(one) for one in parameters(cls)]
+        rows.append(row)
+    return NameList(kind=kind, found=tuple(rows))
+
+
+def _parameter_names(row: dict[str, JsonValue]) -> dict[str, str]:
+    known = cast("list[dict[str, JsonValue]]", row.get("parameters") or [])
+    return {"parameters": ", ".join(str(one["name"]) for one in known)} if "parameters" in row else {}
+
+
+def _plain(parameter: dict[str, object]) -> JsonValue:
+    return {
+        name: value if value is None or isinstance(value, bool | int | float | str) else str(value)
+        for name, value in parameter.items()
+    }
+
+
+def list_attacks() -> NameList:
+    """The attacks, with what each does and its parameters.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> "olsr" in fa.list_attacks().names
+        True
+    """
+    return list_names("attacks")
+
+
+def list_defenses() -> NameList:
+    """The defenses, with the stage in which each acts and its parameters.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> "clip" in fa.list_defenses().names
+        True
+    """
+    return list_names("defenses")
+
+
+def list_click_models() -> NameList:
+    """The click models: how users click.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> "perfect" in fa.list_click_models().names
+        True
+    """
+    return list_names("click-models")

@@ -1,0 +1,12 @@
+import foltr_audit as fa
+
+spec = fa.Spec(
+    data={"source": "synthetic:mq2007:200"},
+    population={"clients": 100},
+    train={"rounds": 5},
+    defense=fa.published_chain(eps=1.2),
+    attack={"methods": ["olsr", "max-gain"], "click_models": ["perfect"]},
+)
+report = fa.attack(spec)
+table = report.to_frame()  # a polars data frame
+print(table.select("method", "accuracy", "precision", "recall", "auc"))
