@@ -13,9 +13,9 @@ import numpy as np
 
 from .elementary import exp
 from .jit import Bools, Floats, Ints, inlined, inner, kernel
+from .one_scale import SAFE_SPREAD, one_scale_coefficients
 from .plackett_luce import SamplingBuffers, new_pool, put_scores, take, total, weigh
 
-_SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
 _CLOSE = 1e-25  # products of nine denominators and two weights above it are normal numbers
 
 
@@ -50,7 +50,7 @@ def _scales(f: Floats, tail_top: float) -> Floats:
         top = max(top, f[s])
         low = min(low, f[s])
         scales[s] = top
-    if top - low < _SAFE_SPREAD:
+    if top - low < SAFE_SPREAD:
         scales[:] = top
     return scales
 
@@ -232,9 +232,10 @@ def _fill_close(
 ) -> bool:
     """Fill in coefficients of each shown document's gradient, and the number of pairs, of some lists.
 
-    `drawn` (rows, k) holds the weights of the shown documents, `tails` (rows,) the sums of the others;
-    `left` and `sides` (2, k + 1) are scratch memory. Lists whose weights are too far apart get
-    their number of pairs with a minus sign and no coefficients. True if there is no such list.
+    `drawn` (rows, k) holds the weights of the shown documents, `tails` (rows,) the sums of the others.
+    `left` and `sides`, of which the first (2, k + 1) numbers are used, are scratch memory. Lists whose
+    weights are too far apart get their number of pairs with a minus sign and no coefficients. True if there
+    is no such list.
     """
     every = True
     for row in range(pairs.size):
@@ -267,14 +268,20 @@ def _fill_spread(
     clicks: Bools,
     candidates: bool,
     only_observed: bool,
+    terms: Floats,
+    scratch: Floats,
+    sides: Ints,
     out: Floats,
     pairs: Ints,
 ) -> None:
-    """The coefficients of lists whose number of pairs is negative; it becomes positive."""
+    """The coefficients of lists whose number of pairs is negative; it becomes positive. `terms` are lost."""
     for row in range(pairs.size):
         if pairs[row] < 0:
-            observed = _observed(shown, clicks, row, only_observed)
-            _spread_coefficients(scores, sizes[row], shown, clicks, row, observed, candidates, out)
+            documents, observed = sizes[row], _observed(shown, clicks, row, only_observed)
+            if not one_scale_coefficients(
+                scores, documents, shown, clicks, row, observed, candidates, terms, scratch, sides, out
+            ):
+                _spread_coefficients(scores, documents, shown, clicks, row, observed, candidates, out)
             pairs[row] = -pairs[row]
 
 
@@ -290,20 +297,20 @@ def fill_coefficients(
 ) -> None:
     """Fill in coefficients of each shown document's gradient (rows, k), and the number of pairs (rows,).
 
-    The lists `shown` (rows, k) were drawn from the pool.
+    The lists `shown` (rows, k) were drawn from the pool, whose weights may be lost.
     """
-    k = shown.shape[1]
-    left, sides = np.empty((2, k + 1)), np.empty((2, k + 1), dtype=np.int64)
-    drawn, tails = pool.drawn, pool.tails
-    if not _fill_close(drawn, tails, shown, clicks, candidates, only_observed, left, sides, out, pairs):
-        _fill_spread(pool.scores, pool.sizes, shown, clicks, candidates, only_observed, out, pairs)
+    scores, weights, _, sizes, _, drawn, tails, scratch, sides = pool
+    if not _fill_close(drawn, tails, shown, clicks, candidates, only_observed, scratch, sides, out, pairs):
+        _fill_spread(
+            scores, sizes, shown, clicks, candidates, only_observed, weights, scratch, sides, out, pairs
+        )
 
 
 @inner
 def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
     """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
     weigh(pool, rows)
-    _, weights, sums, sizes, _, drawn, tails = pool
+    _, weights, sums, sizes, _, drawn, tails, _, _ = pool
     for row in range(rows):
         for i in range(shown.shape[1]):
             if shown[row, i] >= 0:
