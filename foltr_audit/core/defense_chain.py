@@ -178,7 +178,8 @@ class DefenseChain:
         after = models
         for defense, own in self._of("step", context, f"step/{step}/"):
             stepped = _same_shape(defense, "step", defense.on_step(after, own), after)
-            after = np.where(acts[:, np.newaxis], stepped, after)
+            whole = acts.all() and stepped.dtype == after.dtype
+            after = stepped if whole else np.where(acts[:, np.newaxis], stepped, after)
         with np.errstate(invalid="ignore"):
             moved = np.abs(after - models).max(axis=1, initial=0.0)
         return after, ~(moved <= ROUNDING * np.abs(models).max(axis=1, initial=0.0))

@@ -209,12 +209,16 @@ class ClientSimulator:
         clipped = np.zeros(queries.shape, dtype=np.bool_)
         for step in range(queries.shape[1]):
             rows = np.flatnonzero(queries[:, step] >= 0)
-            here = LocalStep(step, queries[rows, step], asked.ways[rows, step], context.at(rows))
+            everybody = rows.size == queries.shape[0]
+            mine = context if everybody else context.at(rows)
+            here = LocalStep(step, queries[rows, step], asked.ways[rows, step], mine)
             ready = None if given is None or step >= given.shape[1] else given[rows, step]
+            # Plug-ins may write into models[rows], which is a copy; of all rows, a slice makes none.
+            at = slice(None) if everybody else rows
             listed, clicked, learnt, stepped, after, cut = self._step(here, models[rows], ready)
-            undefended[rows] += stepped - models[rows]
-            models[rows], clipped[rows, step] = after, cut
-            shown[rows, step], clicks[rows, step], reported[rows, step] = listed, clicked, learnt
+            undefended[at] += stepped - models[at]
+            models[at], clipped[at, step] = after, cut
+            shown[at, step], clicks[at, step], reported[at, step] = listed, clicked, learnt
         local = LocalModels(models=models, steps=undefended)
         return local, CohortInteractions(
             queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=clipped
