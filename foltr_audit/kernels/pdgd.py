@@ -369,7 +369,8 @@ def pdgd_coefficients(
     C, k = shown.shape
     coefficients = np.empty((C, k))
     pairs = np.empty(C, dtype=np.int64)
-    one, longest = min(C, 1), 0  # no literal, for which kernels would be compiled apart
+    one = min(C, 1)  # no literals, for which kernels would be compiled apart
+    longest = starts[one] - starts[0]
     for c in range(C):
         longest = max(longest, starts[c + 1] - starts[c])
     pool, left, table = new_pool(one, longest, k), np.empty((2, k + 1)), np.empty((k, k))
