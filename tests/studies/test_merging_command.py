@@ -26,8 +26,8 @@ def test_tables(data: tuple[str, ...]) -> None:
     assert (done.code, done.said) == (0, "")
     for text in (
         "category in feature 2; first and second",
-        "linear combination: the whole test part",
-        "stacking: the whole test part",
+        "linear combination: the whole test split",
+        "stacking: the whole test split",
         "M_12a",
         "M_21S",
         "(.752)",
