@@ -166,34 +166,46 @@ def _score_group(
 
 
 @inlined
-def _best(scores: Floats, tops: Floats, row: int, blocks: int) -> int:
-    """The position of the highest score; of equal ones the first."""
+def _best_block(tops: Floats, row: int, blocks: int) -> tuple[int, float]:
+    """The block with the highest score, of equal ones the first, and that score."""
     block, top = 0, tops[row, 0]
     for other in range(1, blocks):
-        better = tops[row, other] > top
+        score = tops[row, other]
+        better = score > top
         block = other if better else block
-        top = tops[row, other] if better else top
-    first = block * _BLOCK
-    best = first
+        top = score if better else top
+    return block, top
+
+
+@inlined
+def _take_best(scores: Floats, tops: Floats, row: int, blocks: int) -> int:
+    """The position of the highest score, of equal ones the first; it is then -inf."""
+    block, top = _best_block(tops, row, blocks)
+    first, inside = block * _BLOCK, 0
     # From the back, so that the last match is the first position; without a branch that depends on scores.
-    for i in range(first + _BLOCK - 1, first - 1, -1):
-        best = i if scores[row, i] == top else best
-    return best
+    for i in range(_BLOCK - 1, -1, -1):
+        inside = i if scores[row, first + i] == top else inside
+    rest = -np.inf
+    # Reading the block right after the store would wait until that has reached the cache: it comes last.
+    for i in range(_BLOCK):
+        score = scores[row, first + i]
+        score = -np.inf if i == inside else score
+        rest = score if score > rest else rest
+    scores[row, first + inside] = -np.inf
+    tops[row, block] = rest
+    return first + inside
 
 
 @kernel
 def _rank_group(pool: GroupBuffers, rows: int, shown: Ints) -> None:
     """Fill `shown` (rows, k) with the best-scored positions, -1 at its padding; their scores are lost."""
     _, scores, tops, sizes = pool
-    for row in range(rows):
-        documents = sizes[row]
-        blocks = (documents + _BLOCK - 1) // _BLOCK
-        for rank in range(shown.shape[1]):
+    # Rows take turns: while one waits for a chain of comparisons the processor works on the next.
+    for rank in range(shown.shape[1]):
+        for row in range(rows):
+            documents = sizes[row]
             if rank < documents:
-                best = _best(scores, tops, row, blocks)
-                shown[row, rank] = best
-                scores[row, best] = -np.inf
-                tops[row, best // _BLOCK] = _top(scores, row, best // _BLOCK * _BLOCK)
+                shown[row, rank] = _take_best(scores, tops, row, (documents + _BLOCK - 1) // _BLOCK)
             else:
                 shown[row, rank] = -1
 

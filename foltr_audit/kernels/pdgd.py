@@ -13,9 +13,9 @@ import numpy as np
 
 from .elementary import exp
 from .jit import Bools, Floats, Ints, inlined, inner, kernel
+from .one_scale import SAFE_SPREAD, one_scale_coefficients
 from .plackett_luce import SamplingBuffers, new_pool, put_scores, take, total, weigh
 
-_SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
 _CLOSE = 1e-25  # products of nine denominators and two weights above it are normal numbers
 
 
@@ -50,7 +50,7 @@ def _scales(f: Floats, tail_top: float) -> Floats:
         top = max(top, f[s])
         low = min(low, f[s])
         scales[s] = top
-    if top - low < _SAFE_SPREAD:
+    if top - low < SAFE_SPREAD:
         scales[:] = top
     return scales
 
@@ -232,9 +232,10 @@ def _fill_close(
 ) -> bool:
     """Fill in coefficients of each shown document's gradient, and the number of pairs, of some lists.
 
-    `drawn` (rows, k) holds the weights of the shown documents, `tails` (rows,) the sums of the others;
-    `left` and `sides` (2, k + 1) are scratch memory. Lists whose weights are too far apart get
-    their number of pairs with a minus sign and no coefficients. True if there is no such list.
+    `drawn` (rows, k) holds the weights of the shown documents, `tails` (rows,) the sums of the others.
+    `left` and `sides`, of which the first (2, k + 1) numbers are used, are scratch memory. Lists whose
+    weights are too far apart get their number of pairs with a minus sign and no coefficients. True if there
+    is no such list.
     """
     every = True
     for row in range(pairs.size):
@@ -267,14 +268,20 @@ def _fill_spread(
     clicks: Bools,
     candidates: bool,
     only_observed: bool,
+    terms: Floats,
+    scratch: Floats,
+    sides: Ints,
     out: Floats,
     pairs: Ints,
 ) -> None:
-    """The coefficients of lists whose number of pairs is negative; it becomes positive."""
+    """The coefficients of lists whose number of pairs is negative; it becomes positive. `terms` are lost."""
     for row in range(pairs.size):
         if pairs[row] < 0:
-            observed = _observed(shown, clicks, row, only_observed)
-            _spread_coefficients(scores, sizes[row], shown, clicks, row, observed, candidates, out)
+            documents, observed = sizes[row], _observed(shown, clicks, row, only_observed)
+            if not one_scale_coefficients(
+                scores, documents, shown, clicks, row, observed, candidates, terms, scratch, sides, out
+            ):
+                _spread_coefficients(scores, documents, shown, clicks, row, observed, candidates, out)
             pairs[row] = -pairs[row]
 
 
@@ -290,20 +297,20 @@ def fill_coefficients(
 ) -> None:
     """Fill in coefficients of each shown document's gradient (rows, k), and the number of pairs (rows,).
 
-    The lists `shown` (rows, k) were drawn from the pool.
+    The lists `shown` (rows, k) were drawn from the pool, whose weights may be lost.
     """
-    k = shown.shape[1]
-    left, sides = np.empty((2, k + 1)), np.empty((2, k + 1), dtype=np.int64)
-    drawn, tails = pool.drawn, pool.tails
-    if not _fill_close(drawn, tails, shown, clicks, candidates, only_observed, left, sides, out, pairs):
-        _fill_spread(pool.scores, pool.sizes, shown, clicks, candidates, only_observed, out, pairs)
+    scores, weights, _, sizes, _, drawn, tails, scratch, sides = pool
+    if not _fill_close(drawn, tails, shown, clicks, candidates, only_observed, scratch, sides, out, pairs):
+        _fill_spread(
+            scores, sizes, shown, clicks, candidates, only_observed, weights, scratch, sides, out, pairs
+        )
 
 
 @inner
 def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
     """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
     weigh(pool, rows)
-    _, weights, sums, sizes, _, drawn, tails = pool
+    _, weights, sums, sizes, _, drawn, tails, _, _ = pool
     for row in range(rows):
         for i in range(shown.shape[1]):
             if shown[row, i] >= 0:
@@ -312,6 +319,49 @@ def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
             if shown[row, i] >= 0:
                 take(weights, sums, row, shown[row, i])
         tails[row] = total(sums, row, sizes[row])
+
+
+@inlined
+def _same_list(scores: Floats, starts: Ints, shown: Ints, c: int) -> bool:
+    """Whether a list and its candidates' scores are those of the row before, as where only clicks differ."""
+    first, before = starts[c], starts[c - 1]
+    same = starts[c + 1] - first == first - before
+    for i in range(shown.shape[1]):
+        same &= shown[c, i] == shown[c - 1, i]
+    if same:
+        for i in range(first - before):
+            same &= scores[first + i] == scores[before + i]
+    return bool(same)
+
+
+@inlined
+def _fill_table(drawn: Floats, left: Floats, length: int, table: Floats) -> None:
+    """Fill in the weights of all pairs of positions p < q of the first list of a pool, (k, k)."""
+    for p in range(length):
+        for q in range(p + 1, length):
+            table[p, q] = _close_pair_weight(drawn, left, 0, p, q)
+
+
+@inner
+def _coefficients_of_table(
+    table: Floats, shown: Ints, clicks: Bools, row: int, only_observed: bool, out: Floats
+) -> int:
+    """Fill in the coefficients out[row] of a list whose pair weights are known; returns its number of pairs.
+
+    Sums are in the order of `_close_coefficients`.
+    """
+    observed, clicked = _observed(shown, clicks, row, only_observed), 0
+    for i in range(out.shape[1]):
+        out[row, i] = 0.0
+    for i in range(observed):
+        if clicks[row, i]:
+            clicked += 1
+            for j in range(observed):
+                if not clicks[row, j]:
+                    weight = table[min(i, j), max(i, j)]
+                    out[row, i] += weight
+                    out[row, j] -= weight
+    return clicked * (observed - clicked)
 
 
 @kernel
@@ -326,13 +376,25 @@ def pdgd_coefficients(
     C, k = shown.shape
     coefficients = np.empty((C, k))
     pairs = np.empty(C, dtype=np.int64)
-    one = min(C, 1)  # no literal, for which kernels would be compiled apart
+    one = min(C, 1)  # no literals, for which kernels would be compiled apart
+    longest = starts[one] - starts[0]
     for c in range(C):
-        documents = starts[c + 1] - starts[c]
-        pool = new_pool(one, documents, k)
-        put_scores(pool, scores[starts[c] : starts[c + 1]])
+        longest = max(longest, starts[c + 1] - starts[c])
+    pool, left, table = new_pool(one, longest, k), np.empty((2, k + 1)), np.empty((k, k))
+    known = False  # whether the table is that of the list
+    for c in range(C):
         mine, clicked = shown[c : c + 1], clicks[c : c + 1]
-        out, found = coefficients[c : c + 1], pairs[c : c + 1]
-        weigh_shown(pool, one, mine)
-        fill_coefficients(pool, mine, clicked, candidates, only_observed, out, found)
+        if c > 0 and _same_list(scores, starts, shown, c):
+            if not known:
+                known = _fill_left(pool.drawn, pool.tails[0] if candidates else 0.0, mine, 0, left)
+                _fill_table(pool.drawn, left, _observed(mine, clicked, 0, False), table)
+        else:
+            put_scores(pool, scores[starts[c] : starts[c + 1]])
+            weigh_shown(pool, one, mine)
+            known = False
+        if known:
+            pairs[c] = _coefficients_of_table(table, shown, clicks, c, only_observed, coefficients)
+        else:
+            out, found = coefficients[c : c + 1], pairs[c : c + 1]
+            fill_coefficients(pool, mine, clicked, candidates, only_observed, out, found)
     return coefficients, pairs

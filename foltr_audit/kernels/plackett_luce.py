@@ -35,6 +35,7 @@ class SamplingBuffers(NamedTuple):
         drawn: weight that each shown document was drawn with, (rows, k); the first is NaN where
             weights were taken relative to a new maximum, so that they cannot be compared.
         tails: weight of the documents that are not shown, (rows,).
+        scratch, sides: of the coefficients of one list, (k + 4, k + 1) and int64 (2, k + 1).
     """
 
     scores: Floats
@@ -44,6 +45,8 @@ class SamplingBuffers(NamedTuple):
     tops: Floats
     drawn: Floats
     tails: Floats
+    scratch: Floats
+    sides: Ints
 
 
 @kernel
@@ -58,6 +61,8 @@ def new_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
         np.zeros(rows),
         np.empty((rows, k)),
         np.zeros(rows),
+        np.empty((k + 4, k + 1)),
+        np.empty((2, k + 1), dtype=np.int64),
     )
 
 
@@ -94,7 +99,7 @@ def _weigh_row(scores: Floats, weights: Floats, sums: Floats, row: int, document
 @inner
 def weigh(pool: SamplingBuffers, rows: int) -> None:
     """Weights of all documents of the first rows, the sums of their blocks, and of all of them."""
-    scores, weights, sums, sizes, tops, _, tails = pool
+    scores, weights, sums, sizes, tops, _, tails, _, _ = pool
     for row in range(rows):
         _weigh_row(scores, weights, sums, row, sizes[row], tops[row])
         tails[row] = total(sums, row, sizes[row])
@@ -127,8 +132,8 @@ def _last_left(weights: Floats, row: int, documents: int) -> int:
 
 
 @inlined
-def _find(weights: Floats, sums: Floats, row: int, documents: int, target: float) -> int:
-    """The first document whose running sum of weights exceeds the target."""
+def _find(weights: Floats, sums: Floats, row: int, documents: int, target: float) -> tuple[int, int]:
+    """The first document whose running sum of weights exceeds the target: its block, and its place in it."""
     running, before, block = 0.0, 0.0, 0
     # The last block is not tested, nor the last document of a block below: where rounding moved the target
     # past the end, the last one is taken.
@@ -143,7 +148,36 @@ def _find(weights: Floats, sums: Floats, row: int, documents: int, target: float
     for i in range(_BLOCK - 1):
         running += weights[row, first + i]
         inside += running <= target
-    return first + inside
+    return block, inside
+
+
+@inlined
+def _but(weights: Floats, row: int, first: int, place: int, taken: int) -> float:
+    """A weight of a block; 0 if it is that of the document that is taken."""
+    weight = weights[row, first + place]  # read in any case: a branch would often be guessed wrong
+    return 0.0 if place == taken else weight
+
+
+@inlined
+def _take_at(weights: Floats, sums: Floats, row: int, block: int, inside: int, documents: int) -> float:
+    """Remove a document; the weight of all that are left in its row."""
+    first = block * _BLOCK
+    # In the order of `_block_sum`. Reading a block right after a store to one of its numbers would wait until
+    # that has reached the cache: the 0 is put in on the way and stored last.
+    a = (_but(weights, row, first, 0, inside) + _but(weights, row, first, 1, inside)) + (
+        _but(weights, row, first, 2, inside) + _but(weights, row, first, 3, inside)
+    )
+    b = (_but(weights, row, first, 4, inside) + _but(weights, row, first, 5, inside)) + (
+        _but(weights, row, first, 6, inside) + _but(weights, row, first, 7, inside)
+    )
+    mine = a + b
+    left = 0.0
+    for i in range((documents + _BLOCK - 1) // _BLOCK):
+        other = sums[row, i]
+        left += mine if i == block else other
+    weights[row, first + inside] = 0.0
+    sums[row, block] = mine
+    return left
 
 
 @kernel
@@ -164,7 +198,7 @@ def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> No
             pool.drawn[row, 0] = np.nan
 
 
-@kernel
+@inlined
 def _draw_rank(
     weights: Floats,
     sums: Floats,
@@ -182,14 +216,16 @@ def _draw_rank(
     for row in range(rows):
         documents = sizes[row]
         if rank < documents:
-            i = _find(weights, sums, row, documents, u[row, number] * tails[row])
-            if not weights[row, i] > 0.0:  # rounding led to a document that was taken
+            block, inside = _find(weights, sums, row, documents, u[row, number] * tails[row])
+            weight = weights[row, block * _BLOCK + inside]
+            if not weight > 0.0:  # rounding led to a document that was taken
                 i = _last_left(weights, row, documents)
-            shown[row, rank] = i
-            drawn[row, rank] = weights[row, i]
-            take(weights, sums, row, i)
-            tails[row] = total(sums, row, documents)
-            faded |= (not tails[row] >= _FADED) & (rank + 1 < documents)
+                block, inside, weight = i // _BLOCK, i % _BLOCK, weights[row, i]
+            shown[row, rank] = block * _BLOCK + inside
+            drawn[row, rank] = weight
+            left = _take_at(weights, sums, row, block, inside, documents)
+            tails[row] = left
+            faded |= (not left >= _FADED) & (rank + 1 < documents)
         else:
             shown[row, rank] = -1
     return faded
@@ -203,7 +239,7 @@ def draw(pool: SamplingBuffers, rows: int, u: Floats, ahead: int, shown: Ints) -
     with those taken, weights are computed again relative to their own maximum: any spread of scores is right.
     """
     weigh(pool, rows)
-    _, weights, sums, sizes, _, drawn, tails = pool
+    _, weights, sums, sizes, _, drawn, tails, _, _ = pool
     for rank in range(shown.shape[1]):
         if _draw_rank(weights, sums, sizes, drawn, tails, u, ahead + rank, shown, rank, rows):
             _weigh_faded(pool, shown, rank + 1, rows)

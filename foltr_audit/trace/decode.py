@@ -12,6 +12,7 @@ from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.array_layout import FLOATING
+from foltr_audit.recorder.implied_columns import sources_of, with_implied
 from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace.header import MOST_WHOLE, TraceHeader
 from foltr_audit.trace.layout import joined
@@ -51,6 +52,35 @@ def load(data: bytes, header: TraceHeader, table: str, path: Path, rows: int) ->
         elif len(values) != rows:
             raise TraceError(f"{where}: column {name} has {len(values)} rows, expected {rows}")
     return found
+
+
+def completed(part: TracePart, tables: Tables, folder: Path) -> Tables:
+    """The tables of a part with the columns that its files leave out; without those that lack some.
+
+    Raises:
+        TraceError: rows that other tables do not have, or a part of the columns that go together.
+    """
+    try:
+        return with_implied(tables)
+    except ValueError as error:
+        raise _in_file(error, part, folder) from None
+
+
+def sources(part: TracePart, tables: Tables, folder: Path) -> set[str]:
+    """The tables from which `completed` takes the columns that these lack.
+
+    Raises:
+        TraceError: as `completed`.
+    """
+    try:
+        return sources_of(tables)
+    except ValueError as error:
+        raise _in_file(error, part, folder) from None
+
+
+def _in_file(error: ValueError, part: TracePart, folder: Path) -> TraceError:
+    table, _, problem = str(error).partition(": ")
+    return TraceError(f"trace: {folder / part.file_name(table)}: {problem}")
 
 
 def rounds(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -> Iterator[RoundRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
@@ -88,7 +88,7 @@ class Trace:
             TraceError: a part that is damaged.
         """
         for part in self.parts:
-            tables = {table: self.columns(part, table) for table in part.observed}
+            tables = self.whole_columns(part, part.observed)
             yield from map(self._without_given, decode.rounds(self.header, part, tables, self.folder))
 
     def _without_given(self, record: RoundRecord) -> RoundRecord:
@@ -109,10 +109,9 @@ class Trace:
 
     def _truths(self) -> Iterator[RoundTruth]:
         for part in self.parts:
-            tables = {table: self.columns(part, table) for table in part.truth}
+            tables = self.whole_columns(part, (*part.truth, "observed/interactions"))
             # Clicks of another list would be scored as an attack that failed.
-            lists = self.columns(part, "observed/interactions")
-            for problem in decode.row_problems(part, {**tables, "observed/interactions": lists}, self.folder):
+            for problem in decode.row_problems(part, tables, self.folder):
                 raise TraceError(problem)
             yield from decode.truths(self.header, part, tables, self.folder)
 
@@ -179,8 +178,19 @@ class Trace:
             raise TraceError(f"trace: {path}: SHA-256 differs from {marker_name(part.index)}; {origin}")
         return data
 
+    def whole_columns(self, part: TracePart, tables: Sequence[str]) -> decode.Tables:
+        """Tables of a part with the columns that their files leave out, and those from which these follow.
+
+        Raises:
+            TraceError: as `columns`, or rows that other tables do not have.
+        """
+        found = {table: self.columns(part, table) for table in tables}
+        while more := decode.sources(part, found, self.folder) - found.keys():
+            found |= {table: self.columns(part, table) for table in sorted(more)}
+        return decode.completed(part, found, self.folder)
+
     def columns(self, part: TracePart, table: str) -> Columns:
-        """The columns of a table of a part, read-only.
+        """The columns of the file of a table of a part, read-only; some that follow from others are left out.
 
         Raises:
             TraceError: a file that is damaged, or has other columns or rows than it should.

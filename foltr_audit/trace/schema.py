@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.recorder.implied_columns import LEFT_OUT
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.reading.arrays import LONGEST
 
@@ -88,7 +89,9 @@ def columns(header: TraceHeader, table: str) -> dict[str, ColumnForm]:
         "truth/clicks": _clicks,
     }
     rest = makers[table](header) if table in makers else _PLAIN[table]
-    return {"round": _WHOLE, **rest}
+    optional = {name for group in LEFT_OUT.get(table, ()) for name in group}
+    every = {"round": _WHOLE, **rest}
+    return {name: _maybe(form) if name in optional else form for name, form in every.items()}
 
 
 _PLAIN: dict[str, dict[str, ColumnForm]] = {

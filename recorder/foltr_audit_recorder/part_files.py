@@ -20,6 +20,7 @@ from itertools import groupby
 from pathlib import Path
 
 from . import atomic_files
+from .implied_columns import without_implied
 from .table_files import Columns, row_count, table_bytes
 
 VERSION = "0.1.0"
@@ -78,12 +79,14 @@ def marker_indices(folder: Path) -> list[int]:
 def part_files(part: PartRange, tables: Mapping[str, Columns]) -> dict[str, bytes]:
     """The files of a part by their paths inside the trace folder, the marker last.
 
+    Columns that follow from others are left out: see `implied_columns`.
+
     Raises:
         ValueError: a table whose columns have different lengths or hold objects.
     """
     files: dict[str, bytes] = {}
     entries: dict[str, dict[str, object]] = {}
-    for table, columns in tables.items():
+    for table, columns in without_implied(tables).items():
         name, data = file_name(table, part.index), table_bytes(columns)
         files[name] = data
         entries[name] = {

@@ -61,7 +61,7 @@ def test_aggregates_are_the_next_models_and_the_means_of_the_messages(runs: Path
     trace = runs / case / "trace"
     for part in range(ROUNDS):
         rounds, messages = table(trace, "observed/rounds", part), table(trace, "observed/messages", part)
-        mean = floats(messages, "array-0").reshape(len(messages["slot"]), -1).mean(axis=0)
+        mean = floats(messages, "array-0").reshape(len(messages["count"]), -1).mean(axis=0)
         np.testing.assert_allclose(floats(rounds, "aggregate")[0], mean, rtol=1e-5, atol=1e-7)
         assert "facts" not in rounds
         if part + 1 < ROUNDS:
@@ -134,7 +134,7 @@ def test_clients_that_tell_nothing_leave_neither_lists_nor_truth(runs: Path) -> 
     assert header(trace)["has_truth"] is False
     assert header(trace)["knowledge"] == {}
     assert not (trace / "truth").exists()
-    assert len(table(trace, "observed/interactions")["slot"]) == 0
+    assert len(table(trace, "observed/interactions")["query"]) == 0
 
 
 def test_a_server_that_sends_personal_models_goes_on_unrecorded(runs: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_killed_server_loses_at_most_the_open_round(tmp_path: Path) -> None:
         run_program(python, tmp_path, "killed", until=tmp_path / "killed" / "stuck")
     trace = tmp_path / "killed" / "trace"
     assert sorted(path.name for path in trace.glob("part-*")) == ["part-00000.json", "part-00001.json"]
-    np.testing.assert_array_equal(len(table(trace, "observed/messages", 1)["slot"]), CLIENTS)
+    np.testing.assert_array_equal(len(table(trace, "observed/messages", 1)["count"]), CLIENTS)
 
 
 @pytest.mark.parametrize("name", ["trace", "unasked"])
@@ -202,10 +202,10 @@ def test_clients_cannot_spoil_a_trace_nor_end_its_recording(runs: Path, name: st
     for part in range(2):
         found = list(outcomes(trace, part).values())
         assert sorted(found) == ["arrived"] * 7 + ["failed"] * 5
-        assert table(trace, "observed/messages", part)["slot"].size == 7
+        assert table(trace, "observed/messages", part)["count"].size == 7
         names = table(trace, "observed/metrics", part)["name"].tolist()
         assert all(str(metric).isprintable() and len(str(metric)) <= 200 for metric in names)
-    lists = table(trace, "observed/interactions")["slot"].tolist()
+    lists = table(trace, "observed/interactions")["query"].tolist()
     # Of the seven whose arrays fit, two tell what holds no lists.
     assert len(lists) == (5 if name == "trace" else 0)
     assert (header(trace)["knowledge"] == {"lists_known": "auditor"}) is (name == "trace")

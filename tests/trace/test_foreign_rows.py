@@ -59,6 +59,8 @@ def rewrite(folder: Path, table: str, change: Callable[[Table], None]) -> None:
 
 def test_clicks_in_another_order_than_their_lists_are_refused_and_never_scored(trace: Path) -> None:
     def swap(columns: Table) -> None:
+        rows = np.arange(len(columns["clicks"]))
+        columns.update(round=0 * rows, slot=rows, step=0 * rows)
         for name in ("slot", "step", "clicks", "known"):
             columns[name][:2] = columns[name][1::-1].copy()
 

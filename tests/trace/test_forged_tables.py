@@ -19,13 +19,23 @@ from numpy.typing import NDArray
 from foltr_audit.trace import Trace, validate
 from tests.trace.test_refusals import two_rounds
 
+Table = dict[str, NDArray[Any]]
+
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    return two_rounds(tmp_path / "trace")
+    """Two rounds, with every column in its file."""
+    folder = two_rounds(tmp_path / "trace")
+    store_all_columns(folder)
+    return folder
 
 
-Table = dict[str, NDArray[Any]]
+def store_all_columns(folder: Path) -> None:
+    """Put the columns that follow from other tables into the files of part 0, as earlier writers did."""
+    trace = Trace.open(folder)
+    [part] = trace.parts
+    for table, columns in trace.whole_columns(part, trace.tables(part)).items():
+        replaced(folder, f"{table}-00000.npz", saved({"round": columns["round"], **columns}))
 
 
 def forge(folder: Path, table: str, change: Callable[[Table], Table]) -> None:

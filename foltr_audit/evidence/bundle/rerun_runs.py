@@ -192,8 +192,8 @@ def _columns(trace: Trace, part: TracePart) -> dict[str, NDArray[np.generic]]:
     """Every observed column of a part, by its table and name."""
     return {
         f"{table}/{name}": values
-        for table in part.observed
-        for name, values in trace.columns(part, table).items()
+        for table, columns in trace.whole_columns(part, part.observed).items()
+        for name, values in columns.items()
     }
 
 

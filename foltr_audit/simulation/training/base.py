@@ -35,7 +35,7 @@ class Senders(Protocol):
 
 
 class TrainingServer(Protocol):
-    """The rounds of one learner on the training part."""
+    """The rounds of one learner on the training split."""
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The server's first state, from a first model (P,)."""
@@ -98,7 +98,12 @@ def play_in_score_order(
 
 
 def reported_clicks(chain: DefenseChain, shown: Ints, clicks: Bools, context: RoundContext) -> Bools:
-    """Clicks (C, B, k) on lists (C, B, k) after the click stage, one interaction after the other."""
+    """Clicks (C, B, k) on lists (C, B, k) after the click stage, one interaction after the other.
+
+    These clicks themselves where nothing acts on them.
+    """
+    if not chain.links("click"):
+        return clicks
     steps = range(clicks.shape[1])
     return np.stack([chain.on_clicks(clicks[:, i], shown[:, i], i, context) for i in steps], axis=1)
 

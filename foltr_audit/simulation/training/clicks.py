@@ -107,11 +107,8 @@ class CentralServer:
                 CentralResult,
             )
             parameters, state, lists = learnt.parameters, learnt.state, _InteractionRows.of(learnt)
-        shown, clicks, reported = (
-            places.spread(lists.shown),
-            places.spread(lists.clicks),
-            places.spread(lists.reported),
-        )
+        shown, clicks = places.spread(lists.shown), places.spread(lists.clicks)
+        reported = clicks if lists.reported is lists.clicks else places.spread(lists.reported)
         done = unclipped(asked.queries, shown, clicks, reported)
         return click_messages(self.dtype, done, context), GlobalModel(
             check_finite(parameters, context.round), state
@@ -145,10 +142,13 @@ class _PlayOrder(NamedTuple):
     client: Ints
     step: Ints
     turn: Ints
-    shape: tuple[int, ...]
+    shape: tuple[int, int]
 
     def spread(self, lists: NDArray[T]) -> NDArray[T]:
         """Lists (N, k) as (C, B, k), padded where there was no query."""
+        C, B = self.shape
+        if self.client.size == C * B:  # the first of every client, the second of every client, and so on
+            return np.ascontiguousarray(lists.reshape(B, C, LIST_LENGTH).transpose(1, 0, 2))
         out = np.full((*self.shape, LIST_LENGTH), -1 if lists.dtype == np.int64 else 0, dtype=lists.dtype)
         out[self.client, self.step] = lists
         return out
@@ -158,7 +158,7 @@ def _take_turns(queries: Ints) -> _PlayOrder:
     """The first interaction of every client, then the second of every client, and so on."""
     step, client = np.nonzero(queries.T >= 0)
     # Turns name random streams: interactions that are left out must not rename those of others.
-    return _PlayOrder(client, step, step * queries.shape[0] + client, queries.shape)
+    return _PlayOrder(client, step, step * queries.shape[0] + client, (queries.shape[0], queries.shape[1]))
 
 
 class _InteractionRows(NamedTuple):
@@ -188,7 +188,7 @@ class _ServerSteps(NamedTuple):
 
     @classmethod
     def of(cls, setup: Setup, own: BatchedSteps, world: ClientData) -> _ServerSteps:
-        """Check the batch and make the steps on the training part.
+        """Check the batch and make the steps on the training split.
 
         Raises:
             UsageError: a batch larger than a round.
@@ -215,7 +215,9 @@ class _ServerSteps(NamedTuple):
         if self.batch == 1:  # one client that takes all local steps in a row: the kernel plays them at once
             alone = replace(context, clients=np.zeros(1, dtype=np.int64), counts=np.array([queries.size]))
             local, done = self.clients.play(_asked(queries[np.newaxis], ways[np.newaxis]), alone)
-            return local.models[0], _InteractionRows(done.shown[0], done.clicks[0], done.reported[0])
+            clicks = done.clicks[0]
+            reported = clicks if done.reported is done.clicks else done.reported[0]
+            return local.models[0], _InteractionRows(done.shown[0], clicks, reported)
         parameters, pieces = context.parameters, []
         for first in range(0, queries.size, self.batch):
             rows = np.arange(first, min(first + self.batch, queries.size))

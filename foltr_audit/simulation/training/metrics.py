@@ -55,18 +55,22 @@ class MetricSenders:
         seeds, counts = _seeds(context.streams("es/seed"), self.seeded is not None), asked.counts
         queries, shown, clicks = self._play(asked, context, seeds)
         learnt = reported_clicks(chain, shown, clicks, context)
-        reported = _outcomes(learner, learnt)
-        for step in range(queries.shape[1]):
-            reported[:, step] = chain.on_metric(reported[:, step], values, step, context)
+        outcomes = _outcomes(learner, clicks)
+        means = sent = self._means(outcomes, counts)
+        if learnt is not clicks or chain.links("metric"):
+            reported = outcomes.copy() if learnt is clicks else _outcomes(learner, learnt)
+            for step in range(queries.shape[1]):
+                reported[:, step] = chain.on_metric(reported[:, step], values, step, context)
+            sent = self._means(reported, counts)
         dtype = self.setup.spec.trace.dtype
-        messages = to_format(self._means(reported, counts), dtype, context.round)
+        messages = to_format(sent, dtype, context.round)
         wired = WireMessages(
             messages=messages.astype(np.float64), survivors=np.ones(seeds.size, dtype=np.bool_)
         )
         return CohortMessages(
             messages=messages,
             wired=wired,
-            updates=self._means(_outcomes(learner, clicks), counts),
+            updates=means,
             interactions=unclipped(queries, shown, clicks, learnt),
             seeds=seeds,
         )
