@@ -1,6 +1,6 @@
 """Runs of a training preset, repetition by repetition, each stored as soon as it has ended.
 
-A repetition is every cell of the preset on one fold. `scenario run PRESET --data DATA --runs N` trains the
+A repetition is every cell of the preset on one fold. `study run PRESET --data DATA --runs N` trains the
 same models cell by cell: a long run that is ended early has nothing then of the last systems.
 """
 

@@ -1,7 +1,7 @@
 """Compares systems of the presets on intents, run by run, from the JSON that runs of single seeds printed.
 
     for preset in zhuang-2021-table-3 zhuang-2021-figure-2 zhuang-2021-table-5; do for seed in 1 2 3; do
-        foltr-audit scenario run $preset --data DATA --intents QRELS --scale .2 --runs 1 --seed $seed --json \
+        foltr-audit study run $preset --data DATA --intents QRELS --scale .2 --runs 1 --seed $seed --json \
             > FOLDER/$preset-$seed.json
     done; done
     python -m benchmarks.real_intents FOLDER

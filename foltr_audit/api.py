@@ -33,7 +33,6 @@ from foltr_audit.report.results.unlearning import UnlearningReport
 from foltr_audit.utils.argument_names import names_arguments
 
 Specs = Spec | Mapping[str, object] | Sequence[Spec]
-"""What is run: a Spec, the table of one, or several Specs."""
 
 
 @names_arguments
@@ -46,13 +45,27 @@ def load_data(
     seed: int = 1,
     intents: str | None = None,
 ) -> Collection:
-    """Ranking data from a path or `synthetic:NAME[:QUERIES]`, normalised; `intents` as `--intents`.
+    """Ranking data from files, normalised; `make_data` takes arrays.
 
-    Features are parsed and kept as `dtype`, float32 or float64.
+    Args:
+        source: a folder or file with LETOR data or a search log, or `synthetic:NAME[:QUERIES]`.
+        fold: number of the fold; 0 for data without folds.
+        normalise: zscore, zscore-parts, query-minmax or none, as `--normalise`.
+        dtype: of the features, float32 or float64.
+        seed: splits data that come in one part.
+        intents: folder with qrels for each intent, or `synthetic[:I]`; None for one intent.
+
+    Returns:
+        The parts for training, validation and test.
 
     Raises:
         DataError: the files cannot be read as ranking data.
         UsageError: a source, fold or normalization that does not exist.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> fa.load_data("synthetic:mq2007:30")
+        <Collection: synthetic synthetic:mq2007:30, 18 / 6 / 6 queries, 46 features>
     """
     data: dict[str, object] = {"fold": fold, "normalise": normalise, "dtype": dtype, "intents": intents}
     spec = Spec.parse({"data": data | {"source": str(source)}}, "load_data")
@@ -272,8 +285,17 @@ def audit_mechanism(
         estimator: as option `--estimator` of `audit-function`.
         seed: of the generators.
 
+    Returns:
+        A report with the lower bound and the verdict on the claim.
+
     Raises:
         UsageError: an invalid value, or the function raises or returns something else.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> laplace = lambda value, rng: value + rng.laplace()
+        >>> fa.audit_mechanism(laplace, (0.0, 1.0), eps=1.0, trials=400).results[0].verdict
+        'not refuted'
     """
     given = {"eps": eps, "delta": delta, "trials": trials, "confidence": confidence}
     spec = FunctionAuditSpec.parse({**given, "estimator": estimator, "seed": seed}, "audit_mechanism")
@@ -299,8 +321,16 @@ def compare(
         overwrite: replace the content of the folder.
         jobs: processes; None for one per core.
 
+    Returns:
+        A report with one row per defense and world, and the decision in its summary.
+
     Raises:
         UsageError: an invalid value.
+        PluginError: a class of this process alone, with `out` or several processes.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> print(fa.compare({"eps": [1.2]}).summary())  # doctest: +SKIP
     """
     asked = grid if isinstance(grid, ComparisonGrid) else ComparisonGrid.parse(dict(grid or {}), "compare")
     if out is not None:
@@ -320,9 +350,17 @@ def lint(
             the tables of a described system, see `foltr_audit.core.declared.system_file`.
         data: a collection to use instead of loading the Specs' own.
 
+    Returns:
+        A report with one row per system, and what does not fit together in it.
+
     Raises:
         UsageError: an unknown field, or a bad value.
         TraceError: a damaged trace or Run.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> fa.lint(fa.Spec(data={"source": "synthetic:mq2007:30"})).errors
+        0
     """
     if isinstance(subject, Mapping):
         return SystemLintReport.of([subject_described(subject)])

@@ -67,7 +67,7 @@ def render() -> str:
     """The page."""
     lines = [PAGE.read_text(encoding="utf-8").partition("\n## ")[0].rstrip(), ""]
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        lines += section(name, complete(command))
+        lines += [] if command.hidden else section(name, complete(command))
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -12,13 +13,16 @@ from foltr_audit.auditing.neighbours import LogCanary, ModelCanary
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import ClickModel, PrivacyEvent
 from foltr_audit.core.plugins.answers import clicks_of
+from foltr_audit.core.plugins.defense import stages_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
+from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.events import NormBound
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.frozen_arrays import read_only
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 _KEPT = 32  # click patterns of a query that compete for the farthest two of different queries
@@ -27,6 +31,8 @@ _TRIED = 16  # pairs of click patterns whose later lists are compared: each rank
 
 
 _AT_ONCE = 8192  # click patterns that are played at a time
+_PLAYED = {"click", "step", "message"}  # stages of links that a search plays
+_MOST_FOUND = 256  # canaries that a process remembers
 
 
 class _ClickLog(NamedTuple):
@@ -42,6 +48,10 @@ class _LogPair(NamedTuple):
     zero: _ClickLog
     one: _ClickLog
     shift: float
+
+
+_found: dict[tuple[object, ...], LogCanary] = {}
+"""Canaries by all that a search depends on: cells of a comparison that differ in noise alone share them."""
 
 
 class CanarySearch:
@@ -64,6 +74,25 @@ class CanarySearch:
         Raises:
             UsageError: no two neighbouring logs send different messages, or lead to different lists.
         """
+        key = (name, unit, *self._world)
+        if key not in _found:
+            canary = self._search(name, unit, tick)
+            if len(_found) >= _MOST_FOUND:
+                _found.clear()
+            _found[key] = canary
+        return _found[key]
+
+    @property
+    def _world(self) -> tuple[object, ...]:
+        """Everything that decides which canary is found, but for its name and unit."""
+        setup, links = self.clients.setup, enumerate(self.clients.quiet.defenses)
+        spec = setup.spec.only_trained.model_copy(update={"defense": (NO_DEFENSE,)})
+        acting = [(place, type(link), link.text) for place, link in links if _PLAYED & set(stages_of(link))]
+        parts, arrays = self.fresh.parts, (self.fresh.queries, self.clients.parameters)
+        content = (setup.collection.fingerprint, *(array.tobytes() for array in arrays))
+        return self.interactions, self.order, spec.hash, *acting, *parts, *content
+
+    def _search(self, name: str, unit: str, tick: Tick) -> LogCanary:
         if name == "data:typical":
             return self._canary(name, unit, self._typical(unit), "a random pair")
         if name == "data:lists":
@@ -87,7 +116,7 @@ class CanarySearch:
         queries = self.fresh.queries
         widths = (self.clients.lists(queries) >= 0).sum(axis=1)
         for some in _batches(1 << widths):
-            patterns = [patterns_as_clicks(np.arange(1 << width), LIST_LENGTH) for width in widths[some]]
+            patterns = [_patterns(width) for width in widths[some].tolist()]
             sizes = [len(clicks) for clicks in patterns]
             asked = np.repeat(queries[some], sizes)[:, np.newaxis]
             context = self.clients.context(0, np.concatenate([np.arange(size) for size in sizes]))
@@ -282,6 +311,12 @@ def message_canaries(
 def extreme_directions(parameters: int) -> list[Floats]:
     """One coordinate alone, and all equal: there the ratio of L1 and L2 norm is smallest and largest."""
     return [np.eye(parameters)[0], np.ones(parameters)]
+
+
+@cache
+def _patterns(width: int) -> Bools:
+    """All click patterns of a list of some documents, bool (2^width, k)."""
+    return read_only(patterns_as_clicks(np.arange(1 << width), LIST_LENGTH), np.bool_)
 
 
 def _batches(sizes: Ints) -> Iterator[slice]:

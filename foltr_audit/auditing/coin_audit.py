@@ -11,6 +11,7 @@ from foltr_audit.auditing.coin_fairness import refuse_unfair, tossed
 from foltr_audit.auditing.coin_scores import score_coins
 from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.verdict import FALSE, STRICT, ClaimEvidence, Verdict, verdict_on
+from foltr_audit.core.warning_codes import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.round_sums import seen_as_sums
@@ -103,15 +104,19 @@ class CoinAudit:
         bounds = {bound.estimator: bound for bound in guesses.bounds}
         return bounds.get(self.estimator, bounds[ONE_RUN])
 
-    def _notes(self, guesses: CoinGuesses, lower: LowerBound, verdict: Verdict) -> Iterator[str]:
+    def _notes(self, guesses: CoinGuesses, lower: LowerBound, verdict: Verdict) -> Iterator[CodedWarning]:
         if verdict in FALSE and self.delta == 0:
-            yield "the claim was checked with delta 0; give --delta if it has one"
+            yield coded("delta zero", "the claim was checked with delta 0; give --delta if it has one")
         if lower.estimator != self.estimator:
-            yield f"too few coins for {self.estimator}; {lower.estimator} is shown instead"
+            yield coded(
+                "few trials", f"too few coins for {self.estimator}; {lower.estimator} is shown instead"
+            )
         if guesses.right == guesses.guesses:
-            yield "every guessed coin is right: more coins could show a larger epsilon"
+            yield coded("few trials", "every guessed coin is right: more coins could show a larger epsilon")
         elif math.isfinite(self.claimed) and self.claimed >= lower.ceiling:
-            yield f"so few coins cannot refute a claim of {self.claimed:g}; expected more"
+            yield coded(
+                "few trials", f"so few coins cannot refute a claim of {self.claimed:g}; expected more"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,4 +143,4 @@ class CoinFinding:
     lower: LowerBound
     verdict: Verdict
     why: str
-    notes: tuple[str, ...]
+    notes: tuple[CodedWarning, ...]

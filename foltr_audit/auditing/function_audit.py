@@ -16,6 +16,7 @@ from foltr_audit.auditing.repeated_noise import repeated_noise
 from foltr_audit.auditing.trial_scores import Pair
 from foltr_audit.auditing.verdict import ClaimEvidence, Verdict, verdict_on
 from foltr_audit.core.spec.function_audit import FunctionAuditSpec
+from foltr_audit.core.warning_codes import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
@@ -47,7 +48,7 @@ class FunctionFinding:
     verdict: Verdict
     why: str
     repeats: str
-    notes: tuple[str, ...]
+    notes: tuple[CodedWarning, ...]
 
 
 def audit_function(
@@ -193,20 +194,27 @@ def _away_from_normal(scores: Floats) -> tuple[float, float]:
     return abs(float(stats.skewtest(scores).statistic)), abs(float(stats.kurtosistest(scores).statistic))
 
 
-def _notes(outputs: FunctionOutputs, claimed: float, lower: LowerBound) -> Iterator[str]:
+def _notes(outputs: FunctionOutputs, claimed: float, lower: LowerBound) -> Iterator[CodedWarning]:
     """What a reader should know apart from the verdict."""
     zero, one = outputs.zero, outputs.one
     seen = np.unique(np.concatenate([zero.codes, one.codes])).size
     if seen == 1:
-        yield "every output is the same, with either input: these inputs show nothing"
+        yield coded(
+            "constant outputs", "every output is the same, with either input: these inputs show nothing"
+        )
     elif np.unique(zero.codes).size == np.unique(one.codes).size == 1:
-        yield "the output never varies: no noise is seen"
+        yield coded("constant outputs", "the output never varies: no noise is seen")
     missing = int(np.isnan(zero.numbers).any(axis=1).sum() + np.isnan(one.numbers).any(axis=1).sum())
     if missing:
-        yield f"{missing} of {2 * zero.codes.size} outputs hold NaN"
+        yield coded("NaN outputs", f"{missing} of {2 * zero.codes.size} outputs hold NaN")
     if not outputs.repeatable:
-        yield "the function draws random numbers of its own: --seed does not fix the result"
+        yield coded(
+            "own random numbers",
+            "the function draws random numbers of its own: --seed does not fix the result",
+        )
     if lower.epsilon >= lower.ceiling * (1 - 1e-9):
-        yield "every evaluated output reveals its input: more trials would show a larger epsilon"
+        yield coded(
+            "few trials", "every evaluated output reveals its input: more trials would show a larger epsilon"
+        )
     elif math.isfinite(claimed) and claimed >= lower.ceiling:
-        yield f"so few trials cannot refute a claim of {claimed:g}; expected more trials"
+        yield coded("few trials", f"so few trials cannot refute a claim of {claimed:g}; expected more trials")

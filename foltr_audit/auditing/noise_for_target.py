@@ -230,7 +230,7 @@ class _NoiseSearch:
         elif math.isinf(best.epsilon):
             why = best.how
         else:
-            why = f"the most noise that {self.name} accepts proves {best.epsilon:.4g}: {best.how}"
+            why = f"not provable (best bound {best.epsilon:.4g}: {best.how})"
         return NoiseCalibration(
             mechanism=self.name, defense=(), upper=best, average_sd=None, why_not=why, wired=bool(self.wire)
         )

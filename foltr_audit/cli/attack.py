@@ -38,7 +38,7 @@ def attack(
     common: CommonOptions,
     preset: str | None = option(
         "Start from a published study, e.g. pham-2022, and show its figures. Options override it. "
-        "See scenario list."
+        "See study list."
     ),
     trace: Path | None = option("Attack a recorded Run or trace instead of a new run."),
     know: list[str] | None = option(f"With --trace: {KNOW_HELP}", metavar="NAME=VALUE"),
@@ -119,6 +119,7 @@ def _attack_trace(
 ) -> None:
     from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.core.plugins import Attack
+    from foltr_audit.core.warning_codes import coded
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
     from foltr_audit.trace.known_facts import parse_facts
@@ -144,7 +145,7 @@ def _attack_trace(
         for check in () if recorded.has_truth else recorded.facts.values():
             note(check.text)
             for contradiction in check.contradictions:
-                note(f"warning: {contradiction}")
+                warn([coded("facts", contradiction)])
         with no_result_printed():
             recorded.write_guesses(guesses, on_terminal())
         note(f"wrote {guesses}")
@@ -166,4 +167,4 @@ def _show(report: AttackReport, common: CommonOptions, published: PresetComparis
     else:
         brief = partial(print_brief_attack, report, quiet=common.quiet)
         print_published(published, partial(print_attack, report) if common.full else brief)
-    warn(row.warning for row in report.warnings)
+    warn(row.coded for row in report.warnings)

@@ -61,7 +61,7 @@ def audit(
         output.save_results(report.json())
     brief = partial(print_brief_audit, report, quiet=common.quiet)
     show(report.json, partial(print_audit, report) if common.full else brief, json=common.json)
-    warn(row.warning for row in report.warnings)
+    warn(row.coded for row in report.warnings)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)
 
@@ -91,7 +91,7 @@ def _audit_trace(path: Path, common: CommonOptions, know: list[str], client_step
     with no_result_printed():
         report = CoinAuditReport.of(recorded, protocol)
     show(report.json, partial(print_coin_audit, report), json=common.json)
-    warn(report.warnings)
+    warn(row.coded for row in report.warnings)
     if not report.holds:
         raise typer.Exit(1)
 

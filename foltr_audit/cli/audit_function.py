@@ -57,6 +57,6 @@ def audit_function(
         found = audit(mechanism, pair, spec, on_terminal(), reload=copy)
     report = FunctionAuditReport.of(found, function, spec)
     show(report.json, partial(print_function_audit, report), json=common.json)
-    warn(report.warnings)
+    warn(row.coded for row in report.warnings)
     if not report.holds:
         raise typer.Exit(1)

@@ -42,7 +42,7 @@ def calibrate(
     mechanism: list[str] | None = option("Show only this mechanism. May be repeated. Default: all."),
     json: Json = False,
 ) -> None:
-    """Show the least noise with which each mechanism provably meets a target, as options of other commands.
+    """Find the smallest noise that provably meets a target epsilon, as options of other commands.
 
     With several --rounds the target is of all of them together, for a client that takes part in those for
     which it is sampled.

@@ -63,6 +63,8 @@ def check(
     from foltr_audit.evidence.check.limits_place import LimitsPlace
     from foltr_audit.utils.progress import on_terminal
 
+    if not limits.exists():
+        raise UsageError(f"LIMITS.toml: {limits}: no such file; foltr-audit new limits NAME writes one")
     text = read_text(limits, "LIMITS")
     given, place = SystemLimits.from_toml(text, str(limits)), LimitsPlace.of(limits, text)
     outputs = CheckOutputs.of(formats or (), json=common.json)
@@ -173,7 +175,7 @@ def _check_trace(
 def _finish(report: CheckReport, outputs: CheckOutputs, place: LimitsPlace) -> None:
     """Write the files, print the outcomes, and exit with the code of the outcomes."""
     problem = outputs.write(report, place)
-    warn(report.warnings)
+    warn(row.coded for row in report.warnings)
     for outcome in report.of_status("broken"):
         note(f"broken: {outcome.line}")
     for outcome in report.of_status("not judged"):

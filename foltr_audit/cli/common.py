@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from foltr_audit.cli.given import published_chain, read_text, refuse_alternatives
 from foltr_audit.cli.options import DATA, DEFENSE, FEDERATION, Table, shared
-from foltr_audit.cli.output import note
+from foltr_audit.cli.output import note, show_log
 from foltr_audit.core.spec.defaults import PROTOCOLS
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
@@ -61,7 +61,7 @@ SHARED = (
     *("train.ranker", "train.init", "train.server", "train.no_relevant", "train.evaluate_every"),
     *("trace.message", "trace.dtype", "runs", "seed", "out", "resume", "overwrite"),
     *("trace.every", "no_trace"),
-    *("trace.embed_features", "config", "save_config", "json", "threads"),
+    *("trace.embed_features", "config", "save_config", "json", "verbose", "threads"),
 )
 """Names of the options of commands, in the order of their help: see `lazy.takes`."""
 ANSWER = ("full", "quiet")
@@ -82,9 +82,11 @@ class CommonOptions:
 
     fields: Table = field(default_factory=dict)
     eps: list[float] | None = shared(
-        "Epsilon of the learner's published defense, inf for none: fpdgd clips at D/2 and adds Gamma "
-        "shares of scale D/eps, foltr-es takes metric-rr. May be repeated: one run for each value.",
+        "Claimed epsilon of the learner's published defense, inf for none: fpdgd clips at D/2 and adds Gamma "
+        "shares of scale D/eps, foltr-es takes metric-rr. The claim need not hold. May be repeated: one run "
+        "for each value.",
         DEFENSE,
+        name=("--eps", "--published-eps"),
     )
     sensitivity: float | None = shared("Sensitivity D of --eps. Default: 3.", DEFENSE)
     defense: list[str] | None = shared(
@@ -131,11 +133,14 @@ class CommonOptions:
     json: bool = shared("Print one JSON object instead of tables.", name="--json", default=False)
     full: bool = shared("Print the whole report instead of a short answer.", name="--full", default=False)
     quiet: bool = shared("Print only the conclusion.", name=("--quiet", "-q"), default=False)
+    verbose: bool = shared("Say on stderr what is being done.", name=("--verbose", "-v"), default=False)
     threads: int | None = shared("Number of threads. Results do not depend on it.")
 
     def __post_init__(self) -> None:
         if self.full and self.quiet:
             raise UsageError("--full and --quiet: give one or the other")
+        if self.verbose:
+            show_log()
 
     def setting(self, **changes: Any) -> Self:
         """The same with other `fields`, whose dots are written as two underscores; None removes one."""

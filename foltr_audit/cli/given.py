@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
-    """Refuse every given option except some.
+    """Refuse every given option except some, and --verbose.
 
     Args:
         ctx: the context of the command.
@@ -30,7 +30,7 @@ def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> Non
     for parameter in ctx.command.params:
         name = str(parameter.name)
         source = ctx.get_parameter_source(name)
-        if name not in allowed and source is not None and source.name == "COMMANDLINE":
+        if name not in (*allowed, "verbose") and source is not None and source.name == "COMMANDLINE":
             raise UsageError(f"{parameter.opts[0]}: {why}")
 
 

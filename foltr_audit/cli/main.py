@@ -25,6 +25,7 @@ from foltr_audit.cli import (
     compare,
     data,
     diff,
+    explain,
     lint,
     listing,
     membership,
@@ -32,9 +33,9 @@ from foltr_audit.cli import (
     new,
     recommend,
     report,
-    scenario,
     significance,
     stress,
+    study,
     trace,
     train,
     unlearn,
@@ -88,13 +89,22 @@ def _options(
 for command in (
     *(attack.attack, audit.audit, audit_function.audit_function, bundle.bundle, calibrate.calibrate),
     *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),
-    *(significance.significance, diff.diff, lint.lint, membership.membership, merge.merge, report.report),
+    *(
+        significance.significance,
+        diff.diff,
+        explain.explain,
+        lint.lint,
+        membership.membership,
+        merge.merge,
+        report.report,
+    ),
     *(bundle.verify, unlearn.unlearn),
 ):
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(data.app, name="data")
 app.add_typer(new.app, name="new")
-app.add_typer(scenario.app, name="scenario")
+app.add_typer(study.app, name="study")
+app.add_typer(study.app, name="scenario", hidden=True)  # its former name
 app.add_typer(stress.app, name="stress")
 app.add_typer(trace.app, name="trace")
 app.command("list")(listing.listing)

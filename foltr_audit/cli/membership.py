@@ -32,4 +32,4 @@ def membership(common: CommonOptions) -> None:
     if output is not None:
         output.save_results(report.json())
     show(report.json, partial(print_membership, report), json=common.json)
-    warn(row.warning for row in report.warnings)
+    warn(row.coded for row in report.warnings)

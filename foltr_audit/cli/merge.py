@@ -33,7 +33,7 @@ class StudyInterruptError(FoltrAuditError):
     exit_code: ClassVar[int] = 130
 
 
-@takes(*_STUDY, "seed", "overwrite", "json", "threads")
+@takes(*_STUDY, "seed", "overwrite", "json", "verbose", "threads")
 def merge(
     common: CommonOptions,
     out: Path | None = option("Folder for results.json and the pictures."),
@@ -98,7 +98,9 @@ def run_merge_study(
     else:  # the tables of the study have the other figures in brackets
         shown = None if published is None else published.only("statistics", "hyperparameters")
         print_published(shown, partial(print_merging, study))
-    warn(study.notes)
+    from foltr_audit.core.warning_codes import coded
+
+    warn(coded("merging", text) for text in study.notes)
 
 
 def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureComparison:

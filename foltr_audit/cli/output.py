@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.core.plugins import Plugin
+    from foltr_audit.core.warning_codes import CodedWarning
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.tables.table import Column
@@ -23,34 +25,19 @@ Item = TypeVar("Item")
 
 
 def stdout_console(label: str = "") -> Console:
-    """A console on stdout; where that is no terminal and COLUMNS is not set, 100 columns wide.
+    """A console on stdout; where that is no terminal and COLUMNS is not set, it wraps no line.
 
     A label is added to the title of every table.
     """
-    from rich.console import Console
-    from rich.segment import Segment
-    from rich.table import Table
+    from foltr_audit.report.render.console import UNLIMITED, ResultConsole
 
-    class TitleConsole(Console):
-        """A console that adds the label to the title of every table, and whose texts move no cursor."""
-
-        def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
-            """Render, without what a terminal would obey in the texts themselves."""
-            for piece in super().render(*arguments, **options):
-                yield piece if piece.control else Segment(visible(piece.text), piece.style)
-
-        def print(self, *objects: Any, **options: Any) -> None:
-            """Print, with the label in the titles of tables."""
-            for table in (one for one in objects if isinstance(one, Table) and one.title and label):
-                table.title = f"{table.title} ({label})"
-            super().print(*objects, **options)
-
+    class StdoutConsole(ResultConsole):
         def on_broken_pipe(self) -> None:
             """Continue without a reader."""
             drop(sys.stdout)
 
     fits = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return TitleConsole() if fits else TitleConsole(width=100)
+    return StdoutConsole(label) if fits else StdoutConsole(label, width=UNLIMITED)
 
 
 def print_rows(title: str, columns: Sequence[Column[Item]], rows: Iterable[Item], caption: str = "") -> None:
@@ -115,24 +102,40 @@ def _write(text: str) -> None:
         drop(sys.stderr)
 
 
-def warn(warnings: Iterable[str]) -> None:
-    """Print each warning once on stderr, each on one line whatever the width of the terminal."""
+class _NoteHandler(logging.Handler):
+    """Prints each message as a note, with the seconds since the program started."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(f"{record.relativeCreated / 1000:6.1f} s  {' '.join(record.getMessage().split())}")
+
+
+def show_log() -> None:
+    """Show the messages of the logger `foltr_audit` on stderr."""
+    logger = logging.getLogger("foltr_audit")
+    if not any(isinstance(handler, _NoteHandler) for handler in logger.handlers):
+        logger.addHandler(_NoteHandler())
+    logger.setLevel(logging.INFO)
+
+
+def warn(warnings: Iterable[CodedWarning]) -> None:
+    """Print each warning with its code once on stderr, on one line whatever the width of the terminal."""
     from rich.console import Console
     from rich.text import Text
 
     colours = Console(stderr=True)
-    for warning in dict.fromkeys(" ".join(text.split()) for text in warnings):
+    for warning in dict.fromkeys(" ".join(str(one).split()) for one in warnings):
         # Captured, and written by `_write`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:
-            colours.print(Text(f"warning: {visible(warning)}", style="yellow"), soft_wrap=True, end="")
+            colours.print(Text(f"warning {visible(warning)}", style="yellow"), soft_wrap=True, end="")
         _write(painted.get())
 
 
 def warn_of_unloadable(kind: type[Plugin]) -> None:
     """Warn of each plug-in of a kind that cannot be loaded, for commands that use all that can."""
     from foltr_audit.core.plugins.registry import unloadable
+    from foltr_audit.core.warning_codes import coded
 
-    warn(f"{why}; left out" for why in unloadable(kind).values())
+    warn(coded("plug-in", f"{why}; left out") for why in unloadable(kind).values())
 
 
 def save_config(path: Path | None, plan: Plan | ComparisonGrid) -> None:

@@ -152,7 +152,7 @@ def attack_preset(name: str) -> Preset:
 
     preset = load_preset(name)
     if preset.kind != "attack":
-        raise UsageError(f"--preset: {name} is of kind {preset.kind}; see foltr-audit scenario run {name}")
+        raise UsageError(f"--preset: {name} is of kind {preset.kind}; see foltr-audit study run {name}")
     return preset
 
 

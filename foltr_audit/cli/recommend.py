@@ -56,8 +56,8 @@ def recommend(
     delta: float = option("Delta of defenses without a pure bound.", DELTA, panel=_LIMITS),
     method: list[str] | None = option("Attack. May be repeated. Default: olsr, lad and map.", panel=_LIMITS),
     candidates: int = option("Number of candidates that the search tries.", 40, panel=_EFFORT),
-    search_runs: int = option("Repetitions of each candidate, on the validation part.", 1, panel=_EFFORT),
-    runs: int = option("New repetitions of the chosen defense, on the test part.", 3, panel=_EFFORT),
+    search_runs: int = option("Repetitions of each candidate, on the validation split.", 1, panel=_EFFORT),
+    runs: int = option("New repetitions of the chosen defense, on the test split.", 3, panel=_EFFORT),
     trials: int = option("Trials per hypothesis of the audit.", TRIALS, panel=_EFFORT),
     click_model: str | None = option("How users click, in training and when attacked. Default: perfect."),
     repeats: int | None = option("Draws of clicks and noise for each attacked query. Default: 1."),
@@ -69,7 +69,7 @@ def recommend(
 
     The search covers all mechanisms that calibrate knows, with and without secure aggregation, with their
     epsilons and clips. Accounting comes first: a defense without a proof for --view never runs. Candidates
-    are compared on the validation part. Only the chosen one runs again on the test part, where it is
+    are compared on the validation split. Only the chosen one runs again on the test split, where it is
     audited. Exit code 1 if no candidate meets the limits, or the chosen one does not meet them on the test
     part. Needs the extra recommend.
 
@@ -108,7 +108,7 @@ def recommend(
         )
     brief = partial(print_brief_recommend, report, quiet=common.quiet)
     show(report.json, partial(print_recommend, report) if common.full else brief, json=common.json)
-    warn(row.warning for row in report.warnings)
+    warn(row.coded for row in report.warnings)
     refuse_contradiction(report.claims)
     if not report.confirmed:
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -55,6 +56,10 @@ def report(
     _refuse_file(out, overwrite=overwrite)
     form = _format(to, out)
     chosen = _chosen(defense, eps, form, card=card)
+    if out is None and form is ReportFormat.html and sys.stdout.isatty():
+        raise UsageError(
+            "--out: expected the name of a file, such as report.html; or --to md, to read it here"
+        )
     stored = ComparisonFolder.open(folder)
     found = CompareReport.of(stored, progress=on_terminal(), partial=True)
     planned, done = cells_done(found)
@@ -100,12 +105,14 @@ def _format(to: ReportFormat | None, out: Path | None) -> ReportFormat:
     """The format of --to, or that of the ending of --out.
 
     Raises:
-        UsageError: the two differ.
+        UsageError: the two differ, or neither says a format.
     """
-    ending = "" if out is None else out.suffix.lower().removeprefix(".")
-    named = next(
-        (form for form in ReportFormat if form.value == _ENDINGS.get(ending, ending)), to or ReportFormat.html
-    )
+    if out is None or not out.suffix:
+        return to or ReportFormat.html
+    ending = out.suffix.lower().removeprefix(".")
+    named = next((form for form in ReportFormat if form.value == _ENDINGS.get(ending, ending)), to)
+    if named is None:
+        raise UsageError(f"--out: {out}: expected a name that ends in .html, .md, .json or .csv, or --to")
     if to is not None and named is not to:
         raise UsageError(f"--out: {out} has the ending of {named.value}; expected that of --to {to.value}")
     return named

@@ -98,12 +98,28 @@ def _print(title: str, facts: dict[str, Any]) -> None:
 
     def value(name: str) -> str:
         held = facts[name]
-        lines = [f"{key} = {one}" for key, one in held.items()] if isinstance(held, dict) else [str(held)]
-        return "\n".join(lines)
+        if isinstance(held, dict):
+            return "\n".join(f"{key} = {_fact_text(one)}" for key, one in held.items())
+        return _fact_text(held)
 
     name = Column[str]("fact", lambda name: name.replace("_", " "), "name")
     columns = [name, Column[str]("value", value, "fold")]
     print_rows(title, columns, facts)
+
+
+def _fact_text(value: object) -> str:
+    """A fact in words.
+
+    >>> _fact_text(865.7727), _fact_text(True), _fact_text(["a", "b"]), _fact_text(25885)
+    ('865.8', 'yes', 'a, b', '25,885')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_fact_text, value))
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @app.command("validate")

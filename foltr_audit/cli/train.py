@@ -79,7 +79,7 @@ def run_training(
         brief = partial(print_brief_train, report, quiet=common.quiet)
         whole = partial(print_train, report, rounds=published is None)
         print_published(published, whole if common.full else brief)
-    warn(row.warning for row in report.warnings)
+    warn(row.coded for row in report.warnings)
     if common.json:
         return
     note(str(TrainSpeed.of(cells)))

@@ -33,4 +33,4 @@ def unlearn(common: CommonOptions) -> None:
     if output is not None:
         output.save_results(report.json())
     show(report.json, partial(print_unlearning, report), json=common.json)
-    warn(row.warning for row in report.warnings)
+    warn(row.coded for row in report.warnings)

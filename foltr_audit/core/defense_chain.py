@@ -25,7 +25,6 @@ from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, stages_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.defaults import NO_DEFENSE
 from foltr_audit.errors import PluginError
-from foltr_audit.kernels.scaling import ROUNDING
 from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, NormBound, OpaqueChange
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
@@ -175,13 +174,14 @@ class DefenseChain:
         `acts` (C,) marks the clients on which the stage acts. The number of the step is part of the name of
         each stream, so a link has new draws in every step.
         """
+        from foltr_audit.kernels.ball import moved_rows
+
         after = models
         for defense, own in self._of("step", context, f"step/{step}/"):
             stepped = _same_shape(defense, "step", defense.on_step(after, own), after)
-            after = np.where(acts[:, np.newaxis], stepped, after)
-        with np.errstate(invalid="ignore"):
-            moved = np.abs(after - models).max(axis=1, initial=0.0)
-        return after, ~(moved <= ROUNDING * np.abs(models).max(axis=1, initial=0.0))
+            whole = acts.all() and stepped.dtype == after.dtype
+            after = stepped if whole else np.where(acts[:, np.newaxis], stepped, after)
+        return after, moved_rows(*(np.ascontiguousarray(each, np.float64) for each in (models, after)))
 
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
         """Models (C, P) after the message stage: what clients send."""

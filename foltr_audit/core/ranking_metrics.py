@@ -86,7 +86,7 @@ OFFLINE: Mapping[str, MetricDescription] = MappingProxyType(
         "offline_maxrr@10": MetricDescription("MaxRR"),
     }
 )
-"""Metrics of a global model on the test part, by their name in reports."""
+"""Metrics of a global model on the test split, by their name in reports."""
 
 ONLINE: Mapping[str, MetricDescription] = MappingProxyType(
     {"online_ndcg@10": MetricDescription("nDCG@10"), "maxrr": MetricDescription("MaxRR")}

@@ -64,8 +64,8 @@ def make_data(
         y: relevance grade of each row, whole numbers from 0, (n,).
         query_ids: the query of each row, (n,).
         document_ids: the document of each row, (n,); None for no names.
-        vali: the validation part, as (X, y, query_ids).
-        test: the test part, as (X, y, query_ids).
+        vali: the validation split, as (X, y, query_ids).
+        test: the test split, as (X, y, query_ids).
         name: what reports call the data.
         normalise: `zscore`, `zscore-parts`, `query-minmax` or `none`, as `--normalise`.
         dtype: of the features, float32 or float64.

@@ -56,7 +56,7 @@ class SourceFiles:
 
     @property
     def split(self) -> tuple[str, ...]:
-        """Names of the parts without files, which are split off the training part."""
+        """Names of the parts without files, which are split off the training split."""
         return tuple(name for name in PART_NAMES if name not in self.layout)
 
 
@@ -126,11 +126,11 @@ def _folder(source: str, fold: int) -> SourceFiles:
         raise UsageError(f"data: --fold {fold}: {source} has {f'folds {known}' if known else 'no folds'}")
     if folds:
         raise UsageError(f"data: {source} has folds {known}; pass --fold K or --fold all")
-    raise DataError(f"data: {source}: no training part; expected {_LAYOUTS}")
+    raise DataError(f"data: {source}: no training split; expected {_LAYOUTS}")
 
 
 def _layout(folder: Path) -> Layout:
-    """The parts of a folder without folds; empty if it has no training part."""
+    """The parts of a folder without folds; empty if it has no training split."""
     text = _text_layout(folder)
     return text if "train" in text else _group_layout(folder)
 
@@ -168,7 +168,7 @@ def _pieces(folder: Path) -> tuple[Path, ...]:
 
 
 def _of_pieces(pieces: Sequence[Path], fold: int) -> Layout:
-    """All pieces as the training part; of a fold K the three from piece K on, then one for each other part.
+    """All pieces as the training split; of a fold K the three from piece K on, then one for each other part.
 
     Source: Qin & Liu 2013, "Introducing LETOR 4.0 datasets", on five-fold cross validation: fold 1 is trained
     on S1, S2 and S3, validated on S4 and tested on S5, and the other folds rotate them.

@@ -1,4 +1,4 @@
-"""Feature scales: z-scores with statistics of the training part or of each part, or min-max per query.
+"""Feature scales: z-scores with statistics of the training split or of each part, or min-max per query.
 
 Means and deviations are taken in float64, so values near the float32 limit neither overflow nor
 lose their differences. A result beyond float32 is clipped to its largest value.

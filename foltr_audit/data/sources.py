@@ -32,7 +32,7 @@ def load_data(
 ) -> Collection:
     """Read a file or folder into three normalised parts; `fold` 0 means none, or the only one.
 
-    Parts that are missing are split off the training part by query, 20 % of the queries each. With
+    Parts that are missing are split off the training split by query, 20 % of the queries each. With
     `intents` (as in `--intents`) only queries and documents that are judged under them stay.
 
     Raises:
@@ -118,7 +118,7 @@ def _padded(part: Dataset, width: int) -> Dataset:
 
 
 def complete_parts(parts: Mapping[str, Dataset], seed: int, source: str) -> dict[str, Dataset]:
-    """All three parts: missing ones are split off the training part by query; queries keep their order.
+    """All three parts: missing ones are split off the training split by query; queries keep their order.
 
     Raises:
         DataError: too few queries to split.

@@ -15,7 +15,7 @@ from foltr_audit.experiments.plan import Table
 def with_users(table: Table) -> Table:
     """The table of a Spec whose clients are the users of its data; as it is where queries are nobody's.
 
-    All users of the training part take part; with the protocols of few clients, as many as usual if there
+    All users of the training split take part; with the protocols of few clients, as many as usual if there
     are so many. Membership needs clients outside of a federation too: a quarter of the users are members at
     most, and where all others are fewer than usual, these are all.
 

@@ -267,7 +267,7 @@ def load_preset(name: str) -> Preset:
     """
     known = _files()
     if name not in known:
-        raise UsageError(f"unknown preset {name!r}; {suggest_name(name, known)} (foltr-audit scenario list)")
+        raise UsageError(f"unknown preset {name!r}; {suggest_name(name, known)} (foltr-audit study list)")
     return read_preset(known[name].read_text(encoding="utf-8"), name)
 
 

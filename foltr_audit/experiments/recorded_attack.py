@@ -19,6 +19,7 @@ from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
 from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.warning_codes import CodedWarning, coded
 from foltr_audit.errors import PluginError, TraceError, UsageError, suggest_name
 from foltr_audit.experiments.missing_facts import advise
 from foltr_audit.experiments.recorded_data import recorded_collection
@@ -235,19 +236,18 @@ class TraceAttack:
         """A reason why an attack cannot run, with how to give the facts that it misses."""
         return advise(reason, self.protocol.hide)
 
-    def notes(self) -> Iterator[str]:
+    def notes(self) -> Iterator[CodedWarning]:
         """What a reader of reports must know about who has the lists, a line each."""
         for trace in self.traces.values():
             if trace.header.knowledge.get("lists_known") == "auditor":
-                yield "given the shown lists, which this server does not have (fact lists_known)"
+                given = "given the shown lists, which this server does not have (fact lists_known)"
+                yield coded("lists of the auditor", given)
             sums = self.protocol.sums_of_rounds
             if self.spec is None and trace.header.kind == "masked" and not sums:
-                yield "messages are masked; --view aggregate attacks their sums"
+                yield coded("masked messages", "messages are masked; --view aggregate attacks their sums")
             if sums and (unlisted := sum(record.unlisted for record in RoundSums(trace).rounds())):
-                yield (
-                    f"{unlisted} messages in the sums have no recorded list: what these clients "
-                    "learnt counts as noise of an unknown law"
-                )
+                lost = "have no recorded list: what these clients learned counts as noise of an unknown law"
+                yield coded("unlisted messages", f"{unlisted} messages in the sums {lost}")
 
     @contextmanager
     def advising(self) -> Iterator[None]:

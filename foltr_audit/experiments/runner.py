@@ -18,6 +18,7 @@ from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
 from foltr_audit.core.spec.local_paths import path_name
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.membership.experiment import MembershipFinding, infer_membership
@@ -74,7 +75,7 @@ class DataFacts(ResultRow):
         fold: number of the fold; 0 for data without folds.
         fingerprint: SHA-256 (hex) of the data.
         train, vali, test: number of queries of each part.
-        test_without_relevant: queries of the test part without a relevant document.
+        test_without_relevant: queries of the test split without a relevant document.
     """
 
     source: str
@@ -132,7 +133,7 @@ class SystemDescription:
     eps_claimed: float
     learner: str
     pdgd: str
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[CodedWarning, ...] = ()
 
     @classmethod
     def of(cls, setup: Setup) -> SystemDescription:

@@ -53,7 +53,7 @@ class TrainResult:
         rounds: each round's `round`, `online_ndcg@10`, `maxrr`, `clipped`, and the offline metrics of
             `foltr_audit.core.ranking_metrics.OFFLINE`.
         untrained: offline nDCG@10 of the model that training started from.
-        ceiling: the nDCG@10 that a perfect ranker would reach on the test part.
+        ceiling: the nDCG@10 that a perfect ranker would reach on the test split.
         interactions: interactions simulated by this call; a run that was resumed had some before.
         seconds: what their rounds took, without loading data; a first run compiles its kernels in them.
         later: interactions of the rounds after the first one, and their seconds; 0 of a single round.

@@ -1,6 +1,6 @@
 """What a server believes about clicks: the click model, and which grades its ranker shows at each position.
 
-The belief is learnt from the training part, whose relevance labels a search engine has: the server ranks its
+The belief is learnt from the training split, whose relevance labels a search engine has: the server ranks its
 queries with the global model and counts grades by position.
 """
 
@@ -24,8 +24,8 @@ from foltr_audit.utils.arrays import Floats, Ints
 _UNSEEN = 0.5  # counts of every grade before the first list, so that no grade is impossible
 
 _last: WeakKeyDictionary[Collection, tuple[tuple[str, bytes, bool, int], Floats]] = WeakKeyDictionary()
-"""The last grades by position counted in each data set. Counting ranks the whole training part; click models,
-observers, and repetitions of fresh clients share it. Weak keys do not keep a data set alive."""
+"""The last grades by position counted in each data set. Counting ranks the whole training split; click
+models, observers, and repetitions of fresh clients share it. Weak keys do not keep a data set alive."""
 
 
 def click_belief(

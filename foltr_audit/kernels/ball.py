@@ -1,10 +1,12 @@
-"""Scaling models back into a norm ball: the clip that local steps may end with."""
+"""Scaling models back into a norm ball: the clip that local steps may end with, and which models moved."""
 
 from __future__ import annotations
 
 import math
 
-from .jit import Floats, inlined, kernel
+import numpy as np
+
+from .jit import Bools, Floats, inlined, kernel
 from .lanes import product_sum, size_sum
 from .scaling import ROUNDING
 
@@ -55,3 +57,17 @@ def projected(models: Floats, norm: float, order: int) -> Floats:
     for c in range(models.shape[0]):
         project_row(inside, c, norm, order)
     return inside
+
+
+@kernel
+def moved_rows(before: Floats, after: Floats) -> Bools:
+    """Which models (C, P) moved by more than rounding, (C,): a number that is not finite has moved."""
+    found = np.empty(before.shape[0], dtype=np.bool_)
+    for c in range(before.shape[0]):
+        farthest, largest, all_numbers = 0.0, 0.0, True
+        for j in range(before.shape[1]):
+            apart, size = abs(after[c, j] - before[c, j]), abs(before[c, j])
+            farthest, largest = max(farthest, apart), max(largest, size)
+            all_numbers &= apart == apart
+        found[c] = not (all_numbers and farthest <= ROUNDING * largest)
+    return found

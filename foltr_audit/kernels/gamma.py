@@ -1,8 +1,10 @@
 """Differences of Gamma variates: the noise shares that clients of FPDGD add.
 
 Source: Best 1983, "A note on gamma variate generators with shape parameter less than unity", as
-algorithm RGS in Devroye 1986, "Non-uniform random variate generation", section IX.3.6. It needs one
-block of two uniform numbers a try, and hardly ever a second try where the shape is small.
+algorithm RGS in Devroye 1986, "Non-uniform random variate generation", section IX.3.6, for shapes up to 1.
+It needs one block of two uniform numbers a try, and hardly ever a second try where the shape is small.
+Sums of many variates, of shapes above 1: Marsaglia & Tsang 2000, "A simple method for generating gamma
+variables", which takes a second try for at most one variate in twenty.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 
 import numpy as np
 
-from .elementary import exp, log
+from .elementary import cosine_and_sine, exp, log, log_normal
 from .jit import Floats, Ints, kernel
 from .philox import AHEAD, refill
 from .threads import in_parts
@@ -58,13 +60,44 @@ def _fill_differences(
         out[row, column] = x if variate % 2 == 0 else out[row, column] - x
 
 
+@kernel
+def _fill_large_differences(
+    shape: float,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+    numbers: Floats,
+    row: int,
+    out: Floats,
+) -> None:
+    """The same for a shape above 1; `numbers` (1, multiple of four)."""
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    at, block = numbers.shape[1], 0
+    for variate in range(2 * out.shape[1]):
+        x, drawn = 0.0, False
+        while not drawn:
+            at, block = refill(numbers, at, block, client, round_, purpose, key)
+            normal = math.sqrt(-2.0 * log_normal(numbers[0, at])) * cosine_and_sine(numbers[0, at + 1])[0]
+            root, w = 1.0 + c * normal, numbers[0, at + 2]  # the fourth number is not used
+            at += 4
+            if root > 0.0:
+                cube = root * root * root
+                x = d * cube
+                drawn = log(w) <= 0.5 * normal * normal + d * (1.0 - cube + log(cube))
+        column = variate // 2
+        out[row, column] = x if variate % 2 == 0 else out[row, column] - x
+
+
 def gamma_differences(
     shape: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Floats:
-    """`gamma - gamma'` of scale 1 and shape in (0, 1] per client and coordinate, shape (C, size)."""
+    """`gamma - gamma'` of scale 1 and a shape above 0 per client and coordinate, shape (C, size)."""
     out = np.empty((clients.size, size), dtype=np.float64)
     given = (shape, clients, round_, purpose, key, out)
-    in_parts(lambda begin, end: fill_gamma_differences(*given, begin, end), clients.size, _CLIENTS)
+    fill = fill_gamma_differences if shape <= 1.0 else fill_large_gamma_differences
+    in_parts(lambda begin, end: fill(*given, begin, end), clients.size, _CLIENTS)
     return out
 
 
@@ -77,3 +110,13 @@ def fill_gamma_differences(
     numbers = np.empty((1, min(AHEAD, 4 * out.shape[1] + 2)))
     for c in range(begin, end):
         _fill_differences(shape, clients[c], round_, purpose, key, numbers, c, out)
+
+
+@kernel
+def fill_large_gamma_differences(
+    shape: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
+) -> None:
+    """The same for a shape above 1."""
+    numbers = np.empty((1, AHEAD))
+    for c in range(begin, end):
+        _fill_large_differences(shape, clients[c], round_, purpose, key, numbers, c, out)

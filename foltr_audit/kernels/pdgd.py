@@ -321,6 +321,49 @@ def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
         tails[row] = total(sums, row, sizes[row])
 
 
+@inlined
+def _same_list(scores: Floats, starts: Ints, shown: Ints, c: int) -> bool:
+    """Whether a list and its candidates' scores are those of the row before, as where only clicks differ."""
+    first, before = starts[c], starts[c - 1]
+    same = starts[c + 1] - first == first - before
+    for i in range(shown.shape[1]):
+        same &= shown[c, i] == shown[c - 1, i]
+    if same:
+        for i in range(first - before):
+            same &= scores[first + i] == scores[before + i]
+    return bool(same)
+
+
+@inlined
+def _fill_table(drawn: Floats, left: Floats, length: int, table: Floats) -> None:
+    """Fill in the weights of all pairs of positions p < q of the first list of a pool, (k, k)."""
+    for p in range(length):
+        for q in range(p + 1, length):
+            table[p, q] = _close_pair_weight(drawn, left, 0, p, q)
+
+
+@inner
+def _coefficients_of_table(
+    table: Floats, shown: Ints, clicks: Bools, row: int, only_observed: bool, out: Floats
+) -> int:
+    """Fill in the coefficients out[row] of a list whose pair weights are known; returns its number of pairs.
+
+    Sums are in the order of `_close_coefficients`.
+    """
+    observed, clicked = _observed(shown, clicks, row, only_observed), 0
+    for i in range(out.shape[1]):
+        out[row, i] = 0.0
+    for i in range(observed):
+        if clicks[row, i]:
+            clicked += 1
+            for j in range(observed):
+                if not clicks[row, j]:
+                    weight = table[min(i, j), max(i, j)]
+                    out[row, i] += weight
+                    out[row, j] -= weight
+    return clicked * (observed - clicked)
+
+
 @kernel
 def pdgd_coefficients(
     scores: Floats, starts: Ints, shown: Ints, clicks: Bools, candidates: bool, only_observed: bool
@@ -333,13 +376,25 @@ def pdgd_coefficients(
     C, k = shown.shape
     coefficients = np.empty((C, k))
     pairs = np.empty(C, dtype=np.int64)
-    one = min(C, 1)  # no literal, for which kernels would be compiled apart
+    one = min(C, 1)  # no literals, for which kernels would be compiled apart
+    longest = starts[one] - starts[0]
     for c in range(C):
-        documents = starts[c + 1] - starts[c]
-        pool = new_pool(one, documents, k)
-        put_scores(pool, scores[starts[c] : starts[c + 1]])
+        longest = max(longest, starts[c + 1] - starts[c])
+    pool, left, table = new_pool(one, longest, k), np.empty((2, k + 1)), np.empty((k, k))
+    known = False  # whether the table is that of the list
+    for c in range(C):
         mine, clicked = shown[c : c + 1], clicks[c : c + 1]
-        out, found = coefficients[c : c + 1], pairs[c : c + 1]
-        weigh_shown(pool, one, mine)
-        fill_coefficients(pool, mine, clicked, candidates, only_observed, out, found)
+        if c > 0 and _same_list(scores, starts, shown, c):
+            if not known:
+                known = _fill_left(pool.drawn, pool.tails[0] if candidates else 0.0, mine, 0, left)
+                _fill_table(pool.drawn, left, _observed(mine, clicked, 0, False), table)
+        else:
+            put_scores(pool, scores[starts[c] : starts[c + 1]])
+            weigh_shown(pool, one, mine)
+            known = False
+        if known:
+            pairs[c] = _coefficients_of_table(table, shown, clicks, c, only_observed, coefficients)
+        else:
+            out, found = coefficients[c : c + 1], pairs[c : c + 1]
+            fill_coefficients(pool, mine, clicked, candidates, only_observed, out, found)
     return coefficients, pairs

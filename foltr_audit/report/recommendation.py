@@ -102,8 +102,8 @@ def recommend(
         delta: of defenses without a pure bound.
         methods: attacks that alone run; None for those of the Spec and the strong ones.
         candidates: number of candidates that the search tries.
-        search_runs: repetitions of each, on the validation part.
-        runs: new repetitions of the chosen defense, on the test part.
+        search_runs: repetitions of each, on the validation split.
+        runs: new repetitions of the chosen defense, on the test split.
         trials: trials per hypothesis of its audit.
         out: folder that stores every cell; without one nothing is stored.
         resume: continue with the content of the folder.
@@ -111,7 +111,7 @@ def recommend(
         jobs: processes; None for one per core.
 
     Returns:
-        A report whose `recommended` is the defense, and `confirmed` says whether it held on the test part.
+        A report whose `recommended` is the defense, and `confirmed` says whether it held on the test split.
 
     Raises:
         UsageError: no limit, a value out of range, or the extra `recommend` is not installed.

@@ -30,16 +30,29 @@ def attack_trace(
 ) -> AttackReport:
     """Attack a recorded Run or trace that holds its truth, with one attack or several.
 
-    Without `methods` these are the attacks of its Spec, or the strong ones that fit its messages. With the
-    view `aggregate` the observer sees the sum of each round, with `client` the global models before and after
-    it, and the lists of its clients. `step` is what the clients compute from a list and its clicks, if it is
-    not PDGD: a client step such as `torch_step` makes, or a function `step(model, features, clicks)` as of
-    `numpy_step`. `know` are facts over those of its header, e.g. `{"learning_rate": 0.1}`.
+    Args:
+        path: the folder of a Run or a trace.
+        methods: attacks: texts, objects or classes; None for those of its Spec, or the strong ones that fit
+            its messages.
+        target: of a Run: `fresh` clients or `training` rounds.
+        data: path of the data set, if features are not embedded and it has moved.
+        view: what the observer sees: `individual` messages; `aggregate`, the sum of each round; `client`, the
+            global models before and after it, and the lists of its clients.
+        step: what the clients compute from a list and its clicks, if it is not PDGD: a client step such as
+            `torch_step` makes, or a function `step(model, features, clicks)` as of `numpy_step`.
+        know: facts over those of its header, e.g. `{"learning_rate": 0.1}`.
+
+    Returns:
+        A report with one row per attack.
 
     Raises:
         UsageError: it holds no truth, its data set is missing, or a fact does not exist.
         TraceError: it is damaged, or was recorded on other data.
         PluginError: the step fails, or does not fit the trace.
+
+    Example:
+        >>> import foltr_audit as fa
+        >>> fa.attack_trace("run", "lad").summary()  # doctest: +SKIP
     """
     chosen = None if methods is None else texts_of(Attack, methods)
     own = None if step is None else as_client_step(step)
@@ -75,6 +88,9 @@ def audit_trace(
         data: path of the data set, if features are not embedded.
         step: what the clients compute, if it is not PDGD; as for `attack_trace`.
         know: facts over those of the header.
+
+    Returns:
+        A report with the lower bound and the verdict on the claim.
 
     Raises:
         UsageError: no coins, facts that replays need are missing, or a bad value.

@@ -209,12 +209,17 @@ class ClientSimulator:
         clipped = np.zeros(queries.shape, dtype=np.bool_)
         for step in range(queries.shape[1]):
             rows = np.flatnonzero(queries[:, step] >= 0)
-            here = LocalStep(step, queries[rows, step], asked.ways[rows, step], context.at(rows))
+            everybody = rows.size == queries.shape[0]
+            mine = context if everybody else context.at(rows)
+            here = LocalStep(step, queries[rows, step], asked.ways[rows, step], mine)
             ready = None if given is None or step >= given.shape[1] else given[rows, step]
-            listed, clicked, learnt, stepped, after, cut = self._step(here, models[rows], ready)
-            undefended[rows] += stepped - models[rows]
-            models[rows], clipped[rows, step] = after, cut
-            shown[rows, step], clicks[rows, step], reported[rows, step] = listed, clicked, learnt
+            at = slice(None) if everybody else rows  # which makes no copies
+            # Plug-ins may write into the models that they are given.
+            before = models.copy() if everybody else models[rows]
+            listed, clicked, learnt, stepped, after, cut = self._step(here, before, ready)
+            undefended[at] += stepped - models[at]
+            models[at], clipped[at, step] = after, cut
+            shown[at, step], clicks[at, step], reported[at, step] = listed, clicked, learnt
         local = LocalModels(models=models, steps=undefended)
         return local, CohortInteractions(
             queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=clipped
@@ -252,17 +257,14 @@ class ClientSimulator:
 
         Every local model still is the global one, so each query is scored once, whoever asks it.
         """
-        from foltr_audit.kernels.ranking import top_lists
+        from foltr_audit.kernels.ranking import repeated_scores, top_lists
 
         distinct, which = np.unique(here.queries, return_inverse=True)
         everybody = here.context.parameters[np.newaxis]
         scores, starts = self.rules.ranker.scores(everybody, self.world.data, distinct)
         if given is None and not self.rules.sampled:
             given = top_lists(scores, starts, LIST_LENGTH)[which]
-        lengths = np.diff(starts)[which]
-        ends = np.cumsum(lengths)
-        places = np.arange(lengths.sum()) + np.repeat(starts[which] + lengths - ends, lengths)
-        return scores[places], np.concatenate([np.zeros(1, dtype=np.int64), ends]), given
+        return *repeated_scores(scores, starts, which), given
 
     def _show(self, scores: Floats, starts: Ints, here: LocalStep, context: RoundContext) -> Ints:
         """Lists (C, k), from the local models' scores unless the global model ranks."""

@@ -1,7 +1,7 @@
 """Utility: offline metrics of a global model, and online metrics of the lists that users were shown.
 
-Offline metrics are of the test part, with lists in score order. Where users have several intents they are of
-the training part, since the intents of different queries have nothing in common.
+Offline metrics are of the test split, with lists in score order. Where users have several intents they are of
+the training split, since the intents of different queries have nothing in common.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class OfflineMetrics:
         train: TrainSpec,
         part: str = "test",
     ) -> None:
-        """Compute the ideal lists of the evaluated part; with several intents always the training part.
+        """Compute the ideal lists of the evaluated part; with several intents always the training split.
 
         Args:
             collection: the data.

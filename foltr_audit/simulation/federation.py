@@ -24,7 +24,7 @@ from foltr_audit.simulation.training import make_server
 from foltr_audit.utils.arrays import Floats, Ints
 
 TRAIN = 0
-"""Index of the training part among the parts of a collection."""
+"""Index of the training split among the parts of a collection."""
 
 
 class Federation:

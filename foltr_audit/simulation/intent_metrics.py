@@ -186,4 +186,4 @@ def _weighted(values: Floats, probabilities: Floats) -> Floats:
 def evaluated_on(rows: Sequence[Mapping[str, object]]) -> str:
     """Which queries the offline metrics of some rounds are of."""
     parts = {"training" if of_intent(0) in row else "test" for row in rows}
-    return " or ".join(f"the {part} part" for part in sorted(parts, reverse=True))
+    return " or ".join(f"the {part} split" for part in sorted(parts, reverse=True))

@@ -44,7 +44,7 @@ class MaliciousClients:
         return np.sort(order[: self.poisoning.count(self.clients)])
 
     def promoted_row(self, data: Dataset) -> int | None:
-        """The row of the promoted document in the training part; None if there is none.
+        """The row of the promoted document in the training split; None if there is none.
 
         Raises:
             UsageError: the part has no such query, or the query no such document.
@@ -55,7 +55,7 @@ class MaliciousClients:
         if query >= data.n_queries:
             raise UsageError(
                 f"poisoning {self.poisoning.name}: query={query}; expected less than the {data.n_queries} "
-                "queries of the training part"
+                "queries of the training split"
             )
         if document >= data.lengths[query]:
             raise UsageError(

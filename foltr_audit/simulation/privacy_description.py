@@ -17,6 +17,7 @@ from foltr_audit.core.plugins import (
     RoundContext,
 )
 from foltr_audit.core.spec.defaults import CLIENT, DELTA, UNIT
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.run_bound import ProvenView, run_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext
@@ -138,7 +139,7 @@ class PrivacyDescription:
             separation=clients.spec.rounds_apart,
         )
 
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[CodedWarning, ...]:
         """Sentences about incompatible defenses, and about claims that do not hold for a whole message."""
         return warnings(self.declared())
 

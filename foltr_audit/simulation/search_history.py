@@ -49,5 +49,6 @@ def refuse_missing_users(data: Dataset, clients: int, who: str) -> None:
     """
     if data.users is not None and clients > data.n_users:
         raise UsageError(
-            f"clients: {who}, but the training part has {data.n_users} users; expected {data.n_users} at most"
+            f"clients: {who}, but the training split has {data.n_users} users; "
+            f"expected at most {data.n_users}"
         )

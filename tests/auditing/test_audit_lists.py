@@ -159,6 +159,8 @@ def test_only_several_messages_start_from_models_along_the_run() -> None:
 def test_noise_whose_clicks_lists_tell_is_warned_of(
     made: dict[str, Any], warned: bool, setup_of: SetupOf
 ) -> None:
-    told = [warning for warning in setup_of(**made).privacy.warnings() if "sees the shown lists" in warning]
+    told = [
+        warning for warning in setup_of(**made).privacy.warnings() if "sees the shown lists" in warning.text
+    ]
     assert len(told) == warned
-    assert all(warning.startswith("laplace: ") for warning in told)
+    assert all(warning.text.startswith("laplace: ") for warning in told)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.auditing import canaries
 from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
 from foltr_audit.auditing.neighbours import LogCanary
 from foltr_audit.auditing.scripted import GameClients
@@ -119,6 +120,30 @@ def test_several_interactions(setup_of: SetupOf, unit: str, changed: int) -> Non
     assert canary.queries.shape == (2, 3)
     differ = np.any(canary.clicks[0] != canary.clicks[1], axis=1) | (canary.queries[0] != canary.queries[1])
     assert differ.sum() == changed
+
+
+def test_chains_that_differ_in_noise_share_a_search(
+    setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another clip, learner, model or norm needs one of its own, and each finds what it finds alone."""
+    monkeypatch.setattr(canaries, "_found", {})
+    clip, noise = "clip:norm=1", "gaussian:sigma={}"
+    first = search_of(setup_of(defense=(clip, noise.format(1)))).find("data:worst", "interaction")
+    again = search_of(setup_of(defense=(clip, noise.format(2)))).find("data:worst", "interaction")
+    assert again is first
+    for other in (
+        search_of(setup_of(defense=("clip:norm=0.01", noise.format(1)))),
+        search_of(setup_of(defense=(clip, noise.format(1)), learner=LEARNERS[1])),
+        search_of(setup_of(defense=(clip, noise.format(1))), order=2),
+        search_of(setup_of(defense=(clip, noise.format(1))), interactions=2),
+        search_of(setup_of(defense=(clip, noise.format(1)), seed=2)),
+    ):
+        found = other.find("data:worst", "interaction")
+        assert found is not first
+        monkeypatch.setattr(canaries, "_found", {})
+        alone = other.find("data:worst", "interaction")
+        assert alone.about == found.about
+        assert alone.shift == found.shift
 
 
 class LearnsNothing(Defense):

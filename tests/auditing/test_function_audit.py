@@ -203,7 +203,7 @@ def test_without_a_claim_the_bound_alone_is_reported() -> None:
 def test_so_few_trials_that_they_cannot_refute_a_claim_are_named() -> None:
     report = fa.audit_mechanism(laplace(0.1), ONE, eps=10.0, trials=200)
     assert report.holds
-    assert any("cannot refute a claim of 10" in note for note in report.warnings)
+    assert any("cannot refute a claim of 10" in row.warning for row in report.warnings)
 
 
 @pytest.mark.parametrize(

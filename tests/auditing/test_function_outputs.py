@@ -56,7 +56,7 @@ def test_a_function_that_ignores_its_generator_is_noticed() -> None:
     assert called(lambda x, rng: x + rng.normal()).repeatable
     assert not called(lambda x, rng: x + own.normal()).repeatable
     report = fa.audit_mechanism(lambda x, rng: x + own.normal(), ONE, trials=200)
-    assert any("random numbers of its own" in note for note in report.warnings)
+    assert any("random numbers of its own" in row.warning for row in report.warnings)
 
 
 # --- what it may return -----------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def test_laplace_of_opendp(opendp: Any) -> None:
         measurement(opendp, 1 / EPS), (0.0, 1.0), eps=EPS, confidence=SURE, trials=4000
     )
     assert stands(report.results[0])
-    assert any("random numbers of its own" in note for note in report.warnings)
+    assert any("random numbers of its own" in row.warning for row in report.warnings)
 
 
 def test_half_the_noise_of_opendp_is_refuted(opendp: Any) -> None:

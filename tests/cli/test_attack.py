@@ -339,8 +339,8 @@ def test_written_synthetic_data_still_say_synthetic(tmp_path: Path) -> None:
 
 def test_each_epsilon_tells_its_own_lists() -> None:
     done = run("attack", *SMALL, "--eps", 1.2, "--eps", "inf", "--click-model", "perfect", "--full")
-    assert "eps 1.2: " in done.out
-    assert "eps none: " in done.out
+    assert "claimed 1.2: " in done.out
+    assert "claimed none: " in done.out
 
 
 def test_a_recorded_run_tells_its_utility(recorded: Path) -> None:

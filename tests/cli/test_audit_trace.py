@@ -24,7 +24,7 @@ def test_a_claim_of_weak_noise_is_refuted(tmp_path: Path) -> None:
     assert "guesses are right" in done.out
     table = run("audit", "--trace", folder, "--claim", "1.2", "--json").json()
     agrees_with_published(table)
-    assert table["schema"] == "foltr-audit/audit-trace/1"
+    assert table["schema"] == "foltr-audit/audit-trace/2"
     (row,) = table["results"]
     assert (row["eps_claimed"], row["unit"], row["view"]) == (1.2, "interaction", "individual+lists")
     assert row["eps_lower"] > 1.2

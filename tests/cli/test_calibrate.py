@@ -47,7 +47,7 @@ def test_sums_that_are_taken_for_granted_are_warned_of() -> None:
     asked = ("calibrate", "--target-eps", 1.2, "--parameters", 46, "--view", "aggregate")
     done = run(*asked, "--mechanism", "gamma-laplace", "--mechanism", "laplace")
     assert "sum only" in done.out
-    assert "warning: gamma-laplace: the bound holds for the sum only" in done.err
+    assert "warning FA120: gamma-laplace: the bound holds for the sum only" in done.err
     assert "1/1000 of the noise" in done.err
     found = run(*asked, "--mechanism", "gamma-laplace", "--json").json()
     assert len(found["warnings"]) == 1
@@ -97,7 +97,7 @@ def test_what_its_options_prove() -> None:
                "--arriving", 50, "--parameters", 12, "--norm", 0.3, "--unit", "query", "--view",
                "aggregate", "--json")  # fmt: skip
     found = done.json()
-    assert found["schema"] == "foltr-audit/calibrate/1"
+    assert found["schema"] == "foltr-audit/calibrate/2"
     assert found["target"] == {
         "eps": 0.7, "delta": 1e-6, "unit": "query", "view": "aggregate", "sees": "sum", "colluders": None,
         "rounds": 5, "clients": 60, "cohort": 60, "separation": 1, "secret_sample": False, "arriving": 50,

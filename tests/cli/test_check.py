@@ -66,7 +66,7 @@ def test_limits_that_hold_end_with_0(compared: tuple[Path, Done]) -> None:
     found = done.json()
     assert found["holds"] is True
     assert {one["subject"] for one in found["outcomes"]} == {"published, eps 1.2, perfect clicks"}
-    assert any("2 R = 3 in L2" in text for text in found["warnings"])
+    assert any("2 R = 3 in L2" in row["warning"] for row in found["warnings"])
 
 
 def test_a_kept_check_is_a_comparison_that_says_the_same(
@@ -197,7 +197,7 @@ def test_a_gate_by_one_weak_attack_says_so(folder: Path) -> None:
     done = run("check", text, *LEAK, "--method", "olsr", "--json")
     (told,) = done.json()["outcomes"]
     assert told["about"].startswith("attack olsr, the only one that ran")
-    (warning,) = [one for one in done.json()["warnings"] if "max_attack_auc" in one]
+    (warning,) = [row["warning"] for row in done.json()["warnings"] if "max_attack_auc" in row["warning"]]
     assert "not judged by lad or map, which were not tried" in warning
 
 
@@ -306,7 +306,7 @@ def test_a_trace_of_another_system(folder: Path, tmp_path: Path) -> None:
     assert (both.code, both.said.startswith("broken: max_attack_auc: ")) == (1, True)
     some = run("check", auc, "--trace", tmp_path / "live", "--method", "all", "--json")
     assert some.code == 1
-    assert any("map could not run" in text for text in some.json()["warnings"])
+    assert any("map could not run" in row["warning"] for row in some.json()["warnings"])
 
 
 def test_an_unfinished_run_and_a_damaged_comparison(

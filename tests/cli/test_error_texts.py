@@ -16,11 +16,11 @@ from tests.fixtures.command import SMALL, run
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("attack", "--eps", "one"), "Invalid value for '--eps': expected a number"),
+        (("attack", "--eps", "one"), "Invalid value for '--eps' / '--published-eps': expected a number"),
         (("attack", "--rounds", "1.5"), "Invalid value for '--rounds': expected a whole number"),
         (("recommend", "--max-eps", 4, "--view", "colluding"), "'--view': 'colluding' is not one of"),
         (("compare", "--backend", "foo"), "Invalid value for '--backend': 'foo' is not one of 'local'"),
-        (("scenario", "run", "pham-2022-table-4"), "'pham-2022-table-4'; did you mean 'pham-2022'?"),
+        (("study", "run", "pham-2022-table-4"), "'pham-2022-table-4'; did you mean 'pham-2022'?"),
         (("compare", "--resume"), "--resume: only with --out"),
         (("attack", "--eps", -1), "--eps: -1; expected a number above 0"),
         (

@@ -76,7 +76,7 @@ def proven(spec: Spec) -> float:
 def test_a_defense_that_breaks_a_limit_on_the_test_part_is_not_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On the validation part nothing is said to leak; what is then found on the test part decides."""
+    """On the validation split nothing is said to leak; what is then found on the test split decides."""
     nothing = LeakEstimate("olsr", 0.5, (0.4, 0.5))
     monkeypatch.setattr("foltr_audit.experiments.recommend.candidates.worst_leak", lambda cells: nothing)
     done = run(

@@ -56,14 +56,14 @@ def test_the_clients_are_the_users_unless_fewer_are_asked_for(log: str, tmp_path
     done = run("train", "--data", log, "--clients", 13)
     assert (done.code, done.err) == (
         2,
-        "error: clients: 13 clients, but the training part has 12 users; expected 12 at most\n",
+        "error: clients: 13 clients, but the training split has 12 users; expected at most 12\n",
     )
     done = run("train", "--data", log, "--cohort", 13)
     assert "cohort=13: expected at most the number of clients, 12" in done.err
-    with pytest.raises(UsageError, match="1000 clients, but the training part has 12 users"):
+    with pytest.raises(UsageError, match="1000 clients, but the training split has 12 users"):
         fa.simulate(fa.Spec(data={"source": log}))
     report = fa.simulate(fa.Spec(data={"source": log}, population={"clients": USERS}, train={"rounds": 1}))
-    assert report.dataset.source == log
+    assert report.dataset.source == Path(log).name
 
 
 def test_fewer_clients_where_few_show(log: str) -> None:
@@ -124,7 +124,7 @@ def test_membership_of_users_is_inferred(log: str) -> None:
     done = run("membership", "--data", log, *options, "--clients", 7)
     assert done.code == 2
     assert (
-        "membership with 7 members has 14 candidates and 7 others, but the training part has 12" in done.err
+        "membership with 7 members has 14 candidates and 7 others, but the training split has 12" in done.err
     )
 
 

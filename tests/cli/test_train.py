@@ -89,7 +89,8 @@ def test_of_many_rounds_some_are_shown_and_the_last_one(rounds: int, every: int,
     assert (f"{shown} of {rounds} rounds: all with --json or --out" in done.out) == (shown < rounds)
 
 
-def test_the_tables_hold_every_metric_within_eighty_columns() -> None:
+def test_the_tables_hold_every_metric_within_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     done = run("train", *SMALL, "--runs", 2, "--full")
     assert max(len(line.rstrip()) for line in done.out.split("warning")[0].splitlines()[2:]) <= 80
     report = run("train", *SMALL, "--runs", 2, "--json").json()

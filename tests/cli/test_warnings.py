@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
+import re
 from pathlib import Path
 
 import pytest
 
 import foltr_audit as fa
+from foltr_audit.core.warning_kinds import WARNINGS
 from tests.fixtures.command import SMALL, run, spawn
 
 CHAIN = ("--eps", "1.2")
+CHECKS = Path(fa.__file__).parent / "core/declared/checks"
+CHECK_NAMES = re.findall(
+    r'check="([^"]+)"', "".join(path.read_text(encoding="utf-8") for path in sorted(CHECKS.glob("*.py")))
+)
 NOISE = "gamma-laplace: each message carries only 1/40 of the noise"
 QUICK = {
     "attack": ("--click-model", "perfect"),
@@ -23,12 +32,42 @@ def test_a_wrong_pairing_is_in_json_and_on_stderr(command: str) -> None:
     told = run(command, *SMALL, *CHAIN, *QUICK[command], "--json")
     shown = run(command, *SMALL, *CHAIN, *QUICK[command])
     assert told.warnings == shown.warnings
-    assert [row["warning"] for row in told.json()["warnings"]] == told.warnings
+    assert [(row["code"], row["warning"]) for row in told.json()["warnings"]] == told.coded_warnings
     assert {row["defense"] for row in told.json()["warnings"]} == {
         "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"
     }
     assert len([text for text in told.warnings if text.startswith(NOISE)]) == 1
     assert "warning" not in shown.out
+
+
+def test_each_code_is_explained() -> None:
+    listed = run("explain", "--json").json()["warnings"]
+    assert [row["code"] for row in listed] == sorted(WARNINGS)
+    assert set(CHECK_NAMES) <= {kind.name for kind in WARNINGS.values()}
+    told = run("explain", "fa102")
+    assert told.out.startswith("FA102: ")
+    assert WARNINGS["FA102"].text in told.out
+    assert all(code in run("explain").out for code in WARNINGS)
+
+
+def test_an_unknown_code_has_one_line_with_the_nearest() -> None:
+    done = run("explain", "FA1022")
+    assert done.code == 2
+    assert "did you mean 'FA102'" in done.one_error()
+
+
+def test_verbose_shows_the_log() -> None:
+    logger = logging.getLogger("foltr_audit")
+    before = [*logger.handlers]
+    try:
+        done = run("train", *SMALL, "-v")
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            logging.getLogger("foltr_audit.rounds").info("a stage\nbegins")
+        assert done.code == 0
+        assert err.getvalue().endswith(" s  a stage begins\n")
+    finally:
+        for handler in set(logger.handlers) - set(before):
+            logger.removeHandler(handler)
 
 
 def test_without_a_wrong_pairing_there_is_none() -> None:

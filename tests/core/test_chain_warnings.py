@@ -85,7 +85,7 @@ def warnings(
         cohort=shares,
         separation=separation,
     )
-    return [finding.line for finding in findings(system, CHAIN_CHECKS)]
+    return [finding.warning.text for finding in findings(system, CHAIN_CHECKS)]
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ def test_sparse_pieces_take_the_widest(tmp_path: Path) -> None:
         ({"S1.txt": "", "S3.txt": ""}, r"S3\.txt, but no S2\.txt; expected every piece"),
         ({"S1.txt": "", "S1.txt.gz": ""}, r"S1\.txt and S1\.txt\.gz; expected one of them"),
         ({"S1.txt": "", "T1.txt": ""}, r"pieces of several names: S1\.txt, T1\.txt; expected one NAME"),
-        ({"S2.txt": "", "S3.txt": ""}, r"no training part; expected .* pieces NAME1\.txt, NAME2\.txt"),
-        ({"vali.txt": "", "S1.txt": ""}, r"no training part"),
+        ({"S2.txt": "", "S3.txt": ""}, r"no training split; expected .* pieces NAME1\.txt, NAME2\.txt"),
+        ({"vali.txt": "", "S1.txt": ""}, r"no training split"),
         (
             {"S1.txt": rows("a"), "S2.txt": rows("b", width=3)},
             r"dense rows of 2 features in S1\.txt, but of 3 in S2",

@@ -286,7 +286,7 @@ def test_a_log_has_no_folds_no_other_labels_and_each_file_once(tmp_path: Path) -
         load(source)
     for name in ("letor.txt", "letor.txt.gz"):
         (tmp_path / name).unlink()
-    with pytest.raises(DataError, match=r"no training part; expected .* or metadata\.csv with letor\.txt"):
+    with pytest.raises(DataError, match=r"no training split; expected .* or metadata\.csv with letor\.txt"):
         load(source)
 
 

@@ -209,10 +209,10 @@ def test_dense_parts_must_agree(tmp_path: Path) -> None:
     [
         (
             {"vali.txt": "", "test.txt": ""},
-            r"no training part; expected train\.txt with .* or metadata\.csv with letor\.txt",
+            r"no training split; expected train\.txt with .* or metadata\.csv with letor\.txt",
         ),
         ({"Fold1/train.txt": ""}, r"Fold1: no vali part; expected train\.txt, vali\.txt and test\.txt"),
-        ({}, r"no training part"),
+        ({}, r"no training split"),
         ({"b.train": "", "a.train": "", "a.train.query": ""}, r"several data sets: a, b; expected one NAME"),
         (
             {"train.txt": "", "train.txt.gz": ""},
@@ -224,7 +224,7 @@ def test_dense_parts_must_agree(tmp_path: Path) -> None:
         ),
         (
             {"x.train": "", "x.test": "", "x.test.gz": ""},
-            r"the test part exists twice: x\.test and x\.test\.gz",
+            r"the test split exists twice: x\.test and x\.test\.gz",
         ),
         ({"train.txt": "1 qid:1 1:x\n"}, r"letor: train\.txt:1: feature 1: value 'x' is not a number"),
         (

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foltr_audit.core.warning_codes import coded
 from foltr_audit.evidence.check.junit import junit_xml
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcome_table import append, markdown
@@ -26,7 +27,7 @@ LIMITS = SystemLimits.parse(
 def report(name: str = "toy", warnings: tuple[str, ...] = ()) -> CheckReport:
     """Two limits that hold, one that is broken (proven epsilon 1) and one that cannot be judged."""
     held = subject(name=printable(name), loss=CheckReading(missing=f"no twin of {name}"))
-    return CheckReport.of(LIMITS, [held], {"who": name}, warnings)
+    return CheckReport.of(LIMITS, [held], {"who": name}, [coded("left out", text) for text in warnings])
 
 
 @given(name=st.text(max_size=30))
@@ -89,10 +90,10 @@ def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
 
 def test_json_holds_every_outcome() -> None:
     found = json.loads(report(warnings=("w", "w")).json())
-    assert (found["schema"], found["holds"]) == ("foltr-audit/check/1", False)
+    assert (found["schema"], found["holds"]) == ("foltr-audit/check/2", False)
     assert found["limits"] == LIMITS.table()
     assert [one["status"] for one in found["outcomes"]] == ["holds", "broken", "holds", "not judged"]
-    assert found["warnings"] == ["w"]
+    assert found["warnings"] == [{"code": "FA404", "warning": "w"}]
     assert found["config"] == {"who": "toy"}
 
 
@@ -106,5 +107,7 @@ def test_a_report_holds_only_if_everything_does() -> None:
 def test_attacks_that_nobody_chose_are_warned_of() -> None:
     held = subject(refused={"map": "no law"}, all_attacks=False)
     found = CheckReport.of(LIMITS, [held], {})
-    assert found.warnings == ["toy, perfect clicks: map could not run and is not judged: no law"]
+    assert [str(row.coded) for row in found.warnings] == [
+        "FA403: toy, perfect clicks: map could not run and is not judged: no law"
+    ]
     assert not CheckReport.of(SystemLimits.parse({"min_ndcg": 0.1}, ""), [held], {}).warnings

@@ -125,4 +125,7 @@ def test_warnings_are_of_the_judged_rows_and_of_what_was_left_out() -> None:
     warnings = [warning(one.setting.name, "odd") for one in ROWS]
     left = [GridExclusion(learner="dbgd", defense="audit", why="no")]
     told = list(warnings_of(report(warnings=warnings, left_out=left), ["published, eps 1"]))
-    assert told == ["published, eps 1: odd", "left out of the comparison: dbgd, audit: no"]
+    assert [one.text for one in told] == [
+        "published, eps 1: odd",
+        "left out of the comparison: dbgd, audit: no",
+    ]

@@ -281,7 +281,7 @@ def test_options_that_do_not_go_with_a_preset(tmp_path: Path) -> None:
 def test_only_presets_that_attack() -> None:
     done = run("attack", "--preset", "wang-2021-table-2")
     assert done.code == 2
-    assert "wang-2021-table-2 is of kind train; see foltr-audit scenario run" in done.one_error()
+    assert "wang-2021-table-2 is of kind train; see foltr-audit study run" in done.one_error()
 
 
 @pytest.fixture(scope="module")

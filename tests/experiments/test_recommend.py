@@ -134,7 +134,7 @@ def test_a_candidate_above_the_limit_is_never_run(tmp_path: Path) -> None:
                 "data": {"source": "synthetic:mq2007:60", "intents": "synthetic:2"},
                 "population": {"clients": 20, "scenario": "intent-skew"},
             },
-            "2 intents, which are judged on the training part; expected one intent",
+            "2 intents, which are judged on the training split; expected one intent",
         ),
     ],
 )

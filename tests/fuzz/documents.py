@@ -178,7 +178,7 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("significance", "a", "b", "--metric", "final"),
     ("report", "a", "--to", "csv"),
     ("verify", "a.zip", "--sample", "1", "--seed", "3"),
-    ("scenario", "show", "pham-2022"),
+    ("study", "show", "pham-2022"),
     ("data", "info", "synthetic:mq2007:30"),
     ("list", "attacks"),
     ("trace", "validate", "a"),

@@ -86,7 +86,7 @@ def test_a_belief_cannot_be_changed() -> None:
         BELIEF.grades[0, 0] = 1.0
 
 
-# --- learnt from the training part ----------------------------------------------------------------
+# --- learnt from the training split ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ranker", ["linear", "neural:hidden=3"])

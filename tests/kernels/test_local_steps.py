@@ -41,7 +41,7 @@ def with_ranker(setup: Setup, text: str) -> Setup:
 
 
 def world_of(setup: Setup) -> ClientData:
-    """The training part, clicked as the Spec says."""
+    """The training split, clicked as the Spec says."""
     click_model = make(ClickModel, setup.spec.train.click_model)
     return ClientData.alike(setup.collection.train, click_model, setup.collection.largest_label)
 

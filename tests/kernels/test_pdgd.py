@@ -318,6 +318,30 @@ def test_the_learner_takes_one_step_along_the_gradient(setting: PDGDSetting) -> 
     np.testing.assert_array_equal(after[~moved], theta[~moved])
 
 
+@EVERY_SETTING
+@pytest.mark.parametrize("spread", [1.0, 300.0])
+def test_a_list_has_the_same_bytes_beside_other_clicks_on_it(setting: PDGDSetting, spread: float) -> None:
+    """Its weights are computed once for all rows in sequence that show it; 300 is too far apart for that."""
+    rng = np.random.default_rng(4)
+    lists = [
+        (spread * rng.standard_normal(n), rng.permutation(n)[:k]) for n, k in ((13, 10), (4, 4), (13, 10))
+    ]
+    which = [0, 0, 0, 1, 1, 0, 2, 2, 1, 0, 0]
+    shown = np.full((len(which), 10), -1)
+    for row, one in enumerate(which):
+        shown[row, : lists[one][1].size] = lists[one][1]
+    clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
+    rules = setting.normaliser == "candidates", setting.pairs == "last-click+1"
+    starts = np.cumsum([0, *(lists[one][0].size for one in which)])
+    together = pdgd_coefficients(
+        np.concatenate([lists[one][0] for one in which]), starts, shown, clicks, *rules
+    )
+    for row, one in enumerate(which):
+        ends, at = np.array([0, lists[one][0].size]), slice(row, row + 1)
+        alone = pdgd_coefficients(lists[one][0], ends, shown[at], clicks[at], *rules)
+        assert all(a.tobytes() == b[at].tobytes() for a, b in zip(alone, together, strict=True))
+
+
 def test_any_number_of_threads_gives_the_same_bytes() -> None:
     rng = np.random.default_rng(9)
     lengths = rng.integers(1, 40, size=400)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.kernels.ball import projected
+from foltr_audit.kernels.ball import moved_rows, projected
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.kernels.gamma import gamma_differences
 from foltr_audit.rng import ClientStreams, Streams
@@ -43,6 +43,20 @@ def test_models_are_scaled_into_the_ball(
     inside = projected(models, norm, order)
     np.testing.assert_array_equal(models, kept)
     np.testing.assert_allclose(inside, scaled(models, norm, order), rtol=1e-13, atol=0)
+
+
+def test_a_model_has_moved_by_its_farthest_number_or_where_it_is_no_number() -> None:
+    rng = np.random.default_rng(2)
+    before = rng.normal(size=(400, 7)) * 10.0 ** rng.integers(-9, 9, size=(400, 1))
+    after = before + before * rng.normal(size=(400, 7)) * 10.0 ** rng.integers(-12, -6, size=(400, 1))
+    before[:3], after[1] = [[0.0] * 7, [0.0] * 7, [np.inf] * 7], 1e-300
+    after[0], after[2], after[3, 5], before[4, 1] = 0.0, np.inf, np.nan, np.nan
+    with np.errstate(invalid="ignore"):
+        farthest = np.abs(after - before).max(axis=1)
+    still = farthest <= 1e-9 * np.abs(before).max(axis=1)
+    assert 50 < still.sum() < 350
+    assert still[:5].tolist() == [True, False, False, False, False]
+    np.testing.assert_array_equal(moved_rows(before, after), ~still)
 
 
 def test_what_lies_inside_is_left_alone() -> None:

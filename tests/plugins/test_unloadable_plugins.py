@@ -41,10 +41,10 @@ def missing(tmp_path: Path, install: Installer) -> None:
 def warned(done: Done) -> None:
     """The command went well, with one warning of plug-ins, and says it once."""
     assert done.code == 0, done.err
-    starts = ("warning: plug-ins:", "error:")
+    starts = ("warning FA401: plug-ins:", "error:")
     lines = [line for line in done.err.splitlines() if line.startswith(starts)]
     assert len(lines) == 1, done.err
-    assert lines[0].startswith("warning: plug-ins: 'mine' (lab_missing:Mine) cannot be loaded: ")
+    assert lines[0].startswith("warning FA401: plug-ins: 'mine' (lab_missing:Mine) cannot be loaded: ")
     assert lines[0].endswith("; left out")
 
 
@@ -80,7 +80,7 @@ def test_compare_warns_itself_before_workers_run(missing: None, monkeypatch: pyt
 
     monkeypatch.setattr("foltr_audit.experiments.comparison.compare.compare", stop)
     first, second = run("compare", *SMALL).err.splitlines()[-2:]
-    assert first.startswith("warning: plug-ins: 'mine' (lab_missing:Mine) cannot be loaded: ")
+    assert first.startswith("warning FA401: plug-ins: 'mine' (lab_missing:Mine) cannot be loaded: ")
     assert second == "error: stopped"
 
 

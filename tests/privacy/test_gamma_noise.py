@@ -51,6 +51,21 @@ def test_n_shares_sum_to_laplace_noise(n: int) -> None:
             assert p_value(wrong * x, SCALE) < FALSE_ALARM  # another draw than what was claimed
 
 
+@pytest.mark.parametrize("shape", [1.02, 4.5, 999.0])
+def test_sums_of_many_shares_have_the_law_of_gamma_differences(shape: float) -> None:
+    """And neither that of another shape nor that of one tail only, so the test can fail."""
+    found = gamma_differences(shape, 40, np.arange(1000), 1, 2, np.uint64(3))
+    rng = np.random.default_rng(5)
+    expected = rng.standard_gamma(shape, 100_000) - rng.standard_gamma(shape, 100_000)
+    assert stats.ks_2samp(found.ravel(), expected).pvalue > FALSE_ALARM
+    other = gamma_differences(1.15 * shape, 40, np.arange(1000), 1, 2, np.uint64(3))
+    for wrong in (other.ravel(), np.abs(found).ravel()):
+        assert stats.ks_2samp(wrong, expected).pvalue < FALSE_ALARM
+    again = gamma_differences(shape, 20, np.arange(1000, 2000), 1, 2, np.uint64(3))
+    for one, two in ((found[:, :20], found[:, 20:]), (found[:, :20], again)):
+        assert abs(np.corrcoef(one.ravel(), two.ravel())[0, 1]) < 5 / math.sqrt(one.size)
+
+
 def test_the_tests_of_scale_have_power() -> None:
     """A scale wrong by 10 % is caught with probability above .999, in closed form."""
     low, high = stats.chi2(2 * SUMS).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])

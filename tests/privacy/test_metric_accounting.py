@@ -88,7 +88,7 @@ def test_the_chain_of_an_experiment(setup_of: SetupOf, metric: str, defense: str
 
 def test_what_a_message_composes_is_said(setup_of: SetupOf) -> None:
     told = setup_of(learner="foltr-es", defense=("metric-rr:eps=1.2",)).privacy.warnings()
-    assert told == (
+    assert tuple(each.text for each in told) == (
         "metric-rr: epsilon 1.2 is of one interaction; a message of 4 composes 4.8; claim 4.8 for a message",
     )
     for quiet in ("foltr-es:interactions=1,antithetic=false", "foltr-es"):

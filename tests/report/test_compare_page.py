@@ -289,7 +289,7 @@ def with_delta() -> CompareReport:
     place = where("gaussian", 1.2)
     audited = checked("proven", delta=1e-5)
     rows = [
-        setting(name, eps, evaluated_on="the training part", **more)
+        setting(name, eps, evaluated_on="the training split", **more)
         for name, eps, more in (("none", None, {}), ("gaussian", 1.2, audited))
     ]
     return report(*rows, claims=[claim(place, "proven", delta=1e-5)])
@@ -299,9 +299,9 @@ def with_delta() -> CompareReport:
 def test_its_notes_say_what_the_values_are_not(pictures: bool) -> None:
     found = document(with_delta(), provenance(), pictures=pictures)
     text = Reader(html_page(found)).text if pictures else markdown(found)
-    for words in (CHOSEN, FIXED, FRONT, measured(0.95), "the training part"):
+    for words in (CHOSEN, FIXED, FRONT, measured(0.95), "the training split"):
         assert words in text
-    assert "the test part" not in text
+    assert "the test split" not in text
     assert "epsilon 1.2 (delta 1e-05)" in text
     assert ("delta 1e-05" if pictures else "| 1.2 (delta 1e-05) |") in text
 

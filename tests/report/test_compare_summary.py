@@ -70,8 +70,8 @@ def test_what_was_found() -> None:
     false = "False: 1 (published, eps 1.2: at least 4.5 measured, from the message)"
     assert f"Checked claims: 2. {false}. Proven: 1 (laplace, eps 1.2)." in text
     assert "under none (AUC .990); published, eps 1.2 (AUC .980)" in text
-    assert "Under published, eps 1.2, map finds 98 % of the clicks, and 98 % of what it names" in text
-    assert "(position-prior) under laplace, eps 1.2 (AUC .550); skellam, eps 1.2 (AUC .560)" in text
+    assert "Under published, eps 1.2, map recovers 98 % of the clicks, at a precision of 98 %" in text
+    assert "under laplace, eps 1.2 (AUC .550); skellam, eps 1.2 (AUC .560)" in text
     assert "skellam, eps 1.2 keeps the most nDCG@10, .440, which is .010 below no defense" in text
     front = "On the front of attack AUC and nDCG@10: none; laplace, eps 1.2; skellam, eps 1.2; "
     assert f"{front}left out for a false claim: 1." in text
@@ -116,8 +116,8 @@ def test_few_attacked_lists_are_told() -> None:
     ("kind", "number", "change", "sentence"),
     [
         ("results", 0, {"auc": Estimate(0.971, (0.95, 0.98))}, "none (AUC .971)"),
-        ("results", 1, {"recall": Estimate(0.314)}, "finds 31 % of the clicks"),
-        ("results", 1, {"precision": UNKNOWN}, "none of what it names"),
+        ("results", 1, {"recall": Estimate(0.314)}, "recovers 31 % of the clicks"),
+        ("results", 1, {"precision": UNKNOWN}, "at a precision of none"),
         ("results", 3, {"ndcg": Estimate(0.4321)}, "nDCG@10, .432"),
         ("results", 3, {"ndcg_difference": Estimate(-0.0201)}, ".020 below no defense"),
         ("results", 3, {"ndcg_difference": Estimate(0.0004)}, "within .001 of no defense"),
@@ -198,7 +198,7 @@ def test_an_attack_without_an_interval_beats_nothing() -> None:
 def test_a_best_attack_at_chance() -> None:
     text = said(report(setting("none", auc=0.51), setting("a", 1.2, auc=0.49, **against(-0.1, 0.5))))
     assert "reads clicks" not in text
-    assert "than a guess that needs no message (random)" in text
+    assert "to beat a guess without a message (random)" in text
 
 
 def test_nothing_holds_the_attack_off() -> None:

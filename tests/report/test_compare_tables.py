@@ -27,7 +27,7 @@ def settings(runs: int) -> list[Made]:
         "pdgd": "none",
         "ceiling": 0.9,
         "untrained": 0.2,
-        "evaluated_on": "the training part",
+        "evaluated_on": "the training split",
         "runs": runs,
     }
     noisy = setting("gaussian", 1.2, **more, **against(-0.1, 0.0321))
@@ -37,7 +37,7 @@ def settings(runs: int) -> list[Made]:
 def test_it_says_what_its_values_are_not() -> None:
     claims = [claim(where("gaussian", 1.2), "proven", delta=1e-5), claim(where("b", 2.0), "refuted")]
     text = printed(report(*settings(1), claims=claims))
-    for words in (CHOSEN, FIXED, measured(0.95), "nDCG@10 on the training part"):
+    for words in (CHOSEN, FIXED, measured(0.95), "nDCG@10 on the training split"):
         assert words in text
     assert "delta 1e-05" in text
     assert text.count("delta") == 1
@@ -65,4 +65,5 @@ def test_a_warning_is_said_once_with_all_that_it_is_about() -> None:
 
     rows = [row("published", 1.2, "w"), row("published", 10.0, "w"), row("published", 10.0, "w")]
     rows += [row("sign", None, "v"), row("b", 2.0, "w")]
-    assert warnings_by_defense(rows) == ["published, eps 1.2, 10; b, eps 2: w", "sign: v"]
+    told = [each.text for each in warnings_by_defense(rows)]
+    assert told == ["published, eps 1.2, 10; b, eps 2: w", "sign: v"]

@@ -134,9 +134,9 @@ def _low(row: AttackRow) -> float:
 def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
     """15 rows to choose from: false alarms stay within a binomial limit of the nominal 2.5 %."""
     rng = np.random.default_rng(7)
-    alarms = sum("finds" in describe_results(_rows(rng, 15, 40)) for _ in range(200))
+    alarms = sum("recovers" in describe_results(_rows(rng, 15, 40)) for _ in range(200))
     assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
-    found = sum("finds" in describe_results(_rows(rng, 15, 200, shift=0.3)) for _ in range(20))
+    found = sum("recovers" in describe_results(_rows(rng, 15, 200, shift=0.3)) for _ in range(20))
     assert found == 20
     naive = sum(max(map(_low, _rows(rng, 15, 40))) > 0.5 for _ in range(200))
     assert naive > 25, "the uncorrected rule fails this test"
@@ -242,5 +242,5 @@ def test_an_attack_that_reads_backwards_is_not_called_guessing() -> None:
     alarms = sum("with the wrong sign" in describe_results(_rows(rng, 15, 40)) for _ in range(200))
     assert alarms <= 12  # P[Bin(200, .025) > 12] < .002
     one_reads = [*_rows(rng, 1, 200, shift=-0.3), *_rows(rng, 1, 200, shift=0.3)[1:]]
-    assert "finds" in describe_results(one_reads)
+    assert "recovers" in describe_results(one_reads)
     assert any("with the wrong sign" in row.warning for row in doubt_rows(one_reads))

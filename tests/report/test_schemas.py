@@ -35,12 +35,12 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "audit-1.json": ("audit", *SMALL, "--eps", 1.2, "--trials", 100),
     "membership-1.json": ("membership", *SMALL, "--shadows", 16, "--references", 1, "--others", 20),
     "unlearn-1.json": ("unlearn", *SMALL, "--trials", 100, "--method", "none"),
-    "audit-function-1.json": ("audit-function", RELEASE, "--zero", 0, "--one", 1, "--trials", 100),
-    "calibrate-1.json": ("calibrate", "--target-eps", 1.2),
+    "audit-function-2.json": ("audit-function", RELEASE, "--zero", 0, "--one", 1, "--trials", 100),
+    "calibrate-2.json": ("calibrate", "--target-eps", 1.2),
     "estimate-2.json": ("compare", *SMALL, "--dry-run", "--eps", 1.2),
     "ceiling-1.json": ("ceiling", "--eps", 1.2),
     "lint-1.json": ("lint", "--eps", 1.2, "--data", "synthetic:mq2007:60"),
-    "scenario-1.json": ("scenario", "show", "pham-2022"),
+    "study-1.json": ("study", "show", "pham-2022"),
 }
 """Commands that print each document."""
 
@@ -75,7 +75,13 @@ def test_the_published_schema_is_that_of_the_printed_document(name: str) -> None
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(("list", "defenses"), ("list", "knowledge"), ("scenario", "list"), ("data", "cache", "list")),
+        *(
+            ("list", "defenses"),
+            ("list", "knowledge"),
+            ("study", "list"),
+            ("explain",),
+            ("data", "cache", "list"),
+        ),
         ("data", "info", "synthetic:mq2007:60"),
     ],
     ids=" ".join,
@@ -136,7 +142,7 @@ def test_stored_runs_agree_with_their_schemas(tmp_path: Path) -> None:
 
 def test_a_wrong_document_is_told() -> None:
     told = run("calibrate", "--target-eps", 1.2, "--json").json()
-    validator = Draft202012Validator(DOCUMENTS["calibrate-1.json"].schema())
+    validator = Draft202012Validator(DOCUMENTS["calibrate-2.json"].schema())
     changes: list[dict[str, object]] = [
         {"schema": "foltr-audit/calibrate/9"},
         {"results": [{}]},

@@ -33,7 +33,7 @@ def _auc(row: _Leak) -> Cell:
     return Cell(f"{row.auc}", ".4-.9", "bad" if row.bad else "")
 
 
-def leaks(*, spare: tuple[str, ...] | None = None) -> Table:
+def leaks(*, spare: tuple[str, ...] = ()) -> Table:
     columns = [
         Column[_Leak](
             "defense", lambda row: row.defense, "fold", narrow=lambda text: text.replace("|", "|\n")

@@ -143,8 +143,8 @@ def test_the_table_of_periods() -> None:
     assert "with --twins" not in twins
     assert ".313" in twins
     assert "periods" not in text_of(report_of(fixed(1, FIRST)))
-    assert "trained model (training part)" in twins
-    assert "test part" not in twins
+    assert "trained model (training split)" in twins
+    assert "test split" not in twins
 
 
 # --- twins ----------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def test_change_points_are_marked_with_their_intents() -> None:
         assert [text.get_position()[0] for text in axis.texts] == [1.0, 3.0]
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts == ["perfect clicks, eps none", "its leading intent alone"]
-    assert figure.axes[0].get_title() == "offline: global model on the training part"
+    assert figure.axes[0].get_title() == "offline: global model on the training split"
     dashed = figure.axes[0].lines[-1]
     assert dashed.get_linestyle() == "--"
     assert dashed.get_color() == figure.axes[0].lines[-2].get_color()

@@ -138,7 +138,9 @@ def test_the_readme_is_plain_markdown() -> None:
 
 def test_the_page_of_commands_has_every_command_and_no_other() -> None:
     page = (DOCS / "commands.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `([a-z][\w-]*)`", page, re.MULTILINE)) == set(application().commands)
+    assert set(re.findall(r"^\| `([a-z][\w-]*)`", page, re.MULTILINE)) == {
+        name for name, command in application().commands.items() if not command.hidden
+    }
 
 
 def test_the_page_of_exit_codes_has_every_code() -> None:

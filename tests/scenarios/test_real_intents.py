@@ -1,4 +1,4 @@
-"""The comparison of presets on intents, from what `scenario run` prints."""
+"""The comparison of presets on intents, from what `study run` prints."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_differences_are_paired_over_seeds(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.slow
 def test_the_names_are_those_of_the_presets() -> None:
     done = run(
-        "scenario", "run", "zhuang-2021-table-6", "--data", "synthetic:clueweb-intents:6",
+        "study", "run", "zhuang-2021-table-6", "--data", "synthetic:clueweb-intents:6",
         "--scale", 0.0005, "--runs", 1, "--json",
     )  # fmt: skip
     for pair in PAIRS["zhuang-2021-table-6"]:

@@ -330,7 +330,7 @@ def test_features_are_embedded_on_request(setup_of: SetupOf, collection: Collect
 
 
 def mean_ndcg_by_hand(data: Dataset, model: Floats, skip: bool) -> float:
-    """Mean nDCG@10 of the test part, one query after the other."""
+    """Mean nDCG@10 of the test split, one query after the other."""
     values = []
     for q in range(data.n_queries):
         rows = slice(data.offsets[q], data.offsets[q + 1])

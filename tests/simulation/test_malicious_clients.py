@@ -128,7 +128,7 @@ def test_documents_of_the_same_score_share_their_ranks(setup_of: SetupOf) -> Non
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("query=12", "query=12; expected less than the 12 queries of the training part"),
+        ("query=12", "query=12; expected less than the 12 queries of the training split"),
         ("query=8,document=13", "document=13; expected less than the 13 documents of the query"),
     ],
 )

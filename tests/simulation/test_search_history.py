@@ -117,7 +117,7 @@ def test_another_click_model_clicks_on_the_same_lists(log: Collection) -> None:
 
 def test_more_clients_than_users_and_held_documents_are_refused(log: Collection) -> None:
     with pytest.raises(
-        UsageError, match=r"clients: 5 clients, but the training part has 4 users; expected 4"
+        UsageError, match=r"clients: 5 clients, but the training split has 4 users; expected at most 4"
     ):
         played(setup_of(log, clients=5))
     with pytest.raises(UsageError, match=r"scenario: clients hold documents .* lists of real users"):

@@ -74,7 +74,7 @@ PUBLISHED = {
 
 
 def _fold(folder: Path) -> Collection:
-    """Fold1 of MQ2008: its training part is S1 to S3."""
+    """Fold1 of MQ2008: its training split is S1 to S3."""
     if not PARTS.is_dir():
         pytest.skip("the parts of MQ2008 are not here")
     given = {"train": ("S1", "S2", "S3"), "vali": ("S4",), "test": ("S5",)}

@@ -70,7 +70,10 @@ def test_noise_for_another_number_of_clients() -> None:
     summed = [*EVENTS, "summed:at-least=600"]
     (found, _) = findings(declared_by(header(events=summed, eps_claimed=1.2), 600))
     assert (found.check, found.severity, found.right) == ("noise shares", "error", 600.0)
-    assert "computed for 1000 clients, and 600 take part: a sum holds only 60% of the noise" in found.line
+    assert (
+        "computed for 1000 clients, and 600 take part: a sum holds only 60% of the noise"
+        in found.warning.text
+    )
     (unclaimed,) = findings(declared_by(header(events=summed), 600))
     assert unclaimed == replace(found, severity="warning")
     assert findings(declared_by(header(events=[*EVENTS, "summed:at-least=1000"]), 1000)) == ()
@@ -105,7 +108,7 @@ def test_facts_alone() -> None:
     told = {one.check: one for one in findings(declared_by(header(**facts, eps_claimed=1.2), 40))}
     assert set(told) == {"noise shares", "statement"}
     assert told["noise shares"].severity == "error"
-    assert "each message carries only 1/1000 of the noise" in told["noise shares"].line
+    assert "each message carries only 1/1000 of the noise" in told["noise shares"].warning.text
     facts["noise"] = "laplace:scale=2.5"
     assert {one.check for one in findings(declared_by(header(**facts, eps_claimed=1.2), 40))} == {"statement"}
 

@@ -115,4 +115,6 @@ def test_masked_words_of_a_federation(tmp_path: Path) -> None:
     found = trace.header.encoding.decode_sum(record.total, record.counts)
     np.testing.assert_allclose(found, updates.sum(axis=0), atol=1e-4)
     attack = TraceAttack.open(tmp_path / "t", changes={"methods": ["olsr"]})
-    assert list(attack.notes()) == ["messages are masked; --view aggregate attacks their sums"]
+    assert [note.text for note in attack.notes()] == [
+        "messages are masked; --view aggregate attacks their sums"
+    ]

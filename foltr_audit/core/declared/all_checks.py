@@ -17,6 +17,7 @@ from foltr_audit.core.declared.checks.sum_noise import sum_noise
 from foltr_audit.core.declared.checks.visible import last_bits, lists, trusted_server, unequal
 from foltr_audit.core.declared.declared_system import DeclaredSystem
 from foltr_audit.core.declared.findings import DeclarationFinding
+from foltr_audit.core.warning_codes import CodedWarning
 
 Check = Callable[[DeclaredSystem], Iterator[DeclarationFinding]]
 
@@ -44,7 +45,7 @@ def findings(system: DeclaredSystem, checks: Sequence[Check] = ALL_CHECKS) -> tu
     return tuple(sorted(found, key=lambda finding: finding.severity != "error"))
 
 
-def warnings(system: DeclaredSystem) -> tuple[str, ...]:
+def warnings(system: DeclaredSystem) -> tuple[CodedWarning, ...]:
     """What the checks of a chain find, one line each."""
     found = dict.fromkeys(finding for check in CHAIN_CHECKS for finding in check(system))
-    return tuple(finding.line for finding in found)
+    return tuple(finding.warning for finding in found)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from foltr_audit.core.warning_codes import CodedWarning, warning_code
 from foltr_audit.utils.rows import ResultRow
 
 FindingSeverity = Literal["error", "warning"]
@@ -17,6 +18,7 @@ class DeclarationFinding(ResultRow):
 
     Attributes:
         check: name of the check.
+        code: its code, see `foltr-audit explain`.
         severity: `error` or `warning`.
         field: what it is about: a defense, or a field of a description.
         declared: what is declared, in a few words.
@@ -26,6 +28,7 @@ class DeclarationFinding(ResultRow):
     """
 
     check: str
+    code: str = field(init=False)
     severity: FindingSeverity
     field: str
     declared: str
@@ -33,10 +36,13 @@ class DeclarationFinding(ResultRow):
     right: float | None
     mend: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "code", warning_code(self.check))
+
     @property
-    def line(self) -> str:
+    def warning(self) -> CodedWarning:
         """The finding as one line, with how to mend it."""
-        return f"{self.field}: {self.follows}; {self.mend}"
+        return CodedWarning(self.code, f"{self.field}: {self.follows}; {self.mend}")
 
 
 def digits(value: float) -> str:

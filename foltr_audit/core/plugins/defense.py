@@ -150,7 +150,7 @@ class Defense(Plugin):
 
     @property
     def server_queries(self) -> int:
-        """Labelled queries of the training part from which the server learns for `on_aggregate`.
+        """Labelled queries of the training split from which the server learns for `on_aggregate`.
 
         What it learnt is `context.server_update`. By default it owns none.
         """

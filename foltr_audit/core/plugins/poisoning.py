@@ -32,7 +32,7 @@ class Poisoning(Plugin):
 
     @property
     def promoted(self) -> tuple[int, int] | None:
-        """A query of the training part, and a document of it by position: both from 0; None for no document.
+        """A query of the training split, and a document of it by position: both from 0; None for no document.
 
         Malicious clients ask this query alone. Their click model reads the highest grade on the document, and
         the lowest on all others.

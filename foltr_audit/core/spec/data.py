@@ -72,7 +72,7 @@ class DataSpec(SpecTable):
     fold: int = Field(0, ge=0)
     normalise: Literal["zscore", "zscore-parts", "query-minmax", "none"] = Field(
         "zscore",
-        description="zscore (statistics of the training part), zscore-parts (of each part), query-minmax or "
+        description="zscore (statistics of the training split), zscore-parts (of each part), query-minmax or "
         "none.",
     )
     dtype: Literal["float32", "float64"] = Field(

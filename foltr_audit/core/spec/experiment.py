@@ -46,9 +46,8 @@ class Spec(SpecTable):
 
     Attributes:
         repetition: number of this repetition, part of every stream's name.
-        defense: chain of defenses, canonical texts; may be given as objects, such as `[Clip(norm=1.5)]`.
-        data: see the class; a collection may be given, which is described.
-        population, train, trace: see the classes.
+        defense: chain of defenses, canonical texts.
+        data, population, train, trace: see the classes.
         attack: the attack protocol; None for no attack. With one, the default learner is PDGD as
             in Pham 2022 (`pairs=all,normaliser=shown`).
         audit: the audit protocol; None for no audit. It has the same default learner.
@@ -79,6 +78,9 @@ class Spec(SpecTable):
 
     def __init__(self, /, **table: object) -> None:
         """Make a Spec from its fields.
+
+        Plug-ins may be given as objects or classes, e.g. `defense=[Clip(norm=1.5)]`, and `data` as a
+        collection: the Spec holds what they are called.
 
         Raises:
             UsageError: an unknown field (with the nearest known one) or an invalid value.

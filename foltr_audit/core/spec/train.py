@@ -54,7 +54,7 @@ class TrainSpec(SpecTable):
         None, description="What the server sends in training rounds; see list servers."
     )
     evaluate_every: int = Field(
-        1, ge=1, description="Compute nDCG on the test part after every K rounds and after the last one."
+        1, ge=1, description="Compute nDCG on the test split after every K rounds and after the last one."
     )
 
 

@@ -67,7 +67,7 @@ def _is_file(path: Path) -> bool:
 
 
 def number_of_clients(source: str) -> int | None:
-    """Number of users with a search in the training part; None where the source holds no search log.
+    """Number of users with a search in the training split; None where the source holds no search log.
 
     Raises:
         DataError: the log is malformed.

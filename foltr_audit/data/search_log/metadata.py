@@ -20,7 +20,7 @@ from foltr_audit.data.letor.lines import line_batches, name_in_messages
 from foltr_audit.errors import DataError
 from foltr_audit.utils.arrays import Bools, Ints
 
-SPLIT_SHARE = 0.2  # of the searches, for the validation part and for the test part
+SPLIT_SHARE = 0.2  # of the searches, for the validation split and for the test split
 _QUERY, _USER, _CLICKED, _LIST = "qid", "user_id", "target_doc_id", "candidate_doc_ids"
 _TIMES = ("timestamp", "time")
 _EPOCH = datetime(1970, 1, 1)
@@ -37,7 +37,7 @@ class SearchLog:
         name: the file, for messages.
         lines: line of each search, int64 (n,).
         query_ids: id of each search; all different.
-        users: number of the user, int64 (n,); the user with the most searches before the validation part
+        users: number of the user, int64 (n,); the user with the most searches before the validation split
             is 0, and of equals the one that the file names first.
         times: microseconds since 1970, int64 (n,).
         clicked: id of the clicked document.
@@ -54,7 +54,7 @@ class SearchLog:
 
     @property
     def n_clients(self) -> int:
-        """Number of users with a search in the training part; they have the first numbers."""
+        """Number of users with a search in the training split; they have the first numbers."""
         return int(self.users[self.part == 0].max()) + 1
 
     @cached_property
@@ -181,7 +181,7 @@ class _Rows:
 
 
 def _by_activity(users: Ints, training: Bools) -> Ints:
-    """The same users numbered by their searches in the training part, most first, int64 (n,)."""
+    """The same users numbered by their searches in the training split, most first, int64 (n,)."""
     counts = np.bincount(users[training], minlength=int(users.max()) + 1)
     rank = np.empty_like(counts)
     rank[np.argsort(-counts, kind="stable")] = np.arange(counts.size)

@@ -212,7 +212,7 @@ def synthesise(like: str, *, queries: int | None = None, seed: int = 1) -> Colle
     Args:
         like: one of `LIKES`.
         queries: number of queries, at least 5; where None as many as the real set, with several intents
-            as many in its training part, or 1,500 of istella-s.
+            as many in its training split, or 1,500 of istella-s.
         seed: of every draw.
 
     Raises:

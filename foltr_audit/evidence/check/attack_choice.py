@@ -8,6 +8,7 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.warning_codes import CodedWarning, coded
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.protocol import not_for_clicks
 from foltr_audit.report.results.wording import join_names
@@ -30,7 +31,7 @@ def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def untried_warnings(protocol: AttackSpec, kind: str) -> list[str]:
+def untried_warnings(protocol: AttackSpec, kind: str) -> list[CodedWarning]:
     """A warning if attacks were named and a default one for the kind of messages is not among them."""
     ran = {name_in(text) for text in protocol.methods_on(kind)}
     usual = [make(Attack, text) for text in protocol.defaults_on(kind)]
@@ -38,8 +39,11 @@ def untried_warnings(protocol: AttackSpec, kind: str) -> list[str]:
     if not missing:
         return []
     return [
-        f"max_attack_auc is not judged by {join_names(missing, 'or')}, which were not tried; "
-        "leave out --method to judge by them too"
+        coded(
+            "untried attacks",
+            f"max_attack_auc is not judged by {join_names(missing, 'or')}, which were not tried; "
+            "leave out --method to judge by them too",
+        )
     ]
 
 

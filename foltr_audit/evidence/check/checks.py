@@ -9,6 +9,7 @@ from pathlib import Path
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import Attacks, texts_of
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.attack_choice import click_attacks, untried_warnings
 from foltr_audit.evidence.check.limits import SystemLimits
@@ -126,7 +127,7 @@ def check_fresh(
     return CheckReport.of(limits, subjects, found.config, warnings)
 
 
-def _untried_warnings(limits: SystemLimits, plan: Plan) -> list[str]:
+def _untried_warnings(limits: SystemLimits, plan: Plan) -> list[CodedWarning]:
     """Warnings about default attacks that were left out."""
     protocols = [(spec.attack, spec.message_kind) for spec in plan.specs]
     if limits.max_attack_auc is None:

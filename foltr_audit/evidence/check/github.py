@@ -16,7 +16,7 @@ def annotation_lines(report: CheckReport, place: LimitsPlace) -> str:
         f"title={_property(f'{one.limit}: {one.status}')}::{_message(one.line)}"
         for one in (*report.of_status("broken"), *report.of_status("not judged"))
     ]
-    lines += [f"::warning title=foltr-audit check::{_message(text)}" for text in report.warnings]
+    lines += [f"::warning title=foltr-audit check::{_message(str(row.coded))}" for row in report.warnings]
     return "\n".join([*lines, report.counts])
 
 

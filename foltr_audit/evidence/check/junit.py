@@ -31,7 +31,7 @@ def junit_xml(report: CheckReport) -> bytes:
     for one in report.outcomes:
         _add(suite, one)
     if report.warnings:
-        SubElement(suite, "system-out").text = "\n".join(report.warnings)
+        SubElement(suite, "system-out").text = "\n".join(str(row.coded) for row in report.warnings)
     indent(root)
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 

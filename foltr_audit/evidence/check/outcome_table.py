@@ -68,7 +68,7 @@ def markdown(report: CheckReport) -> str:
         "",
         *table_lines(make_table("", _COLUMNS, report.outcomes).on("page")),
         "",
-        *(f"- warning: {escape_markdown(text)}" for text in report.warnings),
+        *(f"- warning {row.code}: {escape_markdown(row.warning)}" for row in report.warnings),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from foltr_audit.core.warning_codes import CodedWarning, coded
 from foltr_audit.evidence.check.limit_check import LimitOutcome, Status, outcomes
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckSubject, printable
+from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.wording import counted
@@ -32,12 +34,12 @@ class CheckReport(PlainReport):
         config: what was run or read, as a plain table.
     """
 
-    SCHEMA: ClassVar[str] = "foltr-audit/check/1"
+    SCHEMA: ClassVar[str] = "foltr-audit/check/2"
 
     holds: bool
     limits: Mapping[str, JsonValue]
     outcomes: Sequence[LimitOutcome]
-    warnings: Sequence[str]
+    warnings: Sequence[WarningRow]
     config: Mapping[str, JsonValue]
 
     @classmethod
@@ -46,11 +48,11 @@ class CheckReport(PlainReport):
         limits: SystemLimits,
         subjects: Sequence[CheckSubject],
         config: Mapping[str, JsonValue],
-        warnings: Sequence[str] = (),
+        warnings: Sequence[CodedWarning] = (),
     ) -> CheckReport:
         """Check the limits on some subjects."""
         refused = [
-            f"{subject.name}: {name} could not run and is not judged: {why}"
+            coded("refused attack", f"{subject.name}: {name} could not run and is not judged: {why}")
             for subject in subjects
             if limits.max_attack_auc is not None and not subject.all_attacks
             for name, why in subject.refused.items()
@@ -60,7 +62,10 @@ class CheckReport(PlainReport):
             holds=all(one.status == "holds" for one in found),
             limits=limits.table(),
             outcomes=found,
-            warnings=list(dict.fromkeys(printable(text) for text in (*warnings, *refused))),
+            warnings=[
+                WarningRow.of(one._replace(text=printable(one.text)))
+                for one in dict.fromkeys((*warnings, *refused))
+            ],
             config=config,
         )
 
@@ -94,7 +99,7 @@ class CheckReport(PlainReport):
         return f"{limits} checked on {rows}: {', '.join(found_of) or 'all hold'}"
 
 
-def warnings_of(report: CompareReport, subjects: Sequence[str]) -> Iterator[str]:
+def warnings_of(report: CompareReport, subjects: Sequence[str]) -> Iterator[CodedWarning]:
     """The warnings of a comparison about some rows, and what it left out.
 
     Args:
@@ -103,6 +108,6 @@ def warnings_of(report: CompareReport, subjects: Sequence[str]) -> Iterator[str]
     """
     for row in report.warnings:
         if row.name in subjects:
-            yield f"{row.name}: {row.warning}"
+            yield row.coded.about(row.name)
     for left in report.left_out:
-        yield f"left out of the comparison: {left.learner}, {left.defense}: {left.why}"
+        yield coded("left out", f"left out of the comparison: {left.learner}, {left.defense}: {left.why}")

@@ -38,7 +38,7 @@ def sarif_log(report: CheckReport, place: LimitsPlace) -> str:
             {
                 "executionSuccessful": not report.of_status("not judged"),
                 "toolExecutionNotifications": [
-                    {"level": "warning", "message": {"text": text}} for text in report.warnings
+                    {"level": "warning", "message": {"text": str(row.coded)}} for row in report.warnings
                 ],
             }
         ],

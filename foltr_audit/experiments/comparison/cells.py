@@ -62,7 +62,7 @@ class CellRecord:
         rounds: metrics of the training rounds by name, float64 (T,) each.
         query_ndcg: nDCG@10 of the trained model by evaluated query, float64 (Q,), NaN where it does not
             count.
-        validation_ndcg: the same on the validation part; None of a cell that an earlier version stored.
+        validation_ndcg: the same on the validation split; None of a cell that an earlier version stored.
         evidence: judged lists; None without an attack, or where it had nothing to read.
     """
 
@@ -97,7 +97,7 @@ def pack_cell(cell: RunResult, setup: Setup) -> Files:
         learner=cell.system.learner,
         pdgd=cell.system.pdgd,
         data=CellDataFacts.model_validate(cell.data.plain()),
-        warnings=list(cell.system.warnings),
+        warnings=list(map(str, cell.system.warnings)),
         population=None if cell.world.described is None else cell.world.described.plain(),
         groups=list(cell.world.population.groups),
         ndcg=trained.ndcg,

@@ -1,4 +1,4 @@
-"""A whole comparison: chooses sensitivities on the validation part, then runs every missing cell."""
+"""A whole comparison: chooses sensitivities on the validation split, then runs every missing cell."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def plan_cells(grid: ComparisonGrid, study: Runner) -> list[CellPlan]:
 def choose_sensitivities(
     grid: ComparisonGrid, folder: ComparisonFolder, workers: Workers, study: Runner, progress: Progress
 ) -> list[SensitivityTrial]:
-    """Train the published chain with each Delta of the grid, and mark the best on the validation part.
+    """Train the published chain with each Delta of the grid, and mark the best on the validation split.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
     section 4.2, chooses among 1, 3, 5, 7 and 9 for each epsilon.
@@ -100,7 +100,7 @@ def _refuse_intents(specs: Iterable[Spec], study: Runner) -> None:
         if intents > 1:
             raise UsageError(
                 f"--sensitivity-grid: {spec.data.source}, scenario {spec.population.scenario}: clients have "
-                f"{intents} intents, which are judged on the training part; expected one intent, since "
+                f"{intents} intents, which are judged on the training split; expected one intent, since "
                 "nothing is held out to choose on"
             )
 

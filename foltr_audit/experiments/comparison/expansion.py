@@ -57,7 +57,7 @@ class CellPlan(NamedTuple):
     Attributes:
         spec: what is run.
         kind: `attack` trains and attacks; `audit` checks the claim; `select` only trains, to choose a
-            sensitivity on the validation part.
+            sensitivity on the validation split.
         label: its defense.
     """
 
@@ -82,7 +82,7 @@ class SensitivityTrial(ResultRow):
     Attributes:
         learner, scenario, click_model, eps: the point.
         sensitivity: Delta.
-        ndcg: mean nDCG@10 on the validation part over runs.
+        ndcg: mean nDCG@10 on the validation split over runs.
         chosen: whether it is the best one; of equals the smallest.
     """
 

@@ -196,11 +196,11 @@ class CellFacts(_FactTable):
         eps_claimed: the epsilon that its chain claims for one round.
         learner, pdgd: its learner with the parameters that are not at their default, and its PDGD setting.
         data: its data.
-        warnings: incompatible defenses in its chain, in words.
+        warnings: incompatible defenses in its chain, each with its code.
         population: its population in numbers; None where clients do not differ.
         groups: names of the groups of clients.
         ndcg, untrained, ceiling, validation: offline nDCG@10 of the trained model, of an untrained one, of
-            the ideal ranking, and of the trained one on the validation part.
+            the ideal ranking, and of the trained one on the validation split.
         online_sum, online_mean: online nDCG@10 over rounds.
         clipped: share of the steps that were clipped.
         too_short: attacked queries that were left out for having too few documents.

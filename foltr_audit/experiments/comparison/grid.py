@@ -63,7 +63,7 @@ class ComparisonGrid(SpecTable):
     sensitivity_grid: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Flag(form="text")] = Field(
         (),
         description="Sensitivities, e.g. 1,3,5,7,9. Each eps takes the one with the best nDCG on the "
-        "validation part.",
+        "validation split.",
     )
     delta: float = Field(DELTA, gt=0, lt=1, description="Delta of defenses without a pure bound.")
     defenses: Annotated[

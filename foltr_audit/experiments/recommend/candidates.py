@@ -1,4 +1,4 @@
-"""Scores candidates on the validation part: accounting first, then training and attacks for the rest."""
+"""Scores candidates on the validation split: accounting first, then training and attacks for the rest."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CandidateResult:
         proven: its chain and bound; None where accounting rejected it.
         refused: why accounting rejected it.
         failed: why it could not be run; empty where it was run.
-        ndcg: mean nDCG@10 on the validation part over repetitions; NaN where it was not run.
+        ndcg: mean nDCG@10 on the validation split over repetitions; NaN where it was not run.
         queries: the same of each query, float64 (Q,), NaN where it does not count; None where it was not run.
         leak: the attack with the largest upper end; None where no attack ran.
         score: None where it was not run.
@@ -126,7 +126,7 @@ class CandidateEvaluator:
         return [one.score for one in self.judged[first - 1 :]]
 
     def specs(self, proven: CandidateProof) -> list[Spec]:
-        """The repetitions of a candidate: attacked on the validation part if attacks are limited."""
+        """The repetitions of a candidate: attacked on the validation split if attacks are limited."""
         base, attack = self.accountant.setup.spec, None
         if base.attack is not None and self.accountant.limits.max_auc is not None:
             attack = changed_protocol(base.attack, {"on": (VALIDATION,)})
@@ -152,7 +152,7 @@ class CandidateEvaluator:
         ndcg = float(np.mean([cell.facts.validation for cell in cells]))
         if math.isnan(ndcg):
             return CandidateResult(
-                point=point, proven=answer, failed="no query of the validation part counts"
+                point=point, proven=answer, failed="no query of the validation split counts"
             )
         leak = worst_leak(cells)
         excess = self.accountant.limits.excess(None if leak is None else leak.upper)

@@ -16,7 +16,7 @@ LARGEST_TIE = 0.005
 def choose(judged: Sequence[CandidateResult]) -> int | None:
     """Index of the chosen candidate; None where none is within the limits.
 
-    A candidate ties with the best one if its mean nDCG@10 on the validation part is less than one standard
+    A candidate ties with the best one if its mean nDCG@10 on the validation split is less than one standard
     error of their paired difference below, and less than `LARGEST_TIE`. Among those the smallest proven
     epsilon comes first, then the smallest upper end of an attack's interval, then the highest nDCG@10.
 

@@ -1,4 +1,4 @@
-"""Cells that confirm a chosen candidate: an audit, and new repetitions on the test part next to no defense.
+"""Cells that confirm a chosen candidate: an audit, and new repetitions on the test split next to no defense.
 
 None of their results is used for the choice.
 """
@@ -73,7 +73,7 @@ def _fresh(cell: CellPlan, limits: PrivacyLimits, first_run: int) -> CellPlan:
 def confirmation_grid(
     base: Spec, point: CandidatePoint, limits: PrivacyLimits, *, runs: int, trials: int
 ) -> ComparisonGrid:
-    """The grid of one candidate and no defense, on the test part."""
+    """The grid of one candidate and no defense, on the test split."""
     attack = changed_protocol(base.attack or AttackSpec(), {"on": (TEST,)})
     audit = AuditSpec(trials=trials, views=(limits.view,))
     table = ComparisonGrid.of_spec(base.model_copy(update={"attack": attack, "audit": audit})).table()

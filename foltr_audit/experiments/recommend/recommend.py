@@ -1,4 +1,4 @@
-"""A whole recommendation: proofs, then the search on the validation part, then the test part once."""
+"""A whole recommendation: proofs, then the search on the validation split, then the test split once."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class CandidateAccountant:
         """`setup` is the experiment without a defense.
 
         Raises:
-            UsageError: messages without a known bound, or data without a validation part.
+            UsageError: messages without a known bound, or data without a validation split.
         """
         if setup.learner.sends != "models":
             raise UsageError(
@@ -129,7 +129,7 @@ class CandidateAccountant:
         if setup.clients.intents > 1:
             raise UsageError(
                 f"recommend: {setup.spec.data.source}, scenario {setup.spec.population.scenario}: clients "
-                f"have {setup.clients.intents} intents, which are judged on the training part; expected one "
+                f"have {setup.clients.intents} intents, which are judged on the training split; expected one "
                 "intent, since nothing is held out to choose on"
             )
         self.setup = setup

@@ -76,17 +76,10 @@ class GammaShare(AdditiveNoise):
         return np.asarray(order * np.log(0.5 * z) + log_bessel_k(abs(order), z) - constant)
 
     def sample(self, streams: ClientStreams, size: int) -> Floats:
-        """One sum of shares per client and coordinate, shape (C, size).
-
-        A shape above 1 is drawn as a sum of several variates: the kernel's rejection is for shapes up to 1.
-        """
+        """One sum of shares per client and coordinate, shape (C, size)."""
         from foltr_audit.kernels.gamma import gamma_differences
 
-        parts = math.ceil(self.shape)
-        drawn = gamma_differences(self.shape / parts, size * parts, *stream_key(streams))
-        if parts > 1:
-            drawn = drawn.reshape(streams.clients.size, size, parts).sum(axis=2)
-        return self.scale * drawn
+        return self.scale * gamma_differences(self.shape, size, *stream_key(streams))
 
     def summed(self, count: int) -> GammaShare:
         """The law of the sum of `count` >= 1 independent draws."""

@@ -69,7 +69,7 @@ class LearningCurve:
     rounds: Ints
     mean: Floats
     deviation: Floats
-    part: str = "the test part"
+    part: str = "the test split"
     spans: tuple[IntentSpan, ...] = ()
     beside: int | None = None
     number: int | None = None

@@ -70,7 +70,7 @@ def _finding(row: FindingRow, among: Sequence[FindingRow]) -> str:
 
 
 def recommend_figure(report: RecommendReport) -> Figure:
-    """Every candidate on the validation part: the AUC of the strongest attack on it against its nDCG@10."""
+    """Every candidate on the validation split: the AUC of the strongest attack on it against its nDCG@10."""
     figure, (axis, *_) = _panels(1, 4.0)
     shown = [row for row in report.candidates if row.auc.known and row.ndcg is not None]
     _candidates(axis, shown, COLOURS[0], "candidate")
@@ -81,7 +81,7 @@ def recommend_figure(report: RecommendReport) -> Figure:
     if limit is not None:
         axis.axvline(limit, color=COLOURS[6], linestyle="dashed", linewidth=0.9, label="limit")
     axis.set_xlabel("AUC of the strongest attack (left is private)")
-    axis.set_ylabel("nDCG@10 on the validation part")
+    axis.set_ylabel("nDCG@10 on the validation split")
     figure.legend(loc="outside lower center", ncols=3, handlelength=1.2)
     return figure
 

@@ -147,7 +147,7 @@ def _groups(report: CompareReport, drawer: _PictureDrawer | None) -> list[Block]
 
 def _smallest(report: CompareReport) -> str:
     every = epsilons(report.results)
-    return f" At a claimed epsilon of {epsilon(min(every))}, the smallest." if every else ""
+    return f" Shown for the smallest claimed epsilon, {epsilon(min(every))}." if every else ""
 
 
 class _PictureDrawer:

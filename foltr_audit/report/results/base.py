@@ -10,6 +10,7 @@ import numpy as np
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.data import SYNTHETIC
 from foltr_audit.core.spec.experiment import flat
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.experiments.runner import DataFacts, RunResult
 from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.plain_report import PlainReport
@@ -182,11 +183,23 @@ class WarningRow(ResultRow):
 
     Attributes:
         defense: the chain that it is about; None if it is about something else.
+        code: its code, see `foltr-audit explain`.
         warning: the text.
     """
 
     defense: str | None = column(optional=True)
+    code: str
     warning: str
+
+    @classmethod
+    def of(cls, warning: CodedWarning, defense: str | None = None) -> WarningRow:
+        """The row of a warning."""
+        return cls(defense=defense, code=warning.code, warning=warning.text)
+
+    @property
+    def coded(self) -> CodedWarning:
+        """The warning with its code."""
+        return CodedWarning(self.code, self.warning)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,7 +285,7 @@ def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
 def warning_rows(cells: Sequence[RunResult]) -> tuple[WarningRow, ...]:
     """Each warning about each chain, once."""
     found = dict.fromkeys(
-        WarningRow(defense="+".join(cell.spec.defense), warning=warning)
+        WarningRow.of(warning, "+".join(cell.spec.defense))
         for cell in cells
         for warning in cell.system.warnings
     )

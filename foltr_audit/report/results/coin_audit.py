@@ -11,10 +11,12 @@ from foltr_audit.auditing.coin_audit import UNIT, CoinAudit, CoinFinding
 from foltr_audit.auditing.coin_bounds import ONE_RUN
 from foltr_audit.auditing.verdict import FALSE, Verdict
 from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.audit import EstimateRow
+from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.trace.known_facts import plain_facts
 from foltr_audit.utils.rows import JsonValue, ResultRow
@@ -95,10 +97,10 @@ class CoinAuditReport(PlainReport):
         results: one row per trace and view.
     """
 
-    SCHEMA: ClassVar[str] = "foltr-audit/audit-trace/1"
+    SCHEMA: ClassVar[str] = "foltr-audit/audit-trace/2"
 
     config: Mapping[str, JsonValue]
-    warnings: tuple[str, ...]
+    warnings: tuple[WarningRow, ...]
     results: tuple[CoinAuditRow, ...]
 
     def show(self, console: Console) -> None:
@@ -117,7 +119,7 @@ class CoinAuditReport(PlainReport):
         Raises:
             UsageError: a trace without coins, a fact that is missing, or a bad value.
         """
-        rows, notes = [], list[str]()
+        rows, notes = [], list[CodedWarning]()
         for name, trace in recorded.traces.items():
             stated = trace.header.knowledge.get("eps_claimed", math.inf)
             audit = CoinAudit(
@@ -138,7 +140,9 @@ class CoinAuditReport(PlainReport):
         if recorded.known:
             config["known"] = plain_facts(recorded.known)
         return cls(
-            config=config, warnings=tuple(dict.fromkeys((*recorded.notes(), *notes))), results=tuple(rows)
+            config=config,
+            warnings=tuple(map(WarningRow.of, dict.fromkeys((*recorded.notes(), *notes)))),
+            results=tuple(rows),
         )
 
     @property

@@ -64,7 +64,7 @@ class CompareReport(PlainReport):
         config: the grid as a plain table.
         dataset: source, fingerprints and sizes of the data; None where no cell is done.
         cells: how many cells of each kind were asked for.
-        sensitivities: values of Delta that were tried on the validation part, see `--sensitivity-grid`.
+        sensitivities: values of Delta that were tried on the validation split, see `--sensitivity-grid`.
         unfinished: settings with cells that are not done yet, one row per kind; see `partial` of `of`.
         left_out: combinations that are impossible, and why.
         failed: cells that could not be run, and why; with `partial` those of the last run too.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.group_success import GroupSuccess
 from foltr_audit.report.results.whole_run import RunBoundRow
@@ -112,7 +113,7 @@ class CompareRow(ResultRow):
         ndcg: offline nDCG@10.
         evaluated_on: which queries that is of.
         ceiling, untrained, validation: offline nDCG@10 of the ideal ranking, of an untrained model, and of
-            the trained one on the validation part.
+            the trained one on the validation split.
         online_mean, online_sum: online nDCG@10 over rounds.
         clipped: share of clipped steps.
         ndcg_difference, ndcg_p, online_difference, online_p: to no defense over what both have, with p of a
@@ -292,7 +293,13 @@ class ComparedWarningRow(ResultRow):
     alternative: str
     eps: float | None
     learner: str
+    code: str
     warning: str
+
+    @property
+    def coded(self) -> CodedWarning:
+        """The warning with its code."""
+        return CodedWarning(self.code, self.warning)
 
 
 @dataclass(frozen=True, kw_only=True)

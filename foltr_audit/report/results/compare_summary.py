@@ -132,12 +132,12 @@ class StrongestLeak(NamedTuple):
 
 
 _LEAKS = {
-    "reads": "The best attack reads clicks that no guess without a message finds under {defenses}. Under "
-    "{first}, {attack} finds {recall} of the clicks, and {precision} of what it names was clicked.",
+    "reads": "The best attack beats every guess without a message under {defenses}. Under {first}, "
+    "{attack} recovers {recall} of the clicks, at a precision of {precision}.",
     "grades": "The best attack reveals more than positions do, but is not shown to beat a server that knows "
     f"the grades of the documents ({_KNOWS_GRADES}), under {{defenses}}.",
-    "guess": "The best attack is not shown to do better than a guess that needs no message ({guesses}) "
-    "under {defenses}.",
+    "guess": "The best attack is not shown to beat a guess without a message ({guesses}), by intervals "
+    "corrected for the number of attacks, under {defenses}.",
     "no sum": "Attacks have nothing to read, since no round opens a sum, under {defenses}.",
     "unknown": "The best attack has no interval, so that nothing is shown of it, under {defenses}.",
 }

@@ -12,6 +12,7 @@ import numpy as np
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
 from foltr_audit.core.spec.local_paths import path_name
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
@@ -336,9 +337,10 @@ def warning_rows(group: CellGroup) -> list[ComparedWarningRow]:
             alternative=setting.alternative,
             eps=setting.eps,
             learner=setting.learner,
-            warning=text,
+            code=found.code,
+            warning=found.text,
         )
-        for text in dict.fromkeys(group.facts[0].warnings)
+        for found in map(CodedWarning.parse, dict.fromkeys(group.facts[0].warnings))
     ]
 
 

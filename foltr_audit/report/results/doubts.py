@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
+from foltr_audit.core.warning_codes import coded
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.meaning import reads_backwards
@@ -21,8 +22,10 @@ def doubt_rows(results: Sequence[AttackRow]) -> list[WarningRow]:
     """
     attacks = [row for row in results if not row.baseline and row.found.auc.known]
     backwards = reads_backwards(attacks)
-    texts = [*([] if backwards is None else [backwards]), *_below_weaker(attacks)]
-    return [WarningRow(warning=text) for text in texts]
+    return [
+        *([] if backwards is None else [WarningRow.of(coded("wrong sign", backwards))]),
+        *(WarningRow.of(coded("weaker attack", text)) for text in _below_weaker(attacks)),
+    ]
 
 
 def _below_weaker(rows: Sequence[AttackRow]) -> Iterator[str]:

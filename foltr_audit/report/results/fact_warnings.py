@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
 
+from foltr_audit.core.warning_codes import coded
 from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import JsonValue, ResultRow, column
@@ -75,7 +76,7 @@ class FactsReport(PlainReport):
             if row.known:
                 yield f"{row.trace}: {given_text(row.known)}"
             said = [] if found.text in found.warnings else [found.text]
-            for line in (*said, *(f"warning: {text}" for text in found.warnings)):
+            for line in (*said, *(f"warning {coded('facts', text)}" for text in found.warnings)):
                 yield f"{row.trace}: {line}"
 
 
@@ -101,7 +102,9 @@ def print_facts(
 def fact_warnings(rows: Sequence[FactRow]) -> list[WarningRow]:
     """What must not be overlooked about the facts, a row each."""
     return [
-        WarningRow(warning=_click_prefix(row, rows) + text) for row in rows for text in row.found.warnings
+        WarningRow.of(coded("facts", _click_prefix(row, rows) + text))
+        for row in rows
+        for text in row.found.warnings
     ]
 
 

@@ -10,6 +10,7 @@ from foltr_audit.auditing.function_audit import FunctionFinding
 from foltr_audit.auditing.verdict import FALSE, Verdict
 from foltr_audit.core.spec.function_audit import FunctionAuditSpec
 from foltr_audit.report.results.audit import EstimateRow
+from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import JsonValue, ResultRow
 
@@ -75,10 +76,10 @@ class FunctionAuditReport(PlainReport):
         results: one row.
     """
 
-    SCHEMA: ClassVar[str] = "foltr-audit/audit-function/1"
+    SCHEMA: ClassVar[str] = "foltr-audit/audit-function/2"
 
     config: Mapping[str, JsonValue]
-    warnings: tuple[str, ...]
+    warnings: tuple[WarningRow, ...]
     results: tuple[FunctionAuditRow, ...]
 
     def show(self, console: Console) -> None:
@@ -92,7 +93,7 @@ class FunctionAuditReport(PlainReport):
         """The report on a finding."""
         return cls(
             config=spec.model_dump(mode="json", exclude_none=True),
-            warnings=finding.notes,
+            warnings=tuple(map(WarningRow.of, finding.notes)),
             results=(FunctionAuditRow.of(finding, function),),
         )
 

@@ -13,7 +13,7 @@ from foltr_audit.privacy.observer_views import attacker
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.few_lists import few_lists
 from foltr_audit.report.results.wording import whole_percent
-from foltr_audit.utils.formatting import epsilon
+from foltr_audit.utils.formatting import epsilon, short
 from foltr_audit.utils.rows import Estimate
 
 
@@ -65,10 +65,10 @@ def describe_results(results: Sequence[AttackRow]) -> str:
         return f"{claim}, {_not_shown(row, rows) if backwards is None else f'{backwards}.'}"
     guess = next(other for other in results if other.method == "random:k=3" and other.where == row.where)
     return (
-        f"{claim}, a {attacker(row.where.view)} that sees {_plural(row.sees)} finds "
+        f"{claim}, a {attacker(row.where.view)} that sees {_plural(row.sees)} recovers "
         f"{whole_percent(row.found.recall.value)} of the {row.where.click_model} users' clicks "
-        f"with {row.method}, and {whole_percent(row.found.precision.value)} of the documents that it names "
-        f"were clicked (three random guesses: {whole_percent(guess.found.recall.value)} and "
+        f"with {row.method}, at a precision of {whole_percent(row.found.precision.value)} "
+        f"(three random guesses: {whole_percent(guess.found.recall.value)} and "
         f"{whole_percent(guess.found.precision.value)})."
         f"{few_lists([row.found.lists])}"
     )
@@ -82,8 +82,8 @@ def reads_backwards(rows: Sequence[AttackRow]) -> str | None:
     row = min(worse, key=lambda row: float(row.found.auc.value))
     return (
         f"{row.method} reads the {row.where.click_model} clicks with the wrong sign: "
-        f"AUC {row.found.auc.value:.2f} ({_interval(row)}), which is {1 - row.found.auc.value:.2f} with the "
-        "other sign; check the declared facts"
+        f"AUC {short(row.found.auc.value)} ({_interval(row)}), which is {short(1 - row.found.auc.value)} "
+        "with the other sign; check the declared facts"
     )
 
 
@@ -95,7 +95,7 @@ def _mirrored(auc: Estimate) -> Estimate:
 def _not_shown(row: AttackRow, rows: Sequence[AttackRow]) -> str:
     """No attack is shown to be better than guessing, with the names of those that ran."""
     ran = list(dict.fromkeys(one.method for one in rows))
-    auc = f"{row.found.auc.value:.2f} ({_interval(row)}) on {row.found.lists} lists"
+    auc = f"{short(row.found.auc.value)} ({_interval(row)}) on {row.found.lists} lists"
     found = (
         f"no attack that ran ({', '.join(ran)}) is shown to be better than guessing; the best, "
         f"{row.method} on {row.where.click_model} clicks, has an AUC of {auc}."
@@ -141,4 +141,4 @@ def _recall_and_precision(row: AttackRow) -> float:
 
 def _interval(row: AttackRow) -> str:
     ci95 = row.found.auc.ci95
-    return "no interval" if ci95 is None else f"95 % interval {ci95[0]:.2f}-{ci95[1]:.2f}"
+    return "no interval" if ci95 is None else f"95 % interval {short(ci95[0], 2)}-{short(ci95[1], 2)}"

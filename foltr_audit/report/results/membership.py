@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.membership import MembershipSpec
+from foltr_audit.core.warning_codes import warning_code
 from foltr_audit.experiments.membership.experiment import MembershipFinding
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
@@ -168,6 +169,7 @@ def _contradictions(rows: Sequence[MembershipRow]) -> Iterator[WarningRow]:
             if metric.broken:
                 yield WarningRow(
                     defense=row.setting.defense,
+                    code=warning_code("above ceiling"),
                     warning=f"{row.method}, {row.observed}: {name} {metric.found.value:.3g} lies above the "
                     f"ceiling {metric.ceiling:.3g}: one such interval in 40 does by chance; if not, the "
                     "proof is wrong: repeat it with another --seed and more --shadows",

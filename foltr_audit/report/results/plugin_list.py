@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
+    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
+
 KNOWLEDGE = "knowledge"
 """What is listed that is no plug-in: the pieces of what a server may know."""
 
@@ -60,6 +62,12 @@ class NameList(NotebookReport):
         from foltr_audit.report.tables.plugin_list import print_list
 
         print_list(self, console)
+
+    def short_answer(self) -> BriefAnswer:
+        """The names, and what each does."""
+        from foltr_audit.report.tables.plugin_list import brief_list
+
+        return brief_list(self)
 
 
 def list_names(kind: str) -> NameList:

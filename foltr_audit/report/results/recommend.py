@@ -65,16 +65,16 @@ class RecommendReport(PlainReport):
     Attributes:
         config: what was asked.
         dataset: source, fingerprints and sizes of the data.
-        confirmed: whether the recommended defense stays within the limits on the test part too.
+        confirmed: whether the recommended defense stays within the limits on the test split too.
         sentence: the answer in words.
         runner_up: the second choice, and its options; empty where there is none.
         sample: whether the sample is too small for any candidate to pass; empty where it is large enough.
         broken: the limits that it broke there, in words.
         search: how many candidates were run, refused, failed or above a limit.
-        recommended: the chosen candidate on the validation part; None if none stays within the limits.
-        evidence: its row of a comparison: test part, fresh repetitions, audited; None without one.
+        recommended: the chosen candidate on the validation split; None if none stays within the limits.
+        evidence: its row of a comparison: test split, fresh repetitions, audited; None without one.
         without: the same of no defense.
-        attacks: one row per guesser on the test part, baselines first, of the recommended one.
+        attacks: one row per guesser on the test split, baselines first, of the recommended one.
         claims: one row per audited view of the recommended one.
         runners_up: the best candidate of each other defense within the limits, best first.
         nearest: where none does: the nearest candidate of each defense, nearest first.
@@ -171,7 +171,7 @@ class RecommendReport(PlainReport):
 
 
 def candidate_rows(judged: Sequence[CandidateResult], limits: PrivacyLimits) -> list[CandidateRow]:
-    """One row per candidate: what is proven for it, and its results on the validation part."""
+    """One row per candidate: what is proven for it, and its results on the validation split."""
     return [_candidate_row(number, one, limits) for number, one in enumerate(judged, start=1)]
 
 

@@ -10,7 +10,7 @@ from foltr_audit.utils.rows import Estimate, ResultRow, column
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateRow(ResultRow):
-    """One candidate: what is proven for it, and its results on the validation part.
+    """One candidate: what is proven for it, and its results on the validation split.
 
     Attributes:
         candidate: its number in the search, from 1.

@@ -77,7 +77,7 @@ def recorded_report(recorded: TraceAttack, progress: Progress = SILENT) -> Attac
         utility=utility,
         utility_groups=utility_groups,
         warnings=(
-            *(WarningRow(warning=text) for text in dict.fromkeys(recorded.notes())),
+            *map(WarningRow.of, dict.fromkeys(recorded.notes())),
             *fact_warnings(checked),
             *doubt_rows(rows.results),
         ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.unlearning import UnlearningSpec
+from foltr_audit.core.warning_codes import warning_code
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.unlearning.experiment import UnlearningFinding
@@ -191,6 +192,7 @@ def _contradictions(rows: Sequence[UnlearningRow]) -> Iterator[WarningRow]:
         if row.method == "retrain" and row.eps_lower > 0:
             yield WarningRow(
                 defense=row.setting.defense,
+                code=warning_code("exact unlearning"),
                 warning=f"retrain: eps >= {row.eps_lower:.2g}, where 0 is true: one run in "
                 f"{round(1 / (1 - row.confidence))} shows this by chance; repeat it with another --seed",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -20,8 +20,10 @@ from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.tables import attack_details as details
 from foltr_audit.report.tables.columns import (
     OfSetting,
+    chain_label,
+    claimed_column,
+    defense_columns,
     describe_world,
-    epsilon_column,
     estimate_column,
     group_by_world,
     in_method_order,
@@ -50,7 +52,7 @@ RESULT_COLUMNS: list[Column[AttackRow]] = [
     estimate_column("precision", lambda row: row.found.precision),
     estimate_column("recall", lambda row: row.found.recall),
     estimate_column("F1", lambda row: row.found.f1),
-    estimate_column("exact", lambda row: row.found.exact),
+    estimate_column("exact\nmatch", lambda row: row.found.exact),
     estimate_column("AUC", lambda row: row.found.auc),
 ]
 """The columns of the results of attacks."""
@@ -147,9 +149,41 @@ def dataset_line(
     left_out = f"; {short_ones} attacked queries with too few documents left out" if short_ones else ""
     return escape(
         f"{kind} {data.source or 'of an unknown source'} ({sizes}{intents}{width}, "
-        f"{_NORMALISED.get(data.normalised, data.normalised)}{folds}{fingerprint}){learners}{pdgd}, "
-        f"seed {config.get('seed', 'several')}{left_out}{_joined(data)}"
+        f"{_NORMALISED.get(data.normalised, data.normalised)}{folds}{fingerprint}){learners}{pdgd}"
+        f"{_sizes(config)}{_chain(config)}, seed {config.get('seed', 'several')}{left_out}{_joined(data)}"
     )
+
+
+def _sizes(config: Mapping[str, JsonValue]) -> str:
+    """Numbers of clients and rounds, of a plan with several those of all Specs."""
+    found: dict[str, list[int]] = {"clients": [], "rounds": []}
+    for spec in _specs(config):
+        for (name, values), table in zip(found.items(), ("population", "train"), strict=True):
+            held = spec.get(table)
+            value = held.get(name) if isinstance(held, Mapping) else None
+            if isinstance(value, int) and value not in values:
+                values.append(value)
+    return "".join(
+        f", {' or '.join(f'{value:,}' for value in sorted(values))} "
+        f"{name.removesuffix('s') if values == [1] else name}"
+        for name, values in found.items()
+        if values
+    )
+
+
+def _chain(config: Mapping[str, JsonValue]) -> str:
+    """The chain of defenses, if all Specs have the same."""
+    chains = [spec["defense"] for spec in _specs(config) if isinstance(spec.get("defense"), list)]
+    found = {"+".join(map(str, chain)) for chain in chains if isinstance(chain, list)}
+    (only,) = found if len(found) == 1 else ("",)
+    return f", defense {chain_label(only)}" if only not in ("", "none") else ""
+
+
+def _specs(config: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
+    cells = config.get("cells", [])
+    for spec in (config, config.get("spec"), *(cells if isinstance(cells, list) else [])):
+        if isinstance(spec, Mapping):
+            yield spec
 
 
 def _joined(data: DatasetFacts) -> str:
@@ -162,9 +196,7 @@ def _joined(data: DatasetFacts) -> str:
 
 def no_relevant(config: Mapping[str, JsonValue]) -> str:
     """How queries without relevant documents count, in words."""
-    cells = config.get("cells", [])
-    specs = [config, config.get("spec"), *(cells if isinstance(cells, list) else [])]
-    tables = [spec.get("train") for spec in specs if isinstance(spec, Mapping)]
+    tables = [spec.get("train") for spec in _specs(config)]
     found = [table.get("no_relevant") for table in tables if isinstance(table, Mapping)]
     words = {"zero": "count 0", "skip": "are left out"}
     return " or ".join(text for name, text in words.items() if name in found)
@@ -180,14 +212,14 @@ def _results_table(rows: Sequence[AttackRow]) -> Table:
         space=0,
         dim=lambda row: row.baseline,
         section=lambda row: several and row.method,
-        spare=("F1", "accuracy", "recall", "exact"),
+        spare=("F1", "accuracy", "recall", "exact\nmatch"),
     )
 
 
 def _lists(rows: Sequence[AttackRow]) -> str:
     """How many lists the rows are means over, one line per chain of defenses."""
     lines = [
-        f"eps {epsilon(row.eps_claimed)}: {row.found.lists} lists of {row.found.queries} queries; "
+        f"claimed {epsilon(row.eps_claimed)}: {row.found.lists} lists of {row.found.queries} queries; "
         f"{row.found.skipped} without a click left out, {row.found.all_clicked} with every document clicked "
         "kept"
         + (f"; {row.found.unknown} whose clicks are not known left out" if row.found.unknown else "")
@@ -205,7 +237,7 @@ def _proven_table(rows: Sequence[ProvenRow]) -> Table:
     columns: list[Column[ProvenRow]] = [
         Column("server sees", lambda row: row.setting.sees or "", "name"),
         *setting_columns(rows, apart),
-        epsilon_column(),
+        claimed_column(),
         Column("round", lambda row: eps_text(row.eps_proven)),
         Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
     ]
@@ -222,15 +254,10 @@ def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
     """How good the trained models are; `words` say how queries without relevant documents count."""
     settings = [row.setting for row in rows]
     apart = [name for name in differing(settings) if name not in ("trained_on", "defense")]
-    # The chain is a column only where epsilon and the other settings do not tell the rows apart
-    labels = {
-        tuple(str(one.value(name)) for name in (*apart, "trained_on", "eps_claimed")) for one in settings
-    }
-    apart += ["defense"] if len(labels) < len(rows) else []
     columns: list[Column[UtilityRow]] = [
         trained_on_column(),
         *setting_columns(rows, apart),
-        epsilon_column(),
+        *defense_columns(rows),
         short_column("untrained", lambda row: row.untrained),
         short_column("trained", lambda row: row.ndcg),
         short_column("undefended", lambda row: row.undefended),

@@ -20,7 +20,7 @@ from foltr_audit.report.results.settings import setting_text
 from foltr_audit.report.results.wording import counted
 from foltr_audit.report.tables.columns import (
     MetricLine,
-    epsilon_column,
+    claimed_column,
     estimate_cell,
     estimate_column,
     estimate_text,
@@ -62,12 +62,12 @@ def scores_table(results: Sequence[AttackRow]) -> Table:
 def _scores_caption(rows: Sequence[AttackRow], *, messages: bool) -> str:
     counts = sorted({row.found.unclicked_documents for row in rows})
     among = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    finest = f", one of which is {percent(1 / counts[0])}" if counts[0] else ""
-    few = " (no interval: too few for it)" if any(row.found.tpr_at_01.ci95 is None for row in rows) else ""
+    finest = f"; resolution {percent(1 / counts[0])}" if counts[0] else ""
+    few = "; too few for an interval" if any(row.found.tpr_at_01.ci95 is None for row in rows) else ""
     message = "\nmessage: all lists of a message right" if messages else ""
     return (
-        f"TPR at a false positive rate of at most 1 % and .1 % of {among} unclicked documents{finest}{few}\n"
-        f"identifiable: accuracy on documents whose click a message can reveal at all{message}"
+        f"TPR at FPR <= 1 % and <= .1 % ({among} unclicked documents{finest}{few})\n"
+        f"identifiable: accuracy on documents whose click is identifiable from the message{message}"
     )
 
 
@@ -113,7 +113,7 @@ def learners_table(rows: Sequence[InformationRow]) -> Table:
 
     columns: list[Column[InformationRow]] = [
         Column("clicks", lambda row: row.where.click_model, "name"),
-        epsilon_column(),
+        claimed_column(),
         Column("learner", learner, "words"),
         *_BITS,
     ]
@@ -121,7 +121,7 @@ def learners_table(rows: Sequence[InformationRow]) -> Table:
         "what the server learns of a list's clicks, by learner, in bits",
         columns,
         sorted(rows, key=lambda row: (row.where.click_model, row.eps_claimed)),
-        caption="of an interaction's own eps; a message of several composes them",
+        caption="claimed: the eps of one interaction; a message of several composes them",
     )
 
 
@@ -134,9 +134,9 @@ def _at_most_more(row: InformationRow) -> str:
 
 
 _BITS: list[Column[InformationRow]] = [
-    Column("at least", _least, "name", beside=True),
-    Column("at most more", _at_most_more, "name"),
-    Column("of", lambda row: short(row.entropy.value), "name"),
+    Column("leaked at least", _least, "name", beside=True),
+    Column("error at most", _at_most_more, "name"),
+    Column("in total", lambda row: short(row.entropy.value), "name"),
     Column("share", lambda row: percent(max(0.0, row.share.value)) if row.share.known else "-", "name"),
 ]
 """What is learned at least (0 for a negative estimate), what that may miss, the entropy, the share."""
@@ -144,15 +144,16 @@ _BITS: list[Column[InformationRow]] = [
 
 def _information_caption(rows: Sequence[InformationRow]) -> str:
     lines = [
-        "of: the entropy of a list's clicks for who knows query, list and grades; every list counts",
-        "at most more: bound on what the estimate misses, 0 where the attack's posterior is the true one",
+        "leaked at least: lower bound on the mutual information between message and clicks; in total: "
+        "entropy of a list's clicks given query, list and grades; every list counts",
+        "error at most: what the lower bound may miss, 0 where the attack's posterior is the true one",
     ]
     if any(row.bits.value < 0 for row in rows):
         lines.append("0: the attack errs more than who only knows grades (believes less: prior=relevance)")
     for row in rows:
         if row.impossible:
             lines.append(
-                f"{row.method}, eps {epsilon(row.eps_claimed)}: it called the clicks of "
+                f"{row.method}, claimed {epsilon(row.eps_claimed)}: it called the clicks of "
                 f"{counted(row.impossible, 'list')} impossible; each counts as 20 bits or more"
             )
         if row.wrong_prior:
@@ -199,7 +200,7 @@ def calibration_lines(rows: Sequence[CalibrationRow]) -> Iterator[str]:
 def _epsilon_prefix(row: OfAttack, rows: Sequence[OfAttack]) -> str:
     """`eps 1.2: ` where rows differ in the claimed epsilon, else nothing."""
     several = len({other.eps_claimed for other in rows}) > 1
-    return f"eps {epsilon(row.eps_claimed)}: " if several else ""
+    return f"claimed {epsilon(row.eps_claimed)}: " if several else ""
 
 
 def refused_lines(rows: Sequence[RefusedRow]) -> Iterator[str]:
@@ -225,7 +226,7 @@ class _QueryLine:
 
 _QUERY_COLUMNS: list[Column[_QueryLine]] = [
     Column("query", lambda line: line.query, "fold"),
-    Column("eps", lambda line: line.eps),
+    Column("claimed", lambda line: line.eps),
     Column("who", lambda line: line.who, "fold"),
     Column("documents", lambda line: line.documents, "fold"),
     Column("exact", lambda line: line.exact, "name"),

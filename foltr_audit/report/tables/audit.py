@@ -15,6 +15,7 @@ from foltr_audit.report.results.audit import AuditReport, FindingRow
 from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import verdict_mark, verdict_text
 from foltr_audit.report.tables.attack import dataset_line, systems_of
+from foltr_audit.report.tables.columns import chain_label
 from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Column, Table, make_table
 
@@ -51,32 +52,37 @@ def _table(rows: Sequence[FindingRow]) -> Table:
         return f"{run}{row.sees}\n{row.unit}\n{row.canary}"
 
     columns: list[Column[FindingRow]] = [
-        Column("sees", view, "name"),
+        Column("server sees", view, "name"),
         Column("claimed", lambda row: bound_text(row.setting.eps_claimed)),
-        Column("proven", lambda row: bound_text(row.eps_upper)),
+        Column("upper\nbound", lambda row: bound_text(row.eps_upper)),
         Column("run", lambda row: bound_text(row.whole_run.eps) + row.whole_run.of_clicks),
-        Column("exact", lambda row: number_text(row.eps_exact)),
-        Column("measured", lambda row: number_text(row.eps_lower)),
+        Column("exact\nloss", lambda row: number_text(row.eps_exact)),
+        Column("lower\nbound", lambda row: number_text(row.eps_lower)),
         Column("at most", lambda row: number_text(row.eps_ceiling)),
         *([Column[FindingRow]("trials", lambda row: str(row.trials))] if stopped else []),
-        Column(
-            "verdict",
-            lambda row: verdict_cell(row.setting.eps_claimed, row.verdict),
-            "name",
-            narrow=lambda text: text.replace("by ", "by\n"),
-        ),
+        verdict_column(),
     ]
     return make_table(
-        f"{first.setting.defense}\nepsilon of {per} {behind}{delta}",
+        f"{chain_label(first.setting.defense)}\nepsilon of {per} {behind}{delta}",
         columns,
         rows,
-        caption="sees: what the server sees; proven: an upper bound; "
-        f"{run_caption(row.whole_run for row in rows)}; exact: the loss of the pair that was "
-        f"played; measured: shown by {shown_by} per hypothesis, each at "
+        caption="upper bound: by accounting; "
+        f"{run_caption(row.whole_run for row in rows)}; exact loss: of the pair that was "
+        f"played; lower bound: shown by {shown_by} per hypothesis, each at "
         f"{100 * first.confidence:g} % confidence, and at most: the most that so many can show",
         space=2,
         narrow_space=1,
-        spare=("at most", "exact", "claimed", "run", "proven"),
+        spare=("at most", "exact\nloss", "claimed", "run", "upper\nbound"),
+    )
+
+
+def verdict_column() -> Column[FindingRow]:
+    """The verdict on the claim of a row."""
+    return Column(
+        "verdict",
+        lambda row: verdict_cell(row.setting.eps_claimed, row.verdict),
+        "name",
+        narrow=lambda text: text.replace("by ", "by\n"),
     )
 
 
@@ -103,12 +109,12 @@ def _block(row: FindingRow, *, several: bool) -> Iterator[str]:
     )
     at = "a global model of another round each" if row.model == "rounds" else f"the {row.model} model"
     yield escape(f"  pair: {row.pair}; at {at}")
-    yield escape(f"  proven {bound_text(row.eps_upper)}: {row.upper_how}")
+    yield escape(f"  upper bound {bound_text(row.eps_upper)}: {row.upper_how}")
     yield escape(f"  {row.whole_run.text}")
     if row.declared == "not looked":
         yield escape(f"  not checked whether links do what they declare: {row.declared_why}")
     assumed = f", which assumes {row.assumes}" if row.assumes else ""
-    yield escape(f"  measured {number_text(row.eps_lower)}: score {row.score}, {row.estimator}{assumed}")
+    yield escape(f"  lower bound {number_text(row.eps_lower)}: score {row.score}, {row.estimator}{assumed}")
 
 
 def conclusions(results: Sequence[FindingRow]) -> list[str]:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.markup import escape
 
 from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrations
+from foltr_audit.core.warning_codes import CodedWarning, coded
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound
 from foltr_audit.privacy.loss.conversions import few_digits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.notebook_report import NotebookReport
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.wording import counted, join_names
@@ -88,11 +90,11 @@ class MechanismRow(ResultRow):
 class CalibrateDocument(PlainReport):
     """The report of `calibrate` as JSON: one row per mechanism; an infinite bound is `"inf"`."""
 
-    SCHEMA: ClassVar[str] = "foltr-audit/calibrate/1"
+    SCHEMA: ClassVar[str] = "foltr-audit/calibrate/2"
 
     target: CalibrationTarget
     results: tuple[MechanismRow, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[WarningRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,9 @@ class NoiseCalibrationReport(NotebookReport):
     def json(self) -> str:
         """Everything as one JSON object."""
         rows = tuple(map(MechanismRow.of, self.found))
-        return CalibrateDocument(target=self._target(), results=rows, warnings=tuple(self.warnings)).json()
+        return CalibrateDocument(
+            target=self._target(), results=rows, warnings=tuple(map(WarningRow.of, self.warnings))
+        ).json()
 
     def rows(self) -> list[dict[str, JsonValue]]:
         """One row per mechanism with the columns that it has in JSON."""
@@ -131,7 +135,7 @@ class NoiseCalibrationReport(NotebookReport):
             ),
             about="",
             table=self._table(),
-            notes=tuple(self.warnings),
+            notes=tuple(map(str, self.warnings)),
         )
 
     def figure(self) -> Figure:
@@ -229,15 +233,18 @@ class NoiseCalibrationReport(NotebookReport):
             yield f"{one.mechanism}{summed}: {said}"
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[CodedWarning]:
         """What a reader of the table should know."""
         shares = [one.mechanism for one in self.found if _place(one) == _SUM_ONLY and not one.why_not]
         if not shares or all(one.wired for one in self.found if one.mechanism in shares):
             return []
         return [
-            f"{join_names(shares)}: the bound holds for the sum only; a single message carries "
-            f"1/{self.situation.shares} of the noise, and whoever sees messages reads them; "
-            "add +secure-aggregation to the chain"
+            coded(
+                "sum only",
+                f"{join_names(shares)}: the bound holds for the sum only; a single message carries "
+                f"1/{self.situation.shares} of the noise, and whoever sees messages reads them; "
+                "add +secure-aggregation to the chain",
+            )
         ]
 
 

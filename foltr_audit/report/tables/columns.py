@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from foltr_audit.core.plugins import Defense
+from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.results.attack_rows import OfAttack
 from foltr_audit.report.results.base import Setting
@@ -96,16 +98,37 @@ def method_lines(name: str) -> str:
 def method_columns() -> tuple[Column[OfMethod], Column[OfMethod]]:
     """The method and its claimed epsilon."""
     method = Column[OfMethod]("method", lambda row: row.method, "fold", narrow=method_lines)
-    return method, Column("eps", lambda row: _epsilon(row.eps_claimed))
+    return method, Column("claimed", lambda row: _epsilon(row.eps_claimed))
 
 
 def _epsilon(eps: float | None) -> str:
     return "" if eps is None else epsilon(eps)
 
 
-def epsilon_column() -> Column[OfSetting]:
+def claimed_column() -> Column[OfSetting]:
     """The claimed epsilon of a setting."""
-    return Column("eps", lambda row: epsilon(row.setting.eps_claimed))
+    return Column("claimed", lambda row: epsilon(row.setting.eps_claimed))
+
+
+def defense_columns(rows: Sequence[OfSetting]) -> list[Column[OfSetting]]:
+    """The chain of a setting, if one has a defense, and its claimed epsilon."""
+    if not any(row.setting.defense not in ("", "none") for row in rows):
+        return [claimed_column()]
+    chain = Column[OfSetting](
+        "defense", lambda row: chain_label(row.setting.defense) or "none", "fold", narrow=name_lines
+    )
+    return [chain, claimed_column()]
+
+
+def chain_label(chain: str) -> str:
+    """A chain of defenses without parameters that are at their default.
+
+    >>> chain_label("clip:norm=3,ord=2+none")
+    'clip:norm=3+none'
+    """
+    parts = re.split(r"\+(?=[A-Za-z])", chain)
+    found = (make_if_known(Defense, part) for part in parts)
+    return "+".join(part if one is None else one.label for part, one in zip(parts, found, strict=True))
 
 
 def trained_on_column() -> Column[OfSetting]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.compare import CompareReport
@@ -108,16 +109,18 @@ def no_sum_lines(world: WorldRows) -> list[str]:
     return [text] if (text := _of_no_sum(world)) else []
 
 
-def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[str]:
+def warnings_by_defense(rows: Sequence[ComparedWarningRow]) -> list[CodedWarning]:
     """Each warning once, after the defenses and epsilons that it is about."""
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[CodedWarning, dict[str, list[str]]] = {}
     for row in rows:
-        about = found.setdefault(row.warning, {}).setdefault(row.alternative, [])
-        if row.eps is not None and epsilon(row.eps) not in about:
+        of = row.name if "{" in row.alternative else row.alternative
+        about = found.setdefault(row.coded, {}).setdefault(of, [])
+        if row.eps is not None and of != row.name and epsilon(row.eps) not in about:
             about.append(epsilon(row.eps))
     return [
-        "; ".join(f"{name}, eps {', '.join(eps)}" if eps else name for name, eps in about.items())
-        + f": {warning}"
+        warning.about(
+            "; ".join(f"{name}, eps {', '.join(eps)}" if eps else name for name, eps in about.items())
+        )
         for warning, about in found.items()
     ]
 
@@ -267,8 +270,8 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
             Column("claimed", lambda row: claimed_cell(row.eps_claimed, row.delta)),
             number("proven", lambda row: row.eps_upper),
             Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
-            number("exact", lambda row: row.eps_exact),
-            number("measured", lambda row: row.eps_lower),
+            number("exact\nloss", lambda row: row.eps_exact),
+            number("lower\nbound", lambda row: row.eps_lower),
             number("at most", lambda row: row.eps_ceiling),
             Column("verdict", lambda row: verdict_cell(row.eps_claimed, row.verdict), "name", narrow=_by),
             Column("why", lambda row: row.why, "words", only="page"),
@@ -276,10 +279,10 @@ def claims_table(claims: Sequence[ClaimRow]) -> Table:
         claims,
         caption="proven: an upper bound by accounting; "
         f"{run_caption(row.run for row in claims)}; "
-        "exact: the loss of the pair that was played, where it has a formula; measured: a lower bound from "
-        "trials with that pair, and at most: the most that so many can show, "
-        f"{measured(claims[0].confidence)}; a claim below the exact or the measured loss is false",
-        spare=("at most", "run", "exact", "proven", "claimed"),
+        "exact loss: of the pair that was played, where it has a formula; lower bound: from trials with "
+        "that pair, and at most: the most that so many can show, "
+        f"{measured(claims[0].confidence)}; a claim below the exact loss or the lower bound is false",
+        spare=("at most", "run", "exact\nloss", "proven", "claimed"),
     )
 
 
@@ -366,7 +369,7 @@ def gap_tables(report: CompareReport) -> list[Table]:
     cells = {"defense": "name", "kind": "kind", "clicks": "click_model", "scenario": "scenario"}
     failed = {**where, "clicks": "click_model", "run": "run", "why": "why"}
     found = [
-        table_of_rows("Warnings", report.warnings, {"defense": "name", "warning": "warning"}),
+        table_of_rows("Warnings", report.warnings, {"defense": "name", "code": "code", "warning": "warning"}),
         table_of_rows("Left out", report.left_out, {**where, "why it cannot be": "why"}),
         table_of_rows("Failed", report.failed, failed),
         table_of_rows("Not done yet", report.unfinished, {**cells, "done": "done", "of": "cells"}),

@@ -261,7 +261,7 @@ def _measured(view: str) -> Column[CompareRow]:
         mark: Mark = "bad" if audit.verdict == "refuted" else ""
         return Cell(eps_text(audit.eps_measured), f"of {eps_text(audit.eps_ceiling)}", mark)
 
-    return Column("measured", cell, group=f"epsilon, {sees(view)}")
+    return Column("lower bound", cell, group=f"epsilon, {sees(view)}")
 
 
 def _claim(row: CompareRow) -> Cell:

@@ -12,7 +12,7 @@ from foltr_audit.report.results.base import GroupMetric, UtilityGroupRow
 from foltr_audit.report.results.group_success import GroupRow
 from foltr_audit.report.results.settings import differing
 from foltr_audit.report.tables.columns import (
-    epsilon_column,
+    claimed_column,
     estimate_cell,
     in_method_order,
     setting_columns,
@@ -54,7 +54,7 @@ def groups_table(rows: Sequence[GroupRow], of: str = "clients") -> Table:
         lines += [_GroupLine(row=row, block=number, lists=row.found.lists) for row in block]
     columns: list[Column[_GroupLine[GroupRow]]] = [
         _of_totals(Column[GroupRow]("method", lambda row: row.method, "fold")),
-        _of_totals(epsilon_column()),
+        _of_totals(claimed_column()),
         Column("group", lambda line: line.total or line.row.found.group, "fold"),
         Column("lists", lambda line: str(line.lists)),
         _metric_column("F1", lambda row: row.found.f1),
@@ -85,7 +85,7 @@ def utility_groups_table(rows: Sequence[UtilityGroupRow]) -> Table:
     names: list[Column[UtilityGroupRow]] = [
         trained_on_column(),
         *setting_columns(rows, apart),
-        epsilon_column(),
+        claimed_column(),
     ]
     columns: list[Column[_GroupLine[UtilityGroupRow]]] = [
         *map(_of_totals, names),

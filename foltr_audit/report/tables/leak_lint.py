@@ -71,14 +71,14 @@ def lint_lines(linted: LintResult) -> Iterator[str]:
     outcomes = linted.outcomes
     for outcome in outcomes:
         if outcome.state == "clean":
-            yield f"nothing found of {outcome.name}: {outcome.tells}{_power(outcome)}"
+            yield f"{outcome.name}: ok, nothing found of {outcome.tells}{_power(outcome)}"
     for outcome in outcomes:
         if outcome.in_part:
             yield _in_part(outcome)
     for outcome in sorted(outcomes, key=lambda outcome: not outcome.applies):
         if outcome.reason is not None:
-            begin = "not looked for" if outcome.applies else "nothing to look at for"
-            yield f"{begin} {outcome.name}: {outcome.reason}"
+            begin = "could not look" if outcome.applies else "not applicable"
+            yield f"{outcome.name}: {begin}, {outcome.reason}"
     if linted.rounds_without:
         yield f"{number(linted.rounds_without, 'round')} without recorded messages could not be looked at"
     yield _summary(linted)
@@ -91,7 +91,7 @@ def _in_part(outcome: LintOutcome) -> str:
         parts.setdefault(gap.why, []).append(gap.part)
     left = "; ".join(f"not at {', nor at '.join(each)}: {why}" for why, each in parts.items())
     seen = "" if outcome.found else f"nothing found of {outcome.tells}{_power(outcome)}; "
-    return f"looked in part for {outcome.name}: {seen}{left}"
+    return f"{outcome.name}: looked in part, {seen}{left}"
 
 
 def _power(outcome: LintOutcome) -> str:

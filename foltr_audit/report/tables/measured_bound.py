@@ -56,7 +56,7 @@ def bound_columns() -> list[Column[MeasuredBound]]:
     """The claim, what is measured, the most that could be, and the verdict."""
     return [
         Column("claimed", lambda row: epsilon(row.eps_claimed)),
-        Column("measured", lambda row: f"{row.eps_lower:.2f}"),
+        Column("lower bound", lambda row: f"{row.eps_lower:.2f}"),
         Column("at most", lambda row: f"{row.eps_ceiling:.2f}"),
         Column("verdict", lambda row: verdict_cell(row.eps_claimed, row.verdict), "name"),
     ]
@@ -67,4 +67,6 @@ def print_verdict(row: MeasuredBound, shown: str, console: Console) -> None:
     cell = verdict_cell(row.eps_claimed, row.verdict)
     console.print(f"[{STYLES[cell.mark] or 'bold'}]{cell.text}[/]: {escape(row.why)}", highlight=False)
     assumed = f", which assumes {row.assumes}" if row.assumes else ""
-    console.print(escape(f"measured {row.eps_lower:.2f}: {shown}, {row.estimator}{assumed}"), highlight=False)
+    console.print(
+        escape(f"lower bound {row.eps_lower:.2f}: {shown}, {row.estimator}{assumed}"), highlight=False
+    )

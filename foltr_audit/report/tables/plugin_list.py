@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.plugin_list import KNOWLEDGE, NameList
+from foltr_audit.report.tables.brief.short_answer import BriefAnswer
 from foltr_audit.report.tables.table import Column, make_table
 from foltr_audit.utils.rows import JsonValue
 
@@ -31,6 +32,21 @@ def print_list(found: NameList, console: Console) -> None:
             Column[Row]("parameters", _parameters, "words"),
         ]
     print_table(make_table(title, columns, rows), console)
+
+
+def brief_list(found: NameList) -> BriefAnswer:
+    """The names, and what each does."""
+    does = "what" if found.kind == KNOWLEDGE else "summary"
+    columns = [
+        Column[Row]("name", _name, "name"),
+        Column[Row]("what it is", lambda row: str(row[does]), "words"),
+    ]
+    return BriefAnswer(
+        conclusion=(f"{found.kind}: {', '.join(found.names)}",),
+        about="",
+        table=make_table("", columns, found.found),
+        left_out=() if found.kind == KNOWLEDGE else ("parameters",),
+    )
 
 
 def _name(row: Row) -> str:

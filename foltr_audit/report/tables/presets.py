@@ -86,7 +86,7 @@ class PresetReport(PlainReport):
         published: what the study found.
     """
 
-    SCHEMA: ClassVar[str] = "foltr-audit/scenario/1"
+    SCHEMA: ClassVar[str] = "foltr-audit/study/1"
 
     preset: PresetRow = column(embedded=True)
     plan: Mapping[str, JsonValue]
@@ -144,7 +144,7 @@ def preset_table(rows: Sequence[PresetRow]) -> Table:
         Column("size", lambda row: _size(row.size), "words"),
     ]
     return make_table(
-        "presets: foltr-audit scenario show NAME, scenario run NAME",
+        "presets: foltr-audit study show NAME, study run NAME",
         columns,
         rows,
         caption="size: Specs x repetitions, and interactions of all of them, at scale 1",

@@ -90,12 +90,12 @@ def limits_line(report: RecommendReport) -> str:
 
 
 def evidence_table(report: RecommendReport, row: CompareRow) -> Table:
-    """What the recommended defense does on the test part, next to no defense."""
+    """What the recommended defense does on the test split, next to no defense."""
     without = report.without
     others = [without] if without is not None and without.setting.name != row.setting.name else []
     effort = report.config.effort
     return make_table(
-        f"on the test part, {counted(effort.runs, 'fresh repetition')}: nothing here was used to choose",
+        f"on the test split, {counted(effort.runs, 'fresh repetition')}: nothing here was used to choose",
         [
             name_column("defense", lambda row: row.setting.name),
             estimate_column("nDCG@10", lambda row: row.ndcg),
@@ -133,7 +133,7 @@ _PROMISED = "AUC promised: the most that any attack on a click can reach, by the
 
 
 def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> Table:
-    """The best candidates on the validation part."""
+    """The best candidates on the validation split."""
     limited = report.config.limits.max_auc is not None
     title = "the best candidate of each defense" if report.recommended else "the nearest candidates"
     columns: list[Column[CandidateRow]] = [
@@ -154,7 +154,7 @@ def candidates_table(rows: Sequence[CandidateRow], report: RecommendReport) -> T
             estimate_column("AUC", lambda row: row.auc),
         ]
     return make_table(
-        f"{title}, on the validation part, which chose",
+        f"{title}, on the validation split, which chose",
         columns,
         rows,
         caption="; ".join([*_of_candidates(rows), *[_PROMISED] * promised, *[_ATTACKED] * limited]),

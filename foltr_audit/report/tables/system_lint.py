@@ -84,6 +84,7 @@ _CLAIMS: list[Column[list[ClaimBoundRow]]] = [
 
 _FINDINGS: list[Column[DeclarationFinding]] = [
     Column("", lambda row: Cell(row.severity, mark=_MARKS[row.severity]), "name"),
+    Column("code", lambda row: row.code, "name"),
     Column("check", lambda row: row.check, "words"),
     Column("what follows", lambda row: f"{row.field}: {row.follows}", "words"),
     Column("how to mend it", lambda row: row.mend, "words"),

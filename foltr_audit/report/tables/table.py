@@ -63,6 +63,11 @@ class Column(Generic[Shown]):
         """Whether its values are numbers."""
         return self.align == "number"
 
+    @property
+    def wraps(self) -> bool:
+        """Whether a narrow terminal breaks its lines anywhere between words."""
+        return self.align in ("words", "fold") and self.narrow is None
+
 
 class Line(NamedTuple):
     """One line of a table.
@@ -89,8 +94,7 @@ class Table:
         caption: the text below it.
         space: blanks between columns on a terminal.
         narrow_space: blanks between them on a terminal that is too narrow for the table.
-        spare: headers of columns that a narrow terminal may leave out, the least important first; None
-            for a table that has no narrow form.
+        spare: headers of columns that a narrow terminal leaves out first, the least important first.
     """
 
     kind: ClassVar[str] = "table"
@@ -101,7 +105,7 @@ class Table:
     caption: str = ""
     space: int = 1
     narrow_space: int = 0
-    spare: Sequence[str] | None = None
+    spare: Sequence[str] = ()
 
     @property
     def groups(self) -> list[tuple[str, int]]:
@@ -116,7 +120,13 @@ class Table:
 
     def on(self, medium: Medium) -> Table:
         """The table with the columns that a medium shows."""
-        kept = [n for n, column in enumerate(self.columns) if column.only in (None, medium)]
+        return self._with([n for n, column in enumerate(self.columns) if column.only in (None, medium)])
+
+    def without(self, header: str) -> Table:
+        """The table without the columns of a header."""
+        return self._with([n for n, column in enumerate(self.columns) if column.header != header])
+
+    def _with(self, kept: Sequence[int]) -> Table:
         lines = [line._replace(cells=tuple(line.cells[n] for n in kept)) for line in self.lines]
         return replace(self, columns=[self.columns[n] for n in kept], lines=lines)
 
@@ -131,7 +141,7 @@ def make_table(
     section: Callable[[Item], object] | None = None,
     space: int = 1,
     narrow_space: int = 0,
-    spare: Sequence[str] | None = None,
+    spare: Sequence[str] = (),
 ) -> Table:
     """A table with a line for each row; `dim` and `section` of a row as in `Line`, the rest as in `Table`."""
     lines = [

@@ -15,7 +15,8 @@ from foltr_audit.report.results.settings import differing
 from foltr_audit.report.results.train import RoundRow, TrainReport
 from foltr_audit.report.tables.attack import dataset_line, no_relevant, systems_of
 from foltr_audit.report.tables.columns import (
-    epsilon_column,
+    claimed_column,
+    defense_columns,
     percent_column,
     setting_columns,
     short_column,
@@ -70,7 +71,7 @@ def _rounds_table(rows: Sequence[RoundRow]) -> Table:
     kinds = {tuple(str(row.setting.value(name)) for name in apart): row for row in rows}
     columns: list[Column[RoundRow]] = [
         *setting_columns(list(kinds.values()), apart),
-        epsilon_column(),
+        claimed_column(),
         Column("round", lambda row: str(row.round)),
         *(short_column(header, partial(RoundRow.value, name=name)) for name, header in _METRICS.items()),
     ]
@@ -126,11 +127,13 @@ def _mean(rows: Sequence[RoundRow]) -> RoundRow:
 
 
 def _utility_table(rows: Sequence[UtilityRow], words: str, part: str) -> Table:
-    apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
+    apart = [
+        name for name in differing([row.setting for row in rows]) if name not in ("trained_on", "defense")
+    ]
     columns: list[Column[UtilityRow]] = [
         trained_on_column(),
         *setting_columns(rows, apart),
-        epsilon_column(),
+        *defense_columns(rows),
         short_column("untrained", lambda row: row.untrained),
         short_column("trained", lambda row: row.ndcg),
         short_column("ideal", lambda row: row.ceiling),

@@ -8,7 +8,7 @@ from foltr_audit.report.results.periods import PeriodRow
 from foltr_audit.report.results.settings import differing, short_scenario
 from foltr_audit.report.results.twins import TwinRow
 from foltr_audit.report.tables.columns import (
-    epsilon_column,
+    claimed_column,
     interval_text,
     percent,
     percent_column,
@@ -62,7 +62,7 @@ def periods_table(rows: Sequence[PeriodRow]) -> Table:
     twins = "" if any(row.delta_runs for row in rows) else " (with --twins)"
     columns: list[Column[PeriodRow]] = [
         *setting_columns(rows, differing([row.setting for row in rows])),
-        epsilon_column(),
+        claimed_column(),
         Column("period", lambda row: str(row.period)),
         Column("interactions", lambda row: f"{row.first + 1:,}-{row.end:,}"),
         Column("intent", lambda row: "-" if row.intent is None else str(row.intent)),
@@ -84,7 +84,7 @@ def twins_table(rows: Sequence[TwinRow]) -> Table:
     """Runs compared with their twins."""
     columns: list[Column[TwinRow]] = [
         *setting_columns(rows, differing([row.setting for row in rows])),
-        epsilon_column(),
+        claimed_column(),
         Column("twin", lambda row: row.twin, "fold"),
         Column("metric", lambda row: row.metric.replace("_", " "), "fold"),
         Column("pairs", lambda row: str(row.pairs)),

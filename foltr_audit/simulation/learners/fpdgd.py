@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
 from foltr_audit.core.pdgd import Normaliser, Pairs, PDGDSetting
@@ -70,5 +69,8 @@ class FPDGD(ModelLearner):
             scores, starts, shown, clicks, self.normaliser == "candidates", self.pairs == "last-click+1"
         )
         gradient = ranker.gradient(parameters, data, queries, shown, coefficients)
-        moved = pairs > 0
-        return np.where(moved[:, np.newaxis], parameters + self.learning_rate * gradient, parameters), moved
+        stepped = self.learning_rate * gradient
+        stepped += parameters
+        resting = pairs == 0
+        stepped[resting] = parameters[resting]
+        return stepped, ~resting

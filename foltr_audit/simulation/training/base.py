@@ -35,7 +35,7 @@ class Senders(Protocol):
 
 
 class TrainingServer(Protocol):
-    """The rounds of one learner on the training part."""
+    """The rounds of one learner on the training split."""
 
     def first(self, parameters: Floats) -> GlobalModel:
         """The server's first state, from a first model (P,)."""

@@ -188,7 +188,7 @@ class _ServerSteps(NamedTuple):
 
     @classmethod
     def of(cls, setup: Setup, own: BatchedSteps, world: ClientData) -> _ServerSteps:
-        """Check the batch and make the steps on the training part.
+        """Check the batch and make the steps on the training split.
 
         Raises:
             UsageError: a batch larger than a round.

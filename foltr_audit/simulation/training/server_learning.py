@@ -32,7 +32,7 @@ class ServerLearning:
 
     @cached_property
     def queries(self) -> Ints:
-        """The queries of the training part that the server owns, rising, int64; drawn once."""
+        """The queries of the training split that the server owns, rising, int64; drawn once."""
         every = self.setup.collection.train.n_queries
         draws = self.setup.streams.clients(f"{_PREFIX}owned", 0, np.zeros(1, dtype=np.int64)).uniform(every)
         return np.sort(np.argsort(draws[0], kind="stable")[: self.setup.chain.server_queries])

@@ -43,7 +43,7 @@ class SilentClientCheck(LintCheck):
 
     def findings(self) -> Findings:
         """Silent, nearly silent and missing messages."""
-        what = "are zero" if self.header.kind == "update" else "are the global model as it was"
+        what = "are zero" if self.header.kind == "update" else "equal the global model"
         texts = (
             (
                 self.whole,

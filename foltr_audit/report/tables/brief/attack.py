@@ -107,7 +107,7 @@ def _table(world: str, rows: Sequence[AttackRow]) -> Table:
         short_column("accuracy", lambda row: row.found.accuracy.value),
         short_column("precision", lambda row: row.found.precision.value),
         short_column("recall", lambda row: row.found.recall.value),
-        short_column("exact", lambda row: row.found.exact.value),
+        short_column("exact\nmatch", lambda row: row.found.exact.value),
         estimate_column("AUC", lambda row: row.found.auc, "name", beside=True),
     ]
     return make_table(
@@ -117,7 +117,7 @@ def _table(world: str, rows: Sequence[AttackRow]) -> Table:
         caption="\n".join(_caption(rows)),
         dim=lambda row: row.baseline,
         section=lambda row: f"{row.setting.learner} {row.setting.defense}",
-        spare=("exact", "accuracy", "recall"),
+        spare=("exact\nmatch", "accuracy", "recall"),
     )
 
 
@@ -125,7 +125,7 @@ def _caption(rows: Sequence[AttackRow]) -> Iterator[str]:
     lists = sorted({(row.found.lists, row.found.queries) for row in rows})
     counts = " or ".join(f"{n} lists of {queries} queries" for n, queries in lists)
     guesses = dict.fromkeys(row.method for row in rows if row.baseline and row.method != ANY_ATTACK)
-    best = f"; {' or '.join(guesses)}: the best guess without a message" if guesses else ""
+    best = f"; {' or '.join(guesses)}: the best baseline, which reads no message" if guesses else ""
     yield f"{counts}; AUC with its 95 % interval over queries{best}"
     if any(row.method == ANY_ATTACK for row in rows):
         yield EXPLAINED

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.report.results.audit import AuditReport, FindingRow
 from foltr_audit.report.tables.attack import dataset_line, systems_of
-from foltr_audit.report.tables.audit import bound_text, conclusions, number_text
+from foltr_audit.report.tables.audit import bound_text, conclusions, number_text, verdict_column
 from foltr_audit.report.tables.brief.short_answer import BriefAnswer, first_rows
-from foltr_audit.report.tables.measured_bound import verdict_cell
+from foltr_audit.report.tables.columns import chain_label
 from foltr_audit.report.tables.table import Column, Table, make_table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def brief_audit(report: AuditReport) -> BriefAnswer:
     rows, more = first_rows(report.results, "rows")
     chains = list(dict.fromkeys(row.setting.defense for row in report.results))
     said = [
-        f"{chain}: {line}" if len(chains) > 1 else line
+        f"{chain_label(chain)}: {line}" if len(chains) > 1 else line
         for chain in chains
         for line in conclusions([row for row in report.results if row.setting.defense == chain])
     ]
@@ -44,7 +44,7 @@ def _table(rows: Sequence[FindingRow], chains: Sequence[str]) -> Table:
     delta = f", delta {first.delta:g}" if first.delta else ""
     columns: list[Column[FindingRow]] = [
         *(
-            [Column[FindingRow]("defense", lambda row: row.setting.defense, "fold")]
+            [Column[FindingRow]("defense", lambda row: chain_label(row.setting.defense), "fold")]
             if len(chains) > 1
             else []
         ),
@@ -53,9 +53,9 @@ def _table(rows: Sequence[FindingRow], chains: Sequence[str]) -> Table:
         *([Column[FindingRow]("unit", lambda row: row.unit, "name")] if len(units) > 1 else []),
         *([Column[FindingRow]("canary", lambda row: row.canary, "name")] if len(canaries) > 1 else []),
         Column("claimed", lambda row: bound_text(row.setting.eps_claimed)),
-        Column("upper bound", lambda row: bound_text(row.eps_upper)),
-        Column("lower bound", lambda row: number_text(row.eps_lower)),
-        Column("verdict", lambda row: verdict_cell(row.setting.eps_claimed, row.verdict), "name"),
+        Column("upper\nbound", lambda row: bound_text(row.eps_upper)),
+        Column("lower\nbound", lambda row: number_text(row.eps_lower)),
+        verdict_column(),
     ]
     unit = f" for one {first.unit}" if len(units) == 1 else ""
     return make_table(
@@ -65,6 +65,5 @@ def _table(rows: Sequence[FindingRow], chains: Sequence[str]) -> Table:
         caption="upper bound: by accounting, none where nothing is proven; lower bound: shown by "
         f"{first.trials} trials, at {100 * first.confidence:g} % confidence",
         space=2,
-        narrow_space=1,
         spare=("canary", "claimed", "unit"),
     )

@@ -1,4 +1,4 @@
-"""`foltr-audit scenario`: list, show and run published tables and figures as presets."""
+"""`foltr-audit study`: list, show and run published tables and figures as presets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Name = Annotated[str, typer.Argument(help="Name of a preset: see scenario list.")]
+Name = Annotated[str, typer.Argument(help="Name of a preset: see study list.")]
 
 
 @app.command("list")
@@ -38,7 +38,7 @@ def list_(json: Json = False) -> None:
 
     rows = preset_rows(map(load_preset, preset_names()))
     if json:
-        print_json("scenarios/1", presets=[row.plain() for row in rows])
+        print_json("studies/1", presets=[row.plain() for row in rows])
     else:
         print_table(preset_table(rows), stdout_console())
 
@@ -57,7 +57,19 @@ def show(name: Name, json: Json = False) -> None:
 
 
 @app.command()
-@takes("fold", "data.intents", "runs", "seed", "out", "resume", "overwrite", "json", "threads", *ANSWER)
+@takes(
+    "fold",
+    "data.intents",
+    "runs",
+    "seed",
+    "out",
+    "resume",
+    "overwrite",
+    "json",
+    "verbose",
+    "threads",
+    *ANSWER,
+)
 def run(
     name: Name,
     common: CommonOptions,
@@ -65,7 +77,7 @@ def run(
     scale: float = option(
         "Factor of rounds, repeats and repetitions; the number of clients does not change.", 1.0
     ),
-    data: str | None = option("The data that the preset needs: see scenario show.", panel=DATA),
+    data: str | None = option("The data that the preset needs: see study show.", panel=DATA),
     category_feature: int | None = option(
         "For a preset of kind merge: feature with the category of a document, from 1.", panel=DATA
     ),
@@ -121,7 +133,7 @@ def _source(preset: Preset, data: str | None, *, synthetic: bool) -> str:
     if synthetic:
         return preset.data.twin
     if data is None:
-        raise UsageError(f"scenario run {preset.name}: no --data; it needs {needed}")
+        raise UsageError(f"study run {preset.name}: no --data; it needs {needed}")
     if not data.startswith("synthetic:") and not Path(data).exists():
         raise DataError(f"--data: {data}: no such file or folder; {preset.name} needs {needed}")
     return data

@@ -1,4 +1,4 @@
-"""`foltr-audit scenario`: presets listed, shown as plans, and run at small scale."""
+"""`foltr-audit study`: presets listed, shown as plans, and run at small scale."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def small_data(name: str) -> str:
 
 
 def test_list_names_every_preset_with_its_data_and_size() -> None:
-    rows = run("scenario", "list", "--json").json()["presets"]
+    rows = run("study", "list", "--json").json()["presets"]
     assert [row["name"] for row in rows] == list(preset_names())
-    shown = run("scenario", "list")
+    shown = run("study", "list")
     assert shown.code == 0
     for row in rows:
         assert row["name"] in shown.out
@@ -56,7 +56,7 @@ def test_large_numbers_in_short() -> None:
 
 @pytest.mark.parametrize("name", RUN)
 def test_show_is_the_plan_that_config_accepts(name: str, tmp_path: Path) -> None:
-    done = run("scenario", "show", name)
+    done = run("study", "show", name)
     assert done.code == 0
     plan = Plan.of(read_tables(done.out, "shown"))
     assert plan == preset_plan(load_preset(name))
@@ -64,7 +64,7 @@ def test_show_is_the_plan_that_config_accepts(name: str, tmp_path: Path) -> None
     assert published.title in done.out
     for figure in published.figures:
         assert f"{figure.metric} {'about ' if figure.approximate else ''}{figure.value:g}" in done.out
-    told = run("scenario", "show", name, "--json").json()
+    told = run("study", "show", name, "--json").json()
     assert told["plan"] == tomllib.loads(done.out) == tomllib.loads(told["toml"])
     assert len(told["published"]["figures"]) == len(published.figures)
 
@@ -82,7 +82,7 @@ def test_an_unknown_name() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "scenario run pham-2022: no --data; it needs MQ2007 of LETOR 4.0"),
+        ((), "study run pham-2022: no --data; it needs MQ2007 of LETOR 4.0"),
         (("--data", "nowhere"), "--data: nowhere: no such file or folder; pham-2022 needs MQ2007"),
         (("--data", MQ2007, "--synthetic"), "--data and --synthetic: give one or the other"),
         (("--synthetic", "--scale", 0), "--scale: 0; expected a number above 0 and at most 1"),
@@ -96,20 +96,20 @@ def test_an_unknown_name() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_one_clear_line(options: tuple[object, ...], words: str) -> None:
-    done = run("scenario", "run", "pham-2022", *options)
+    done = run("study", "run", "pham-2022", *options)
     assert done.code == 2
     assert words in done.one_error()
 
 
 def test_missing_data_say_how_to_get_them_and_what_stands_in() -> None:
-    line = run("scenario", "run", "wang-2021-figure-5").one_error()
+    line = run("study", "run", "wang-2021-figure-5").one_error()
     assert "Microsoft Research" in line
     assert line.endswith("or --synthetic for the twin, synthetic:mslr-web10k:1000")
 
 
 def scaled(name: str, *options: object) -> Any:
     """A preset of which next to nothing is run."""
-    return run("scenario", "run", name, "--data", small_data(name), "--scale", 1e-6, *options)
+    return run("study", "run", name, "--data", small_data(name), "--scale", 1e-6, *options)
 
 
 def test_a_training_stands_beside_its_numbers(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_every_table_says_that_it_is_of_synthetic_data(monkeypatch: pytest.Monke
 
 def test_repetitions_are_scaled_and_may_be_given() -> None:
     told = run(
-        "scenario", "run", "wang-2022-type-3", "--data", MQ2007, "--scale", 0.001, "--runs", 2, "--json"
+        "study", "run", "wang-2022-type-3", "--data", MQ2007, "--scale", 0.001, "--runs", 2, "--json"
     ).json()
     assert {row["runs"] for row in told["utility"]} == {2}
     assert {row["round"] for row in told["rounds"]} == {0}
@@ -221,25 +221,25 @@ def test_the_study_of_merged_models_is_a_valid_one() -> None:
     assert small.model_copy(update={"trees": spec.trees, "trials": spec.trials}) == spec
     least = MergeSpec.parse(preset.merging(1e-9))
     assert (least.trees, least.trials) == (1, 1)
-    shown = run("scenario", "show", MERGE)
+    shown = run("study", "show", MERGE)
     assert tomllib.loads(shown.out)["merge"] == preset.merging()
-    (row,) = [row for row in run("scenario", "list", "--json").json()["presets"] if row["name"] == MERGE]
+    (row,) = [row for row in run("study", "list", "--json").json()["presets"] if row["name"] == MERGE]
     assert (row["trials"], row["trees"]) == (30, 3000)
 
 
 @pytest.mark.parametrize("option", ["--runs 2", "--fold 1", "--intents x", "--plot x.svg", "--resume"])
 def test_options_that_say_nothing_to_it(option: str) -> None:
-    done = run("scenario", "run", MERGE, "--synthetic", *option.split())
+    done = run("study", "run", MERGE, "--synthetic", *option.split())
     assert done.code == 2
     assert f"{option.split()[0]}: not with {MERGE}, which is of kind merge" in done.one_error()
-    other = run("scenario", "run", "pham-2022", "--synthetic", "--category-feature", 3)
+    other = run("study", "run", "pham-2022", "--synthetic", "--category-feature", 3)
     assert "--category-feature: not with pham-2022, which is of kind attack" in other.one_error()
 
 
 @pytest.mark.slow
 def test_the_study_of_merged_models_stands_beside_its_numbers(tmp_path: Path) -> None:
     options = ("--data", "synthetic:istella-s:700", "--scale", 1e-6, "--out", tmp_path / "study")
-    done = run("scenario", "run", MERGE, *options, "--json")
+    done = run("study", "run", MERGE, *options, "--json")
     assert done.code == 0, done.err
     told = done.json()
     assert told == json.loads((tmp_path / "study" / "results.json").read_text())
@@ -255,6 +255,6 @@ def test_the_study_of_merged_models_stands_beside_its_numbers(tmp_path: Path) ->
         if row["cell"] == "merged":
             where = row["where"]
             assert row["found"] == values[where["split"], where["model"], row["metric"]]
-    shown = run("scenario", "run", MERGE, *options, "--overwrite").out
+    shown = run("study", "run", MERGE, *options, "--overwrite").out
     titles = [line for line in shown.splitlines() if "scale 1e-06)" in line]
     assert len(titles) >= 8
