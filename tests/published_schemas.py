@@ -72,7 +72,21 @@ FILES: dict[str, type[SpecTable]] = {
 
 def text_of_file(table: type[SpecTable]) -> str:
     """The published schema of a file."""
-    return json.dumps(table.model_json_schema(), indent=1) + "\n"
+    return json.dumps(without_docstrings(table.model_json_schema()), indent=1) + "\n"
+
+
+def without_docstrings(schema: JsonValue) -> JsonValue:
+    """A schema whose fields are described, and whose tables are not by what their classes say of Python."""
+    if isinstance(schema, list):
+        return [without_docstrings(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    table = schema.get("type") == "object" and "properties" in schema
+    return {
+        name: without_docstrings(value)
+        for name, value in schema.items()
+        if not (table and name == "description" and isinstance(value, str))
+    }
 
 
 def file_of_printed(name: str) -> str:
