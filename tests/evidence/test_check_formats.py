@@ -129,7 +129,7 @@ def test_every_annotation_is_one_command_of_one_line(name: str) -> None:
     assert unjudged is not None
     assert broken.group(1, 2, 3) == ("ci/our limits.toml", "4", "max_proven_eps%3A broken")
     assert unjudged.group(2, 3) == ("6", "max_ndcg_loss%3A not judged")
-    assert lines[2].startswith("::warning title=foltr-audit check::first")
+    assert re.fullmatch(r"::warning title=foltr-audit check::(FA\d+: )?first.*", lines[2])
     assert lines[3] == "4 limits checked on 1 row: 1 broken, 1 not judged"
 
 
