@@ -11,9 +11,9 @@ import pytest
 
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CompareRow
-from foltr_audit.report.results.decision import MOST_LOSS, Decision, decide, json_with_decision
+from foltr_audit.report.results.decision import MOST_LOSS, UNBOUNDED, Decision, decide, json_with_decision
 from foltr_audit.utils.rows import Estimate
-from tests.fixtures.comparisons import checked, report, run_bound, setting
+from tests.fixtures.comparisons import checked, report, run_bound, setting, warning
 
 
 def decision(found: CompareReport) -> Decision:
@@ -110,6 +110,19 @@ def test_of_several_that_hold_the_smallest_epsilon_is_recommended() -> None:
     larger = setting("laplace", 10, auc=0.51, ndcg=0.41, **checked("proven", claimed=10))
     assert chosen(report(NONE, larger)) == "laplace, eps 10"
     assert chosen(report(NONE, PROVEN, larger)) == "laplace, eps 1.2"
+
+
+def test_noise_without_a_clip_is_never_recommended() -> None:
+    """However well it hides clicks in this sample: nothing bounds what it has to hide."""
+    noise = setting("gaussian", auc=0.52, ndcg=0.44)
+    found = report(NONE, noise)
+    assert chosen(found) == "gaussian"
+    warned = [warning("gaussian", "no clip before the noise")]
+    assert warned[0].code == UNBOUNDED
+    found = replace(found, warnings=warned)
+    assert chosen(found) == ""
+    assert "not computed for what the clip allows under gaussian" in decision(found).sentences[0]
+    assert chosen(replace(report(NONE, noise, PROVEN), warnings=warned)) == "laplace, eps 1.2"
 
 
 def test_where_nothing_is_proven_with_lists_the_first_sentence_says_so() -> None:

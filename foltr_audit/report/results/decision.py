@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -36,16 +36,30 @@ Judgement = Literal[
     "recommended",
     "holds",
     "no proof",
+    "no bound",
     "costs too much",
     "too few lists",
     "leaks",
     "false claim",
     "not tested",
 ]
-"""`holds`: nothing speaks against it; `no proof`: no attack succeeds, but its claim is not proven."""
+"""`holds`: nothing speaks against it; `no proof`: no attack succeeds, but its claim is not proven;
+`no bound`: nor can it be, since its noise was not computed for what its clip allows (warning `UNBOUNDED`)."""
+
+UNBOUNDED = "FA101"
+"""The warning of noise that is smaller than what two inputs may differ by, or of noise without a clip."""
 
 _RANK: tuple[Judgement, ...] = (
-    *("holds", "no proof", "costs too much", "too few lists", "leaks", "false claim", "not tested"),
+    *(
+        "holds",
+        "no proof",
+        "no bound",
+        "costs too much",
+        "too few lists",
+        "leaks",
+        "false claim",
+        "not tested",
+    ),
 )
 _HELD: tuple[Judgement, ...] = ("holds", "no proof")
 
@@ -178,7 +192,8 @@ def decide(report: CompareReport) -> Decision | None:
         for row in world.results:
             key = row.setting.key
             found.setdefault(key, []).append(_RowInWorld(row, leaks.get(key), world.p(row)))
-    judged = tuple(map(_judge, found.values()))
+    unbounded = {(one.alternative, one.eps) for one in report.warnings if one.code == UNBOUNDED}
+    judged = tuple(_judge(rows, unbounded) for rows in found.values())
     best = _best(judged, "judgement")
     listed = _best(judged, "with_lists")
     return Decision(
@@ -207,10 +222,13 @@ def _best(judged: Sequence[JudgedDefense], name: str) -> JudgedDefense | None:
     return found[order.index(min(order))] if found else None
 
 
-def _judge(found: Sequence[_RowInWorld]) -> JudgedDefense:
+def _judge(found: Sequence[_RowInWorld], unbounded: Container[tuple[str, float | None]]) -> JudgedDefense:
+    setting = found[0].row.setting
     worst = {
         lists: max((_of_row(*one, lists=lists) for one in found), key=_RANK.index) for lists in (False, True)
     }
+    if (setting.alternative, setting.eps) in unbounded:
+        worst = {lists: "no bound" if found == "no proof" else found for lists, found in worst.items()}
     return JudgedDefense(rows=tuple(one.row for one in found), judgement=worst[False], with_lists=worst[True])
 
 
@@ -244,6 +262,7 @@ def _none_of(judged: Sequence[JudgedDefense]) -> str:
             reasons.setdefault(one.judgement, []).append(one.name)
     told = {"leaks": "attacks succeed under", "false claim": "the claim is false of"}
     told |= {"costs too much": "ranking gets worse under", "not tested": "nothing is known of"}
+    told |= {"no bound": "the noise is not computed for what the clip allows under"}
     told |= {"too few lists": "too few lists were attacked under"}
     parts = [f"{told[kind]} {shortened(names)}" for kind, names in reasons.items() if kind in told]
     return f"Use none of these defenses: {'; '.join(parts)}." if parts else "No defense was compared."

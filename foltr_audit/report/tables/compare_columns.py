@@ -213,6 +213,7 @@ _VERDICT_MARKS: dict[str, Mark] = {
     "recommended": "good",
     "leaks": "bad",
     "false claim": "bad",
+    "no bound": "warn",
     "costs too much": "warn",
     "too few lists": "warn",
     "not tested": "dim",
