@@ -96,7 +96,7 @@ def test_a_comparison_its_check_and_its_bundle_agree_with_their_schemas(tmp_path
     agrees(json.loads((study / "results.json").read_text()), DOCUMENTS["compare-1.json"])
     assert run("new", "limits", "limits", "--into", tmp_path).code == 0
     checked = run("check", tmp_path / "limits.toml", "--comparison", study, "--json")
-    agrees(checked.json(), DOCUMENTS["check-1.json"])
+    agrees(checked.json(), DOCUMENTS["check-2.json"])
     packed = run("bundle", study, "--to", tmp_path / "b.zip", "--json")
     agrees_with_published(packed.json())
     agrees_with_published(run("verify", tmp_path / "b.zip", "--sample", 0, "--json").json())
