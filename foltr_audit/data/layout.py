@@ -198,7 +198,7 @@ def _parts(folder: Path, forms: list[str], names: set[str]) -> dict[str, Path]:
         tried = [form.replace("{part}", spelling) for spelling in spellings for form in forms]
         found = [name for name in tried if name in names]
         if len(found) > 1:
-            raise DataError(f"data: {folder}: the {part} part exists twice: {' and '.join(found)}")
+            raise DataError(f"data: {folder}: the {part} split exists twice: {' and '.join(found)}")
         if found:
             layout[part] = folder / found[0]
     return layout

@@ -130,5 +130,5 @@ def test_learners_of_one_attack_have_tables_of_their_own() -> None:
     assert "what the server learns of a list's clicks, by learner, in bits" in shown
     assert "foltr-es by es-first-click" in shown
     utility = [line.split()[:3] for line in shown.splitlines() if line.startswith("perfect ")]
-    assert ["perfect", "fpdgd", "4.5"] in utility
-    assert ["perfect", "foltr-es", "4.5"] in utility
+    assert ["perfect", "fpdgd", "clip:norm=1.5+gamma-laplace:eps=4.5,sensitivity=3"] in utility
+    assert ["perfect", "foltr-es", "metric-rr:eps=4.5"] in utility

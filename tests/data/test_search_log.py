@@ -277,9 +277,9 @@ def test_files_that_do_not_join_are_refused(tmp_path: Path) -> None:
 
 def test_a_log_has_no_folds_no_other_labels_and_each_file_once(tmp_path: Path) -> None:
     source = write_log(tmp_path, ROWS)
-    with pytest.raises(UsageError, match=r"--fold 1: .* is a search log, which has no folds"):
+    with pytest.raises(UsageError, match=r"fold 1: .* is a search log, which has no folds"):
         fa.load_data(source, fold=1)
-    with pytest.raises(UsageError, match=r"--intents: .* is a search log, whose labels are real clicks"):
+    with pytest.raises(UsageError, match=r"intents: .* is a search log, whose labels are real clicks"):
         fa.load_data(source, intents="synthetic:2")
     (tmp_path / "letor.txt.gz").write_bytes(b"")
     with pytest.raises(DataError, match=r"letor\.txt and letor\.txt\.gz; expected one of them"):

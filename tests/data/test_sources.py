@@ -216,11 +216,11 @@ def test_dense_parts_must_agree(tmp_path: Path) -> None:
         ({"b.train": "", "a.train": "", "a.train.query": ""}, r"several data sets: a, b; expected one NAME"),
         (
             {"train.txt": "", "train.txt.gz": ""},
-            r"the train part exists twice: train\.txt and train\.txt\.gz",
+            r"the train split exists twice: train\.txt and train\.txt\.gz",
         ),
         (
             {"train.txt": "", "vali.txt": "", "valid.txt": ""},
-            r"the vali part exists twice: vali\.txt and valid",
+            r"the vali split exists twice: vali\.txt and valid",
         ),
         (
             {"x.train": "", "x.test": "", "x.test.gz": ""},

@@ -82,5 +82,5 @@ def test_lists_of_the_last_honest_client_are_read() -> None:
         assert rows["olsr"].lists <= 3 * (12 - colluders)
     assert exact[11] == 1.0
     assert exact[0] < 0.5
-    with pytest.raises(UsageError, match="--colluders: messages are masked"):
+    with pytest.raises(UsageError, match="colluders: messages are masked"):
         attacked(11, "secure-aggregation")

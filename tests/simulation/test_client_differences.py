@@ -38,14 +38,16 @@ def test_no_claim_is_audited_where_clients_weigh_differently(scenario: str, setu
     )
     with pytest.raises(UsageError, match="different numbers of interactions"):
         Audit(setup, AuditSpec())
-    assert any("neither the noise nor the sensitivity" in warning for warning in setup.privacy.warnings())
+    assert any(
+        "neither the noise nor the sensitivity" in warning.text for warning in setup.privacy.warnings()
+    )
     even = setup_of(defense=("clip:norm=1", "laplace:eps=1,sensitivity=2"))
-    assert not any("neither the noise" in warning for warning in even.privacy.warnings())
+    assert not any("neither the noise" in warning.text for warning in even.privacy.warnings())
 
 
 def test_a_message_composes_what_the_busiest_client_sends(setup_of: SetupOf) -> None:
     setup = setup_of(learner="foltr-es", defense=("metric-rr:p=0.9",), scenario="quantity-skew:batches=2/20")
-    (warning,) = (text for text in setup.privacy.warnings() if "composes" in text)
+    (warning,) = (one.text for one in setup.privacy.warnings() if "composes" in one.text)
     single = abs(math.log(0.9 * 10 / 0.1))
     assert "a message of 20" in warning
     assert f"composes {20 * single:.4g}" in warning

@@ -222,10 +222,11 @@ def test_fewer_queries_for_d_merge_than_asked_are_said_in_words() -> None:
     )
     found = run_merging(MergeSpec.parse({**TABLE, "splits": [2], "trials": 1, "trees": 1}), data=data)
     assert any(
-        "client 1: D_merge has " in note and "no more remain in the validation split" in note
+        "client 1: D_merge has " in note and "no more remain in the validation part" in note
         for note in found.notes
     )
-    assert all("D_merge has" in note or "no tree could split" in note for note in study().notes)
+    texts = [note for note in study().notes]
+    assert all("D_merge has" in text or "no tree could split" in text for text in texts)
 
 
 def test_only_models_without_importance_are_said_to_rank_nothing() -> None:

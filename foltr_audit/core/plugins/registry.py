@@ -276,7 +276,8 @@ def chain_texts(value: object) -> object:
         return [text_of(Defense, value)]
     if not isinstance(value, Sequence):
         return value
-    return [text for one in value for text in cast("Sequence[object]", chain_texts(one))]
+    inner = [chain_texts(one) if isinstance(one, str | Plugin | type | Sequence) else [one] for one in value]
+    return [text for texts in inner for text in cast("Sequence[object]", texts)]
 
 
 def make_if_known(base: type[P], text: str) -> P | None:

@@ -39,7 +39,12 @@ _FIXED = {"repetition", "defense", "data.fold"}
 
 def _alternative_text(value: object) -> object:
     """An alternative as text; a defense or a chain of them may be given as objects."""
-    return value if isinstance(value, str) else "+".join(cast("list[str]", chain_texts(value)))
+    if isinstance(value, str):
+        return value
+    texts = chain_texts(value)
+    if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
+        return "+".join(texts)
+    return value
 
 
 class ComparisonGrid(SpecTable):
