@@ -225,8 +225,7 @@ def test_fewer_queries_for_d_merge_than_asked_are_said_in_words() -> None:
         "client 1: D_merge has " in note and "no more remain in the validation part" in note
         for note in found.notes
     )
-    texts = [note for note in study().notes]
-    assert all("D_merge has" in text or "no tree could split" in text for text in texts)
+    assert all("D_merge has" in note or "no tree could split" in note for note in study().notes)
 
 
 def test_only_models_without_importance_are_said_to_rank_nothing() -> None:
