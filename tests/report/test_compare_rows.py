@@ -19,7 +19,14 @@ from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.compare import with_front
 from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
-from foltr_audit.report.results.compared_cells import CellGroup, attack_rows_of, compare_row, curve_row
+from foltr_audit.report.results.compared_cells import (
+    NOISE_SHARES,
+    CellGroup,
+    attack_rows_of,
+    compare_row,
+    curve_row,
+    warning_rows,
+)
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Estimate, JsonValue
 from tests.fixtures.comparisons import attack, result, same_queries, where
@@ -220,6 +227,20 @@ def test_claims_of_each_view_stand_apart() -> None:
     assert (row["eps_proven_individual"], row["eps_proven_aggregate"]) == (float("inf"), 1.1)
     assert row["eps_measured_aggregate"] == 1.0
     assert "eps_proven_colluding" not in row
+
+
+@pytest.mark.parametrize(("verdict", "warned"), [("proven", False), ("not refuted", True)])
+def test_missing_noise_that_a_proof_counts_in_is_no_warning(verdict: str, warned: bool) -> None:
+    """Shares computed for the fewest messages of a secure sum: with all of them there is more noise."""
+    lines = [f"{NOISE_SHARES}: a sum may contain only 51 of 100 messages", "FA103: lists"]
+    made = setting("published", NDCG, warnings=lines)
+    views = [
+        found("individual", 1.2, verdict=verdict),
+        found("individual+lists", math.inf, verdict="refuted"),
+    ]
+    codes = [row.code for row in warning_rows(replace(made, findings=views))]
+    assert codes == ([NOISE_SHARES, "FA103"] if warned else ["FA103"])
+    assert [row.code for row in warning_rows(made)] == [NOISE_SHARES, "FA103"]
 
 
 def test_rows_are_beaten_by_those_of_their_own_world_only() -> None:

@@ -20,7 +20,7 @@ from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.significance import mean_interval, paired_t_test
-from foltr_audit.privacy.observer_views import VIEWS, sees
+from foltr_audit.privacy.observer_views import VIEWS, sees, sees_lists
 from foltr_audit.report.results.attack_rows import scored
 from foltr_audit.report.results.compare_rows import (
     AuditedView,
@@ -42,6 +42,9 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.rows import UNKNOWN, Estimate
+
+NOISE_SHARES = "FA102"
+"""The warning of a message, or a sum, that holds only a part of the noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +332,7 @@ def curve_row(group: CellGroup) -> CurveRow:
 
 
 def warning_rows(group: CellGroup) -> list[ComparedWarningRow]:
-    """The warnings about a group, each once."""
+    """The warnings about a group, each once, but for missing noise that the proof of its claim counts in."""
     setting = group.setting
     return [
         ComparedWarningRow(
@@ -341,7 +344,14 @@ def warning_rows(group: CellGroup) -> list[ComparedWarningRow]:
             warning=found.text,
         )
         for found in map(CodedWarning.parse, dict.fromkeys(group.facts[0].warnings))
+        if found.code != NOISE_SHARES or not _is_proven(group)
     ]
+
+
+def _is_proven(group: CellGroup) -> bool:
+    """Whether the claim of a group is proven for who sees messages or sums, without lists."""
+    verdicts = {finding.verdict for finding in group.findings if not sees_lists(finding.view)}
+    return verdicts == {"proven"}
 
 
 def claim_rows(group: CellGroup) -> list[ClaimRow]:
