@@ -153,9 +153,7 @@ def attack(
         [1.0]
     """
     changes = {"attack.methods": methods, "attack.click_models": click_models, "defense": defense}
-    plan = Plan(_several(specs, data, "attack", changes))
-    if any(spec.attack is None for spec in plan.specs):
-        raise UsageError("attack: a Spec has no attack protocol; expected Spec(..., attack={...})")
+    plan = _plan("attack", "attack", specs, data, changes)
     return AttackReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
@@ -186,9 +184,7 @@ def audit(
         UsageError: a Spec without an audit protocol, or a value that cannot be run.
         DataError: the data cannot be read.
     """
-    plan = Plan(_several(specs, data, "audit", {"defense": defense}))
-    if any(spec.audit is None for spec in plan.specs):
-        raise UsageError("audit: a Spec has no audit protocol; expected Spec(..., audit={...})")
+    plan = _plan("audit", "audit", specs, data, {"defense": defense})
     return AuditReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
@@ -219,11 +215,7 @@ def membership(
         UsageError: a Spec without a membership protocol, or a value that cannot be run.
         DataError: the data cannot be read.
     """
-    plan = Plan(_several(specs, data, "membership", {"defense": defense}))
-    if any(spec.membership is None for spec in plan.specs):
-        raise UsageError(
-            "membership: a Spec has no membership protocol; expected Spec(..., membership={...})"
-        )
+    plan = _plan("membership", "membership", specs, data, {"defense": defense})
     return MembershipReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
@@ -254,9 +246,7 @@ def unlearn(
         UsageError: a Spec without an unlearning protocol, or a value that cannot be run.
         DataError: the data cannot be read.
     """
-    plan = Plan(_several(specs, data, "unlearning", {"defense": defense}))
-    if any(spec.unlearning is None for spec in plan.specs):
-        raise UsageError("unlearn: a Spec has no unlearning protocol; expected Spec(..., unlearning={...})")
+    plan = _plan("unlearn", "unlearning", specs, data, {"defense": defense})
     return UnlearningReport.of(plan, _run(plan, data, out, resume=resume, overwrite=overwrite))
 
 
@@ -367,6 +357,16 @@ def lint(
     if isinstance(subject, str | Path):
         return SystemLintReport.of(subjects_at(Path(subject)))
     return SystemLintReport.of(subjects_of(_several(subject, data, None, {}), collection=data))
+
+
+def _plan(
+    call: str, protocol: str, specs: Specs, data: Collection | None, changes: Mapping[str, object]
+) -> Plan:
+    """The plan of a call whose Specs all need a protocol."""
+    plan = Plan(_several(specs, data, protocol, changes))
+    if any(getattr(spec, protocol) is None for spec in plan.specs):
+        raise UsageError(f"{call}: a Spec has no {protocol} protocol; expected Spec(..., {protocol}={{...}})")
+    return plan
 
 
 def _several(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -71,7 +70,7 @@ def recommend(
     epsilons and clips. Accounting comes first: a defense without a proof for --view never runs. Candidates
     are compared on the validation split. Only the chosen one runs again on the test split, where it is
     audited. Exit code 1 if no candidate meets the limits, or the chosen one does not meet them on the test
-    part. Needs the extra recommend.
+    split. Needs the extra recommend.
 
     The same seed tries the same candidates, with any number of processes. With --out DIR, --resume reuses
     the finished ones.
@@ -86,11 +85,9 @@ def recommend(
     from foltr_audit.utils.optional_dependencies import require
     from foltr_audit.utils.progress import on_terminal
 
-    if max_eps is None and max_proven_auc is None:
-        raise UsageError("--max-eps: missing; expected it, --max-proven-auc, or both")
-    limits = PrivacyLimits(
-        max_eps=math.inf if max_eps is None else max_eps,
-        max_auc=max_attack_auc,
+    limits = PrivacyLimits.given(
+        max_eps=max_eps,
+        max_attack_auc=max_attack_auc,
         max_proven_auc=max_proven_auc,
         view=view,
         delta=delta,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.spec.data import SYNTHETIC, DataSpec, are_synthetic
+from foltr_audit.core.spec.data import DataSpec, are_synthetic
 from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import count_read, intent_files, with_intents
@@ -38,7 +38,7 @@ def load_collection(data: DataSpec, seed: int, *, cache: bool = True) -> Collect
 
 
 def _origin(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collection]]:
-    if _is_synthetic(data):
+    if data.is_synthetic:
         return _synthetic(data)
     log = LogFiles.of(data.source)
     return _files(data, seed) if log is None else _search_log(data, log)
@@ -48,7 +48,7 @@ def folds(data: DataSpec) -> tuple[int, ...]:
     """Numbers of the folds that the source has; empty if it has none."""
     from foltr_audit.data.layout import folds_of
 
-    return () if _is_synthetic(data) or data.is_made else folds_of(data.source)
+    return () if data.is_synthetic or data.is_made else folds_of(data.source)
 
 
 def source_files(data: DataSpec) -> SourceFiles | None:
@@ -60,13 +60,9 @@ def source_files(data: DataSpec) -> SourceFiles | None:
     """
     from foltr_audit.data.layout import locate
 
-    if _is_synthetic(data) or data.is_made or LogFiles.of(data.source) is not None:
+    if data.is_synthetic or data.is_made or LogFiles.of(data.source) is not None:
         return None
     return locate(data.source, data.fold)
-
-
-def _is_synthetic(data: DataSpec) -> bool:
-    return data.source.partition(":")[0] == SYNTHETIC
 
 
 def _key(

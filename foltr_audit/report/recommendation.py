@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -116,11 +115,9 @@ def recommend(
     Raises:
         UsageError: no limit, a value out of range, or the extra `recommend` is not installed.
     """
-    if max_eps is None and max_proven_auc is None:
-        raise UsageError("--max-eps: missing; expected it, --max-proven-auc, or both")
-    limits = PrivacyLimits(
-        max_eps=math.inf if max_eps is None else max_eps,
-        max_auc=max_attack_auc,
+    limits = PrivacyLimits.given(
+        max_eps=max_eps,
+        max_attack_auc=max_attack_auc,
         max_proven_auc=max_proven_auc,
         view=view,
         delta=delta,

@@ -19,7 +19,7 @@ SYNTHETIC = "synthetic"
 ARRAYS = "arrays:"
 """What the source of data begins with that were made of arrays, and that only one process has."""
 
-_SYNTHETIC = re.compile(r"synthetic(?::(.*))?")
+_SYNTHETIC = re.compile(rf"{SYNTHETIC}(?::(.*))?")
 
 
 def canonical_intents(text: str) -> str:
@@ -45,6 +45,15 @@ def synthetic_count(text: str) -> str | None:
     """Number of synthetic intents, as text; None for a folder."""
     match = _SYNTHETIC.fullmatch(text)
     return None if match is None else str(USUAL_INTENTS) if match[1] is None else match[1]
+
+
+def is_synthetic_source(source: str) -> bool:
+    """Whether a source of data is synthetic.
+
+    >>> is_synthetic_source("synthetic:mq2007:60"), is_synthetic_source("synthetic/train.txt")
+    (True, False)
+    """
+    return source.partition(":")[0] == SYNTHETIC
 
 
 def are_synthetic(intents: str) -> bool:
@@ -86,6 +95,11 @@ class DataSpec(SpecTable):
     balance: Annotated[bool | None, AfterValidator(_only_false), Flag(default="yes")] = Field(
         None, description="Renumber each query's intents at random, by seed and run."
     )
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the data are computed and not read."""
+        return is_synthetic_source(self.source)
 
     @property
     def is_made(self) -> bool:

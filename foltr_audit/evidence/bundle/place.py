@@ -66,7 +66,7 @@ class DataLocator:
 
     def _load(self, spec: Spec) -> Collection:
         data, places = spec.data, self.places
-        if places.data is not None and not _is_synthetic(data):
+        if places.data is not None and not data.is_synthetic:
             data = data.model_copy(update={"source": places.data})
         if places.intents is not None and data.intents is not None and not are_synthetic(data.intents):
             data = data.model_copy(update={"intents": places.intents})
@@ -95,15 +95,11 @@ def refuse_unused_path(places: DataPlaces, specs: Sequence[Spec]) -> None:
     Raises:
         UsageError: all data are synthetic, or no intents are read.
     """
-    if places.data is not None and all(_is_synthetic(spec.data) for spec in specs):
+    if places.data is not None and all(spec.data.is_synthetic for spec in specs):
         raise UsageError(f"--data: {places.data}: the data of this bundle are synthetic; expected no path")
     read = [spec.data.intents for spec in specs if spec.data.intents and not are_synthetic(spec.data.intents)]
     if places.intents is not None and not read:
         raise UsageError(f"--intents: {places.intents}: this bundle reads no intents; expected no path")
-
-
-def _is_synthetic(data: DataSpec) -> bool:
-    return data.source.partition(":")[0] == SYNTHETIC
 
 
 def _is_made(what: str, path: str) -> bool:

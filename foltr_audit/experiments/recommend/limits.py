@@ -60,6 +60,31 @@ class PrivacyLimits(ResultRow):
                 "expected none, or --view individual"
             )
 
+    @classmethod
+    def given(
+        cls,
+        *,
+        max_eps: float | None,
+        max_attack_auc: float | None,
+        max_proven_auc: float | None,
+        view: Literal["individual", "individual+lists", "aggregate", "aggregate+lists"],
+        delta: float,
+    ) -> PrivacyLimits:
+        """The limits that a command or a call names; None for no limit.
+
+        Raises:
+            UsageError: no limit on what is proven, or as the class.
+        """
+        if max_eps is None and max_proven_auc is None:
+            raise UsageError("--max-eps: missing; expected it, --max-proven-auc, or both")
+        return cls(
+            max_eps=math.inf if max_eps is None else max_eps,
+            max_auc=max_attack_auc,
+            max_proven_auc=max_proven_auc,
+            view=view,
+            delta=delta,
+        )
+
     @property
     def single(self) -> bool:
         """Whether the observer sees what single clients send."""

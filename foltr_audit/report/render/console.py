@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -20,8 +21,12 @@ class ResultConsole(Console):
         label: added to the title of every table.
     """
 
-    def __init__(self, label: str = "", *, width: int | None = None) -> None:
-        super().__init__(width=width)
+    def __init__(self, label: str = "", *, width: int | None = None, file: TextIO | None = None) -> None:
+        """Print on stdout, or into a file without colours."""
+        if file is None:
+            super().__init__(width=width)
+        else:
+            super().__init__(width=width, file=file, color_system=None, force_terminal=False)
         self.label = label
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

@@ -35,12 +35,12 @@ _STYLES = {
 
 
 def plain_text(draw: Callable[[Console], object]) -> str:
-    """What is printed on a console without colours, without blanks at the ends of lines."""
-    from rich.console import Console
+    """What is printed on a console without colours."""
+    from foltr_audit.report.render.console import ResultConsole
 
     out = io.StringIO()
-    draw(Console(file=out, width=WIDTH, color_system=None, force_terminal=False))
-    return "\n".join(visible(line.rstrip()) for line in out.getvalue().splitlines()).strip("\n")
+    draw(ResultConsole(width=WIDTH, file=out))
+    return out.getvalue().strip("\n")
 
 
 def ten_lines(report: NotebookReport) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
-from foltr_audit.core.spec.data import SYNTHETIC
+from foltr_audit.core.spec.data import is_synthetic_source
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.experiments.runner import DataFacts, RunResult
@@ -99,7 +99,7 @@ class DatasetFacts(ResultRow):
     def title(self) -> str:
         """The data in a title: of which kind, their name, and the fingerprint of files."""
         kind = "synthetic data" if self.synthetic else "data"
-        files = self.source.partition(":")[0] != SYNTHETIC
+        files = not is_synthetic_source(self.source)
         prints = [fold.fingerprint[:12] for fold in self.folds if fold.fingerprint and files]
         more = f" and {len(prints) - 1} more" if len(prints) > 1 else ""
         known = f" (fingerprint {prints[0]}{more})" if prints else ""

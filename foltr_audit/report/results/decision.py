@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
@@ -43,24 +43,16 @@ Judgement = Literal[
     "false claim",
     "not tested",
 ]
-"""`holds`: nothing speaks against it; `no proof`: no attack succeeds, but its claim is not proven;
-`no bound`: nor can it be, since its noise was not computed for what its clip allows (warning `UNBOUNDED`)."""
+"""From best to worst.
+
+`holds`: nothing speaks against it; `no proof`: no attack succeeds, but its claim is not proven; `no bound`:
+nor can it be, since its noise was not computed for what its clip allows (warning `UNBOUNDED`).
+"""
 
 UNBOUNDED = "FA101"
 """The warning of noise that is smaller than what two inputs may differ by, or of noise without a clip."""
 
-_RANK: tuple[Judgement, ...] = (
-    *(
-        "holds",
-        "no proof",
-        "no bound",
-        "costs too much",
-        "too few lists",
-        "leaks",
-        "false claim",
-        "not tested",
-    ),
-)
+_RANK: tuple[Judgement, ...] = get_args(Judgement)[1:]
 _HELD: tuple[Judgement, ...] = ("holds", "no proof")
 
 

@@ -26,7 +26,7 @@ def _require(package: str, method: str) -> None:
 
 
 class NotebookReport:
-    """The result of a call, which is the last line of a cell at its best.
+    """The result of a call, which shows itself as the last line of a notebook cell.
 
     Example:
         >>> import foltr_audit as fa
