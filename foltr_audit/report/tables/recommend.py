@@ -103,10 +103,10 @@ def evidence_table(report: RecommendReport, row: CompareRow) -> Table:
             attack_column(),
             estimate_column("AUC", lambda row: row.auc),
             WITHOUT,
-            _audited("claimed", report, lambda audit: eps_text(audit.eps_claimed)),
-            _audited("proven", report, lambda audit: eps_text(audit.eps_proven)),
-            _audited("run", report, lambda audit: eps_text(audit.run.eps) + audit.run.of_clicks),
-            _audited("measured", report, lambda audit: eps_text(audit.eps_measured)),
+            audited_column("claimed", report, lambda audit: eps_text(audit.eps_claimed)),
+            audited_column("proven", report, lambda audit: eps_text(audit.eps_proven)),
+            audited_column("run", report, lambda audit: eps_text(audit.run.eps) + audit.run.of_clicks),
+            audited_column("measured", report, lambda audit: eps_text(audit.eps_measured)),
             BYTES,
         ],
         [row, *others],
@@ -118,7 +118,9 @@ def evidence_table(report: RecommendReport, row: CompareRow) -> Table:
     )
 
 
-def _audited(header: str, report: RecommendReport, text: Callable[[AuditedView], str]) -> Column[CompareRow]:
+def audited_column(
+    header: str, report: RecommendReport, text: Callable[[AuditedView], str]
+) -> Column[CompareRow]:
     """An epsilon of the view of the limits."""
 
     def cell(row: CompareRow) -> Cell:

@@ -16,9 +16,9 @@ from foltr_audit.report.tables.compare import about_line, no_sum_lines, print_co
 from foltr_audit.report.tables.compare_columns import (
     BYTES,
     NO_SUM,
-    NONE,
     claimed_cell,
     difference_cell,
+    known_cell,
     name_column,
     verdict_column,
 )
@@ -85,7 +85,7 @@ def _table(world: WorldRows, rows: Sequence[CompareRow], decision: Decision) -> 
     setting = rows[0].setting
 
     def auc(row: CompareRow) -> Cell:
-        return Cell(NO_SUM) if row.unread else estimate_cell(row.auc) if row.auc.known else NONE
+        return Cell(NO_SUM) if row.unread else known_cell(row.auc)
 
     columns: list[Column[CompareRow]] = [
         name_column("defense", world.called),

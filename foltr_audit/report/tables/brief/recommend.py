@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foltr_audit.report.results.compare_rows import CompareRow
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.results.recommend_rows import CandidateRow
 from foltr_audit.report.tables.brief.short_answer import BriefAnswer
@@ -15,9 +14,10 @@ from foltr_audit.report.tables.compare_columns import (
     NONE,
     difference_cell,
     eps_text,
+    known_cell,
     name_column,
 )
-from foltr_audit.report.tables.recommend import answer_lines, data_line, limits_line
+from foltr_audit.report.tables.recommend import answer_lines, audited_column, data_line, limits_line
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 
 if TYPE_CHECKING:
@@ -46,16 +46,12 @@ def _evidence(report: RecommendReport) -> Table:
     found = [row for row in (report.evidence, report.without) if row is not None]
     rows = list({row.setting.name: row for row in found}.values())
 
-    def proven(row: CompareRow) -> Cell:
-        audit = row.audits.get(report.config.limits.view)
-        return NONE if audit is None else Cell(eps_text(audit.eps_proven))
-
     return make_table(
         "on the test split, in new repetitions",
         [
             name_column("defense", lambda row: row.setting.name),
-            Column("proven", proven),
-            Column("AUC", lambda row: estimate_cell(row.auc) if row.auc.known else NONE),
+            audited_column("proven", report, lambda audit: eps_text(audit.eps_proven)),
+            Column("AUC", lambda row: known_cell(row.auc)),
             Column("nDCG@10", lambda row: estimate_cell(row.ndcg)._replace(below="")),
             Column("difference", lambda row: difference_cell(row.ndcg_difference, row.ndcg_p)),
             BYTES,
@@ -75,7 +71,7 @@ def _nearest(rows: Sequence[CandidateRow]) -> Table | None:
         [
             name_column("defense", lambda row: row.name),
             Column("proven", lambda row: NONE if row.eps_proven is None else Cell(eps_text(row.eps_proven))),
-            Column("AUC", lambda row: estimate_cell(row.auc) if row.auc.known else NONE),
+            Column("AUC", lambda row: known_cell(row.auc)),
             short_column("nDCG@10", lambda row: row.ndcg),
         ],
         rows,
