@@ -25,6 +25,7 @@ FEW = 5
 TAIL = 0.025
 """The probability on either side of a 95 % interval."""
 
+_BUFFER = 8192  # numbers that NumPy converts at a time
 _ROUNDING = 1e-12  # a share below this counts as 0
 
 Interval = tuple[float, float]
@@ -88,6 +89,10 @@ class QueryBootstrap:
         n = self.names.size
         draws = streams.generator("bootstrap").integers(0, max(n, 1), size=(resamples, n))
         self.weights = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.int64)
+        # Sums over all queries are faster where nothing is converted. Integers are converted a buffer at a
+        # time, and these buffers are summed by themselves: the bytes are the same up to one of them.
+        self._factors = self.weights.astype(np.float64) if n <= _BUFFER else self.weights
+        self._totals: dict[bytes, Floats] = {}
 
     def mean(self, values: Floats) -> Estimate:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
@@ -142,13 +147,20 @@ class QueryBootstrap:
 
     def _ratios(self, sums: Floats, counts: Floats) -> Floats:
         """Sums over counts, both by query (Q,), in each resample, (R,)."""
-        totals = np.einsum("bq,q->b", self.weights, counts)
+        totals = self._totals_of(counts)
         # A resample may hold no query with a value: it is NaN and left out, instead of a division by 0.
         blank = np.full_like(totals, np.nan)
         ratios: Floats = np.divide(
-            np.einsum("bq,q->b", self.weights, sums), totals, out=blank, where=totals > 0
+            np.einsum("bq,q->b", self._factors, sums), totals, out=blank, where=totals > 0
         )
         return ratios
+
+    def _totals_of(self, counts: Floats) -> Floats:
+        """Totals of counts by query (Q,) in each resample, (R,); most metrics have the same counts."""
+        key = counts.tobytes()
+        if key not in self._totals:
+            self._totals[key] = np.einsum("bq,q->b", self._factors, counts)
+        return self._totals[key]
 
 
 def interval(resampled: Floats, queries: int) -> Interval | None:
