@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from .elementary import cosine_and_sine, exp, log, log_normal
-from .jit import Floats, Ints, kernel
+from .jit import Floats, Ints, inlined, kernel
 from .philox import AHEAD, refill
 from .threads import in_parts
 
@@ -23,7 +23,7 @@ _LOG_UNDERFLOW = -800.0
 _CLIENTS = 32  # of one part: less work is done before a thread has started
 
 
-@kernel
+@inlined
 def _fill_differences(
     shape: float,
     client: int,

@@ -8,7 +8,6 @@ wide registers are in `lanes`, functions that the system's library computes diff
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import TypeVar, cast
 
 import numpy as np
@@ -19,6 +18,14 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T", bound=np.generic)
+
+
+def read_only(values: NDArray[T]) -> NDArray[T]:
+    """A view for an argument that is sometimes read-only: kernels are compiled apart for other arrays."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def kernel(function: F) -> F:
@@ -39,9 +46,11 @@ def inner(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Compile a small function into every kernel that calls it, so that passing arrays costs nothing.
+    """Compile a function into every kernel that calls it, so that passing arrays costs nothing.
 
-    An array is a struct of seven fields, and every call that is not inlined counts references to it.
+    An array is a struct of seven fields, and every call that is not inlined counts references to it. This is
+    for small functions, and for large ones with a single caller: numba compiles any other function once by
+    itself and once more in each kernel that leads to it.
     """
     return _compiled(function, inline="always")
 
@@ -54,33 +63,12 @@ def _compiled(function: F, **options: bool | str) -> F:
     """
     import numba  # slow to import, and modules without a kernel need only the types
 
+    from .code_cache import CodeCache
+
     compiled = cast("Callable[..., F]", numba.njit)
     try:
         dispatcher = compiled(function, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)
     except RuntimeError:  # numba finds no folder that it may write to
         return compiled(function, error_model="numpy", no_cfunc_wrapper=True, **options)
-    vars(dispatcher)["_cache"] = _code_cache()(function)
+    vars(dispatcher)["_cache"] = CodeCache(function)  # type: ignore[no-untyped-call]
     return dispatcher
-
-
-@cache
-def _code_cache() -> type:
-    """Numba's cache of machine code, without what only a compiler needs.
-
-    Before it looks into its cache, numba registers everything that it can compile, which takes longer than
-    loading all kernels of a command. Before it compiles, it does so once more; so this waits until then.
-    """
-    from numba.core.caching import FunctionCache
-    from numba.core.runtime.nrt import rtsys
-
-    class CodeCache(FunctionCache):
-        """Loads machine code that needs nothing but numba's memory manager."""
-
-        def load_overload(self, signature: object, context: object) -> object:
-            """The machine code of a kernel for arguments of some types; None if it is not stored."""
-            rtsys.initialize(context)
-            with self._guard_against_spurious_io_errors():
-                return self._load_overload(signature, context)  # type: ignore[no-untyped-call]
-            return None  # where another process has the file open, on Windows
-
-    return CodeCache

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .ball import project_row
 from .cascade import click_group
-from .jit import Bools, Floats, Ints, kernel
+from .jit import Bools, Floats, Ints, inlined, kernel
 from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
 from .pdgd import fill_coefficients, weigh_shown
 from .philox import fill_uniforms
@@ -155,7 +155,7 @@ def _fill_group(
         fill_uniforms(out, row, size, block, clients[row], stream.round, purpose, stream.key)
 
 
-@kernel
+@inlined
 def _play_group(
     data: KernelDocuments,
     rules: LocalStepRules,

@@ -19,7 +19,7 @@ from .plackett_luce import SamplingBuffers, new_pool, put_scores, take, total, w
 _CLOSE = 1e-25  # products of nine denominators and two weights above it are normal numbers
 
 
-@kernel
+@inlined
 def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
     """Maximum of the scores not shown, and the sum of exp(score - maximum) over them."""
     hidden = np.ones(scores.size, dtype=np.bool_)
@@ -36,7 +36,7 @@ def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
     return top, total
 
 
-@kernel
+@inlined
 def _scales(f: Floats, tail_top: float) -> Floats:
     """The score that is subtracted from all scores of each suffix of a list, shape (k,).
 
@@ -55,7 +55,7 @@ def _scales(f: Floats, tail_top: float) -> Floats:
     return scales
 
 
-@kernel
+@inlined
 def _suffix_sums(f: Floats, scales: Floats, tail_top: float, tail_sum: float) -> tuple[Floats, Floats]:
     """For every suffix t of the list: its denominator, and that without document q.
 
@@ -179,7 +179,7 @@ def _close_pair_weight(drawn: Floats, left: Floats, row: int, p: int, q: int) ->
     return float(drawn[row, p] * drawn[row, q] * as_shown / (both * both * (as_shown + swapped)))
 
 
-@kernel
+@inlined
 def _spread_coefficients(
     scores: Floats,
     documents: int,
@@ -217,7 +217,7 @@ def _close_coefficients(
             out[row, loser] -= weight
 
 
-@kernel
+@inlined
 def _fill_close(
     drawn: Floats,
     tails: Floats,
@@ -260,7 +260,7 @@ def _fill_close(
     return every
 
 
-@kernel
+@inlined
 def _fill_spread(
     scores: Floats,
     sizes: Ints,
@@ -342,7 +342,7 @@ def _fill_table(drawn: Floats, left: Floats, length: int, table: Floats) -> None
             table[p, q] = _close_pair_weight(drawn, left, 0, p, q)
 
 
-@inner
+@inlined
 def _coefficients_of_table(
     table: Floats, shown: Ints, clicks: Bools, row: int, only_observed: bool, out: Floats
 ) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import Floats, Ints, inner, kernel
+from .jit import Floats, Ints, inner, kernel, read_only
 
 _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
@@ -80,12 +80,16 @@ def refill(
     return 0, block + numbers.shape[1] // 2
 
 
-@kernel
 def uniforms(first: int, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64) -> Floats:
     """Numbers first .. first+size-1 of each client's stream, as a (clients, size) array."""
     odd = first % 2
-    width = (odd + size + 1) // 2 * 2
-    out = np.empty((clients.size, width), dtype=np.float64)
-    for c in range(clients.size):
-        fill_uniforms(out, c, width, first // 2, clients[c], round_, purpose, key)
+    out = np.empty((clients.size, (odd + size + 1) // 2 * 2))
+    fill_streams(out, first // 2, read_only(clients), round_, purpose, key)
     return np.ascontiguousarray(out[:, odd : odd + size])
+
+
+@kernel
+def fill_streams(out: Floats, block: int, clients: Ints, round_: int, purpose: int, key: np.uint64) -> None:
+    """Fill out (clients, even) with numbers 2 block, 2 block + 1, ... of each client's stream."""
+    for c in range(clients.size):
+        fill_uniforms(out, c, out.shape[1], block, clients[c], round_, purpose, key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import Floats, Ints, inlined, inner, kernel
+from .jit import Floats, Ints, inlined, inner, kernel, read_only
 from .lanes import product_sum
 from .threads import in_parts
 
@@ -32,7 +32,7 @@ def linear_scores(
     `parameters` has one row a client, or a single row that all share.
     """
     scores = np.empty(starts[-1], dtype=np.float64)
-    given = (features, offsets, queries, starts, parameters, scores)
+    given = (features, offsets, queries, starts, read_only(parameters), scores)
     in_parts(lambda begin, end: fill_linear_scores(*given, begin, end), queries.size, _QUERIES)
     return scores
 
