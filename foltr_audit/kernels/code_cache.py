@@ -1,8 +1,8 @@
 """Where compiled kernels are kept: numba's cache of machine code, without what only a compiler needs.
 
 Before numba looks into its cache, it registers everything that it can compile, which takes longer than
-loading all kernels of a command: .3 of 2.6 s of `foltr-audit attack`, a third of them for `scipy.linalg`. Before
-it compiles, it does so once more; so this waits until then.
+loading all kernels of a command: .3 of 2.6 s of `foltr-audit attack`, a third of them for `scipy.linalg`.
+Before it compiles, it does so once more; so this waits until then.
 """
 
 from __future__ import annotations
