@@ -42,8 +42,8 @@ def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, f
     """Rows (i, j) of (n, P) farther apart than `least` and than any other two; (-1, -1, least) if none are.
 
     Pairs whose distances from the first row, or from the mean, sum to less than the best one's are skipped:
-    by the triangle inequality they are no farther apart. Rows are visited from the farthest from the first row
-    on, so that most pairs are.
+    by the triangle inequality they are no farther apart. Rows are visited from the farthest from the first
+    row on, so that most pairs are.
     """
     n = points.shape[0]
     best_i, best_j, best = -1, -1, least
