@@ -88,6 +88,7 @@ class QueryBootstrap:
         n = self.names.size
         draws = streams.generator("bootstrap").integers(0, max(n, 1), size=(resamples, n))
         self.weights = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.int64)
+        self._known_totals: dict[bytes, Floats] = {}
 
     def mean(self, values: Floats) -> Estimate:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
@@ -142,13 +143,20 @@ class QueryBootstrap:
 
     def _ratios(self, sums: Floats, counts: Floats) -> Floats:
         """Sums over counts, both by query (Q,), in each resample, (R,)."""
-        totals = np.einsum("bq,q->b", self.weights, counts)
+        totals = self._totals(counts)
         # A resample may hold no query with a value: it is NaN and left out, instead of a division by 0.
         blank = np.full_like(totals, np.nan)
         ratios: Floats = np.divide(
             np.einsum("bq,q->b", self.weights, sums), totals, out=blank, where=totals > 0
         )
         return ratios
+
+    def _totals(self, counts: Floats) -> Floats:
+        """The sum of counts (Q,) in each resample, (R,); most metrics have the same counts."""
+        key = counts.tobytes()
+        if key not in self._known_totals:
+            self._known_totals[key] = np.einsum("bq,q->b", self.weights, counts)
+        return self._known_totals[key]
 
 
 def interval(resampled: Floats, queries: int) -> Interval | None:
