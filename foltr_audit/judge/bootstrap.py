@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.frozen_arrays import read_only
 from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 RESAMPLES = 1000
@@ -85,10 +87,13 @@ class QueryBootstrap:
             resamples: how many.
         """
         self.names, self.cluster = np.unique(query, return_inverse=True)
-        n = self.names.size
-        draws = streams.generator("bootstrap").integers(0, max(n, 1), size=(resamples, n))
-        self.weights = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.int64)
+        self.weights = _drawn_weights(streams, self.names.size, resamples)
         self._known_totals: dict[bytes, Floats] = {}
+
+    @cached_property
+    def with_everybody(self) -> Ints:
+        """The weights with a first row in which every query counts once, int64 (R + 1, Q)."""
+        return np.concatenate([np.ones((1, self.names.size), dtype=np.int64), self.weights])
 
     def mean(self, values: Floats) -> Estimate:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
@@ -157,6 +162,13 @@ class QueryBootstrap:
         if key not in self._known_totals:
             self._known_totals[key] = np.einsum("bq,q->b", self.weights, counts)
         return self._known_totals[key]
+
+
+@lru_cache(maxsize=4)
+def _drawn_weights(streams: Streams, queries: int, resamples: int) -> Ints:
+    """How often each query is drawn, int64 (R, Q); the cells of a comparison share them."""
+    draws = streams.generator("bootstrap").integers(0, max(queries, 1), size=(resamples, queries))
+    return read_only(np.stack([np.bincount(draw, minlength=queries) for draw in draws]), np.int64)
 
 
 def interval(resampled: Floats, queries: int) -> Interval | None:

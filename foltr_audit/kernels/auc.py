@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import Bools, Floats, Ints, kernel
+from .jit import Bools, Floats, Ints, inlined, kernel
 from .threads import in_parts
 
 _RESAMPLES = 64  # of one part: their weights are added together
@@ -50,12 +50,24 @@ def fill_auc(
             out[first + r] = won[r] / pairs if pairs > 0.0 else np.nan
 
 
+@inlined
+def _win(
+    positive: Bools, cluster: Ints, side: Floats, first: int, last: int, below: Floats, won: Floats
+) -> None:
+    """Add the weight `below` (r,) to `won` for each positive item of first .. last - 1, by its weight."""
+    for j in range(first, last):
+        if positive[j]:
+            row = cluster[j]
+            for r in range(side.shape[1]):
+                won[r] += side[row, r] * below[r]
+
+
 @kernel
 def _walk(
     positive: Bools, tie: Ints, cluster: Ints, side: Floats, won: Floats, below: Floats, positives: Floats
 ) -> None:
     """Fill twice the weight of won pairs, and that of each class, (r,), from weights (clusters, r)."""
-    # A positive item adds the negative weight below its score, and that up to it: a tie counts half as much.
+    # A positive item wins the negative weight below its score, and that up to it: a tie counts half as much.
     # These are whole numbers, which float64 adds exactly below 2^53, in any order.
     won[:], below[:], positives[:] = 0.0, 0.0, 0.0
     i = 0
@@ -63,22 +75,16 @@ def _walk(
         last = i + 1
         while last < tie.size and tie[last] == tie[i]:
             last += 1
+        _win(positive, cluster, side, i, last, below, won)
         for j in range(i, last):
+            row = cluster[j]
             if positive[j]:
-                row = cluster[j]
                 for r in range(side.shape[1]):
                     positives[r] += side[row, r]
-                    won[r] += side[row, r] * below[r]
-        for j in range(i, last):
-            if not positive[j]:
-                row = cluster[j]
+            else:
                 for r in range(side.shape[1]):
                     below[r] += side[row, r]
-        for j in range(i, last):
-            if positive[j]:
-                row = cluster[j]
-                for r in range(side.shape[1]):
-                    won[r] += side[row, r] * below[r]
+        _win(positive, cluster, side, i, last, below, won)
         i = last
 
 
