@@ -209,10 +209,17 @@ class SecureSum:
 
 def circle(secrets: ClientSecrets, clients: Ints, degree: int) -> MaskGraph:
     """The graph of a round: clients in the order of a keyed hash of their ids."""
-    tickets = [secrets.secret("place", client) for client in clients.tolist()]
-    # Places on the circle must not follow from ids: colluding clients could sit next to their target.
-    order = sorted(range(clients.size), key=tickets.__getitem__)
-    return MaskGraph(np.array(order, dtype=np.int64), degree)
+
+    def key() -> tuple[object, ...]:
+        streams = secrets.streams
+        return "circle", streams.key, streams.purpose, streams.round, clients.tobytes()
+
+    def order() -> Ints:
+        tickets = [secrets.secret("place", client) for client in clients.tolist()]
+        # Places on the circle must not follow from ids: colluding clients could sit next to their target.
+        return np.array(sorted(range(clients.size), key=tickets.__getitem__), dtype=np.int64)
+
+    return MaskGraph(remembered(key, order), degree)
 
 
 def _too_few(stage: Stage, what: str, there: Bools, plan: SecureSumParameters) -> AggregationAbort | None:
