@@ -1,4 +1,4 @@
-"""How kernels are compiled (alone, into their callers, parallel over clients), and types of their arrays.
+"""How kernels are compiled (alone, or into their callers), and types of their arrays.
 
 No fast-math: the compiler may neither change the order of a sum nor fuse a product with it, so the same input
 gives the same bytes on every processor, for any number of threads and any place in a cohort. Sums that need
@@ -43,11 +43,6 @@ def inlined(function: F) -> F:
     An array is a struct of seven fields, and every call that is not inlined counts references to it.
     """
     return _compiled(function, inline="always")
-
-
-def parallel_kernel(function: F) -> F:
-    """Compile a function whose `numba.prange` loops run on all threads, without the interpreter's lock."""
-    return _compiled(function, parallel=True, nogil=True)
 
 
 def _compiled(function: F, **options: bool | str) -> F:
