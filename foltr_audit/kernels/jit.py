@@ -73,6 +73,9 @@ def _code_cache() -> type:
     from numba.core.caching import FunctionCache
     from numba.core.runtime.nrt import rtsys
 
+    if not hasattr(FunctionCache, "_load_overload"):  # another numba, whose own cache is right, if slower
+        return FunctionCache
+
     class CodeCache(FunctionCache):
         """Loads machine code that needs nothing but numba's memory manager."""
 
