@@ -19,6 +19,8 @@ class CodeCache(FunctionCache):
 
     def load_overload(self, signature: object, context: object) -> object:
         """The machine code of a kernel for arguments of some types; None if it is not stored."""
+        if not hasattr(FunctionCache, "_load_overload"):  # another numba, whose own cache is right, if slower
+            return super().load_overload(signature, context)  # type: ignore[no-untyped-call]
         rtsys.initialize(context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(signature, context)  # type: ignore[no-untyped-call]

@@ -343,7 +343,7 @@ class _CellReader:
         self.served += served_rows(group)
         self.curves.append(curve_row(group))
         self.results.append(compare_row(group, attacks, hit, base, asked))
-        self.ndcg.append(group.query_ndcg())
+        self.ndcg.append(group.query_ndcg)
 
 
 def _world(cell: CellPlan) -> _World:
