@@ -80,9 +80,11 @@ def _block_sum(weights: Floats, row: int, first: int) -> float:
 def put_scores(pool: SamplingBuffers, scores: Floats) -> None:
     """The candidates of a query (N,) as the pool's first row."""
     pool.sizes[0] = scores.size
-    pool.tops[0] = scores.max()
+    top = -np.inf
     for i in range(scores.size):
         pool.scores[0, i] = scores[i]
+        top = scores[i] if scores[i] > top else top
+    pool.tops[0] = top
 
 
 @inlined
@@ -187,11 +189,15 @@ def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> No
     for row in range(rows):
         if not pool.tails[row] >= _FADED:
             documents = pool.sizes[row]
-            rest = pool.scores[row : row + 1, :documents].copy()
+            rest, top = np.empty((1, documents)), -np.inf
+            for i in range(documents):
+                rest[0, i] = pool.scores[row, i]
             for r in range(rank):
                 rest[0, shown[row, r]] = -np.inf
+            for i in range(documents):
+                top = rest[0, i] if rest[0, i] > top else top
             weights, sums = pool.weights[row : row + 1], pool.sums[row : row + 1]
-            _weigh_row(rest, weights, sums, 0, documents, rest[0].max())
+            _weigh_row(rest, weights, sums, 0, documents, top)
             # `decay` gave the documents that were taken a small weight again.
             for r in range(rank):
                 take(weights, sums, 0, shown[row, r])

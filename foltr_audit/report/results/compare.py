@@ -16,7 +16,7 @@ from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion, SensitivityTrial
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
-from foltr_audit.experiments.runner import DataFacts
+from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.report.results.base import DatasetFacts
 from foltr_audit.report.results.compare_rows import (
     CellCounts,
