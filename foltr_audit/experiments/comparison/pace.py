@@ -24,15 +24,17 @@ def sort_of(spec: Spec) -> Sort:
 
 
 def first_of_each_sort(specs: Sequence[Spec]) -> list[int]:
-    """An order of the cells that begins with one of each sort, so that all costs are soon known.
+    """An order of the cells that begins with one of each sort of short cells: their costs are soon known.
 
-    Audits follow: they take longest, and with one of them at the end all other workers would wait.
+    All audits follow: they take longest, and with one of them at the end all other workers would wait. They
+    stay together, since neighbours draw the same noise.
     """
+    audits = [number for number, spec in enumerate(specs) if spec.audit is not None]
+    others = [number for number, spec in enumerate(specs) if spec.audit is None]
     first: dict[Sort, int] = {}
-    for number, spec in enumerate(specs):
-        first.setdefault(sort_of(spec), number)
-    later = sorted(set(range(len(specs))) - set(first.values()))
-    return [*first.values(), *sorted(later, key=lambda number: specs[number].audit is None)]
+    for number in others:
+        first.setdefault(sort_of(specs[number]), number)
+    return [*first.values(), *audits, *sorted(set(others) - set(first.values()))]
 
 
 class PaceEstimator:

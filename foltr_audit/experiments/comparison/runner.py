@@ -24,8 +24,11 @@ from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
 
 _LOG = logging.getLogger(__name__)
 
-_MOST_SHARED = 96 << 20
-"""Bytes of arrays that a process keeps for its next cells."""
+_MOST_SHARED = 160 << 20
+"""Bytes of arrays that a process keeps for its next cells.
+
+An audit plays a thousand clients some hundred times, and draws 125 MiB of noise.
+"""
 _LOOK_AGAIN = 0.5
 """Seconds between checks of a cell that another process runs."""
 
