@@ -42,7 +42,7 @@ def dcg_over_best(
         first, total = offsets[queries[i]], 0.0
         for rank in range(shown.shape[1]):
             if shown[i, rank] >= 0:
-                total += _gain(labels[first + shown[i, rank]]) * discounts[rank]
+                total += _gain(labels[np.uint64(first + shown[i, rank])]) * discounts[rank]
         ideal = best[queries[i]]
         out[i] = total / ideal if ideal > 0.0 else 0.0
     return out

@@ -16,11 +16,10 @@ import numba
 import numpy as np
 
 from .elementary import decay
-from .jit import Floats, Ints, inlined, inner, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, inner, kernel, parallel_kernel, unsigned
 from .philox import fill_uniforms
 
 _BLOCK = 8  # documents whose weights are summed together: drawing looks at N / 8 sums and 8 weights
-_at = np.uint64  # an index that is not negative: others may count from the end, which every access has to ask
 _FADED = 1e-200  # below this sum weights are made relative to a new maximum, long before they underflow
 
 
@@ -82,10 +81,10 @@ def new_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
 @inlined
 def _block_sum(weights: Floats, row: int, first: int) -> float:
     """The sum of a block in one fixed order."""
-    a = weights[row, _at(first)] + weights[row, _at(first + 1)]
-    b = weights[row, _at(first + 2)] + weights[row, _at(first + 3)]
-    c = weights[row, _at(first + 4)] + weights[row, _at(first + 5)]
-    d = weights[row, _at(first + 6)] + weights[row, _at(first + 7)]
+    a = weights[row, unsigned(first)] + weights[row, unsigned(first + 1)]
+    b = weights[row, unsigned(first + 2)] + weights[row, unsigned(first + 3)]
+    c = weights[row, unsigned(first + 4)] + weights[row, unsigned(first + 5)]
+    d = weights[row, unsigned(first + 6)] + weights[row, unsigned(first + 7)]
     return float((a + b) + (c + d))
 
 
@@ -124,22 +123,22 @@ def weigh(pool: SamplingBuffers, rows: int) -> None:
 def _run_up_eight(sums: Floats, before: Floats, row: int, first: int, left: float) -> float:
     """Fill in the running sums of eight blocks, from the weight before them; the weight up to their end."""
     # Written out: the processor would often guess wrong how many blocks of each row there are.
-    before[row, _at(first)] = left
-    left += sums[row, _at(first)]
-    before[row, _at(first + 1)] = left
-    left += sums[row, _at(first + 1)]
-    before[row, _at(first + 2)] = left
-    left += sums[row, _at(first + 2)]
-    before[row, _at(first + 3)] = left
-    left += sums[row, _at(first + 3)]
-    before[row, _at(first + 4)] = left
-    left += sums[row, _at(first + 4)]
-    before[row, _at(first + 5)] = left
-    left += sums[row, _at(first + 5)]
-    before[row, _at(first + 6)] = left
-    left += sums[row, _at(first + 6)]
-    before[row, _at(first + 7)] = left
-    return left + sums[row, _at(first + 7)]
+    before[row, unsigned(first)] = left
+    left += sums[row, unsigned(first)]
+    before[row, unsigned(first + 1)] = left
+    left += sums[row, unsigned(first + 1)]
+    before[row, unsigned(first + 2)] = left
+    left += sums[row, unsigned(first + 2)]
+    before[row, unsigned(first + 3)] = left
+    left += sums[row, unsigned(first + 3)]
+    before[row, unsigned(first + 4)] = left
+    left += sums[row, unsigned(first + 4)]
+    before[row, unsigned(first + 5)] = left
+    left += sums[row, unsigned(first + 5)]
+    before[row, unsigned(first + 6)] = left
+    left += sums[row, unsigned(first + 6)]
+    before[row, unsigned(first + 7)] = left
+    return float(left + sums[row, unsigned(first + 7)])
 
 
 @inlined
@@ -182,14 +181,14 @@ def _passed(before: Floats, row: int, first: int, target: float) -> int:
     """How many of eight blocks begin at or before the target."""
     # Written out: a loop over so few would be cut in two, one of wide registers and one of single numbers.
     passed = 0
-    passed += before[row, _at(first)] <= target
-    passed += before[row, _at(first + 1)] <= target
-    passed += before[row, _at(first + 2)] <= target
-    passed += before[row, _at(first + 3)] <= target
-    passed += before[row, _at(first + 4)] <= target
-    passed += before[row, _at(first + 5)] <= target
-    passed += before[row, _at(first + 6)] <= target
-    return passed + (before[row, _at(first + 7)] <= target)
+    passed += before[row, unsigned(first)] <= target
+    passed += before[row, unsigned(first + 1)] <= target
+    passed += before[row, unsigned(first + 2)] <= target
+    passed += before[row, unsigned(first + 3)] <= target
+    passed += before[row, unsigned(first + 4)] <= target
+    passed += before[row, unsigned(first + 5)] <= target
+    passed += before[row, unsigned(first + 6)] <= target
+    return int(passed + (before[row, unsigned(first + 7)] <= target))
 
 
 @inlined
@@ -204,7 +203,7 @@ def _find_blocks(pool: SamplingBuffers, rows: int, rank: int, u: Floats, number:
             # Where rounding moved the target past the end, the last block; none passes what is not a number.
             block = min(max(passed - 1, 0), count - 1)
             blocks[row] = block
-            targets[row] = target - before[row, _at(block)]
+            targets[row] = target - before[row, unsigned(block)]
 
 
 @inlined
@@ -222,7 +221,7 @@ def _find_places(pool: SamplingBuffers, rows: int, rank: int) -> None:
             first, target = blocks[row] * _BLOCK, targets[row]
             running, inside = 0.0, 0
             for i in range(_BLOCK - 1):  # past the end it is the last one, as with blocks
-                running += weights[row, _at(first + i)]
+                running += weights[row, unsigned(first + i)]
                 inside += running <= target
             places[row] = first + inside
 
@@ -234,13 +233,13 @@ def _take_weights(pool: SamplingBuffers, rows: int, rank: int, shown: Ints) -> N
     for row in range(rows):
         if rank < sizes[row]:
             i = places[row]
-            weight = weights[row, _at(i)]
+            weight = weights[row, unsigned(i)]
             if not weight > 0.0:  # rounding led to a document that was taken
                 i = _last_left(weights, row, sizes[row])
                 weight, blocks[row] = weights[row, i], i // _BLOCK
             shown[row, rank] = i
             drawn[row, rank] = weight
-            weights[row, _at(i)] = 0.0
+            weights[row, unsigned(i)] = 0.0
         else:
             shown[row, rank] = -1
 
@@ -251,12 +250,12 @@ def _sum_blocks(pool: SamplingBuffers, rows: int, rank: int) -> None:
     weights, sums, sizes, blocks = pool.weights, pool.sums, pool.sizes, pool.blocks
     for row in range(rows):
         if rank < sizes[row]:
-            sums[row, _at(blocks[row])] = _block_sum(weights, row, blocks[row] * _BLOCK)
+            sums[row, unsigned(blocks[row])] = _block_sum(weights, row, blocks[row] * _BLOCK)
 
 
 @inlined
 def _run_up_rows(pool: SamplingBuffers, rows: int, rank: int) -> bool:
-    """Running sums of all rows, and what is left of each; whether one with more documents than `rank` faded."""
+    """Running sums of all rows, and what is left of each; whether one of more than `rank` documents faded."""
     sums, before, sizes, tails = pool.sums, pool.before, pool.sizes, pool.tails
     faded = False
     for row in range(rows):
