@@ -27,25 +27,32 @@ Seeds = NDArray[np.uint64]
 # changes the order of the sums, and so their last bits.
 _CHUNK = 32
 _PLAYED = 16  # clients that one thread plays in a row; their number changes no byte
+_WIDE = 64  # normal numbers that are made at once at least: their loops then fill wide registers
 _BLOCK = 8  # documents whose highest score is stored, so that taking the best one looks at blocks only
 _LIST_LENGTH = 10  # documents in a shown list
 
 
 @kernel
-def _fill_from_seed(out: Floats, size: int, seed: np.uint64) -> None:
-    """Fill out[0, :size] with the standard normal numbers of a seed; size is even."""
-    fill_normals(out, 0, size, 0, 0, 0, 0, seed)
+def _room_for(size: int) -> Floats:
+    """Memory for the first normal numbers of a seed, (1, at least `size`)."""
+    return np.empty((1, (size + _WIDE - 1) // _WIDE * _WIDE))
+
+
+@kernel
+def _fill_from_seed(out: Floats, seed: np.uint64) -> None:
+    """Fill `out` (1, even) with the first standard normal numbers of a seed."""
+    fill_normals(out, 0, out.shape[1], 0, 0, 0, 0, seed)
 
 
 @parallel_kernel
 def seed_normals(seeds: Seeds, size: int) -> Floats:
     """The first standard normal numbers of each seed (C,), shape (C, size)."""
-    C, width = seeds.size, size + size % 2
+    C = seeds.size
     out = np.empty((C, size))
     for part in numba.prange((C + _CHUNK - 1) // _CHUNK):
-        drawn = np.empty((1, width))
+        drawn = _room_for(size)
         for c in range(part * _CHUNK, min((part + 1) * _CHUNK, C)):
-            _fill_from_seed(drawn, width, seeds[c])
+            _fill_from_seed(drawn, seeds[c])
             for j in range(size):
                 out[c, j] = drawn[0, j]
     return out
@@ -58,14 +65,14 @@ def weighted_normals(seeds: Seeds, weights: Floats, size: int) -> Floats:
     Clients are summed in chunks of fixed size, and the chunks in their order: the same bytes for any
     number of threads.
     """
-    C, width = seeds.size, size + size % 2
+    C = seeds.size
     chunks = (C + _CHUNK - 1) // _CHUNK
     sums = np.zeros((chunks, size))
     for part in numba.prange(chunks):
-        drawn = np.empty((1, width))
+        drawn = _room_for(size)
         for c in range(part * _CHUNK, min((part + 1) * _CHUNK, C)):
             if weights[c] != 0.0:
-                _fill_from_seed(drawn, width, seeds[c])
+                _fill_from_seed(drawn, seeds[c])
                 for j in range(size):
                     sums[part, j] += weights[c] * drawn[0, j]
     out = np.zeros(size)
@@ -125,9 +132,9 @@ def _new_pool(rows: int, longest: int, parameters: int) -> GroupBuffers:
 def _perturb_group(parameters: Floats, seeds: Seeds, sigma: float, models: Floats) -> None:
     """Fill `models` (2 rows, P) with the perturbed and then the mirrored models of some seeds (rows,)."""
     P, rows = parameters.size, seeds.size
-    drawn = np.empty((1, P + P % 2))
+    drawn = _room_for(P)
     for row in range(rows):
-        _fill_from_seed(drawn, P + P % 2, seeds[row])
+        _fill_from_seed(drawn, seeds[row])
         for j in range(P):
             move = sigma * drawn[0, j]
             models[row, j] = parameters[j] + move
