@@ -303,7 +303,7 @@ def fill_coefficients(
 
     The lists `shown` (rows, k) were drawn from the pool, whose weights may be lost.
     """
-    scores, weights, _, _, sizes, _, drawn, tails, _, _, _, scratch, sides = pool
+    scores, weights, _, sizes, _, drawn, tails, scratch, sides = pool
     if not _fill_close(drawn, tails, shown, clicks, candidates, only_observed, scratch, sides, out, pairs):
         _fill_spread(
             scores, sizes, shown, clicks, candidates, only_observed, weights, scratch, sides, out, pairs
@@ -314,7 +314,7 @@ def fill_coefficients(
 def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
     """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
     weigh(pool, rows)
-    _, weights, sums, _, sizes, _, drawn, tails, _, _, _, _, _ = pool
+    _, weights, sums, sizes, _, drawn, tails, _, _ = pool
     for row in range(rows):
         for i in range(shown.shape[1]):
             if shown[row, i] >= 0:

@@ -33,7 +33,7 @@ AHEAD = 128
 def _words(
     c0: int, c1: int, c2: int, c3: int, key: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Four random 32-bit words (as uint64); inlined, so that a loop over counters compiles to wide registers."""
+    """What `philox` returns; inlined, so that a loop over counters compiles to wide registers."""
     a, b, c, d = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3)
     k0 = key & _LOW
     k1 = key >> _HALF

@@ -211,7 +211,7 @@ class ClientSimulator:
         return FirstScores(scores, starts[which])
 
     def _scored_once(self, queries: Ints, parameters: Floats) -> tuple[Floats, Ints, Ints]:
-        """Flat scores of the distinct ones of queries (C,) by one model, their starts, and which are whose."""
+        """Flat scores of the distinct queries of (C,) under one model, their starts, and which are whose."""
         distinct, which = np.unique(queries, return_inverse=True)
         scores, starts = self.rules.ranker.scores(parameters[np.newaxis], self.world.data, distinct)
         return scores, starts, which
