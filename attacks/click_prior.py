@@ -47,10 +47,12 @@ class PositionPrior(Attack):
         decoder, lengths = PatternDecoder(view, self.prior), view.is_document.sum(axis=2)
         for rows in decoder.chunks():
             for b in range(B):
-                beliefs = decoder.log_priors(rows, b)
-                scores[rows, b], _, any_click[rows, b], _ = marginals(beliefs, lengths[rows, b], k)
+                first, which = decoder.alike(rows, b)
+                beliefs, these = decoder.log_priors(rows[first], b), lengths[rows[first], b]
+                clicked, _, some, _ = marginals(beliefs, these, k)
+                scores[rows, b], any_click[rows, b] = clicked[which], some[which]
                 if patterns is not None:
-                    patterns[rows, b] = pattern_probabilities(beliefs, lengths[rows, b])
+                    patterns[rows, b] = pattern_probabilities(beliefs, these)[which]
         return Inference(scores=scores, guess=scores > 0.5, any_click=any_click, patterns=patterns)
 
 

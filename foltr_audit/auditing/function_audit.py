@@ -20,6 +20,7 @@ from foltr_audit.core.warning_codes import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.blas_threads import one_blas_thread
 from foltr_audit.utils.progress import SILENT, Progress
 
 _MOST_STANDARD_ERRORS = 6.0
@@ -128,9 +129,7 @@ def _check_estimator(spec: FunctionAuditSpec) -> None:
 
 def _scores(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> dict[str, Pair]:
     """The scores that fit the estimator; BLAS has one thread, so that they do not depend on their number."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         found = output_scores(outputs, spec.learning)
     linear = spec.estimator in FOR_NORMAL
     return {name: pair for name, pair in found.items() if not linear or name in LINEAR_SCORES}

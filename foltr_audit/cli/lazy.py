@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import wraps
+from functools import cache, wraps
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
@@ -117,8 +117,9 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in shown.items()])
 
 
+@cache
 def complete(command: Any) -> Any:
-    """A command of a `LazyGroup` with its options."""
+    """A command of a `LazyGroup` with its options; they are made once a process."""
     make = vars(command.callback).get("with_options") if command.callback is not None else None
     if make is None:
         command.rich_markup_mode = DEFAULT_MARKUP_MODE  # only the first help page is plain

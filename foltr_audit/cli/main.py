@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
+from functools import cache
 
 import typer
 from typer.main import get_command
@@ -109,6 +110,9 @@ app.add_typer(stress.app, name="stress")
 app.add_typer(trace.app, name="trace")
 app.command("list")(listing.listing)
 
+command_line = cache(lambda: get_command(app))
+"""The command line, made once a process."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
@@ -134,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        result = get_command(app).main(args=arguments, prog_name="foltr-audit", standalone_mode=False)
+        result = command_line().main(args=arguments, prog_name="foltr-audit", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
     except SystemExit as error:  # help whose reader has gone; `output` handles what commands print

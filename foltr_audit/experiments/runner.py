@@ -17,11 +17,10 @@ from foltr_audit.core.records.population import EVERYBODY, Population
 from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.experiment import Spec, first_difference
-from foltr_audit.core.spec.local_paths import path_name
 from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.membership.experiment import MembershipFinding, infer_membership
+from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runs.folder import (
     PLAN,
@@ -41,7 +40,6 @@ from foltr_audit.experiments.stages import (
     first_model,
     train,
 )
-from foltr_audit.experiments.unlearning.experiment import UnlearningResult, unlearn
 from foltr_audit.judge.task import NothingToReadError
 from foltr_audit.privacy.accounting.run_bound import ProvenView
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
@@ -51,72 +49,15 @@ from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.simulation.setup import Setup, number_intents
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit, AuditResult
+    from foltr_audit.experiments.membership.experiment import MembershipFinding
+    from foltr_audit.experiments.unlearning.experiment import UnlearningResult
+    from foltr_audit.simulation.recorder import RoundStore
 
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataFacts(ResultRow):
-    """Source, preparation and sizes of one fold.
-
-    Attributes:
-        intents: number of intents of a query; None where there is one.
-        intents_from: where they come from, see `Collection`.
-        rows_read: rows of the files with data; None where no intents are joined with them.
-        rows_joined: those of them whose intents are judged, which make up the data.
-        synthetic: whether the data are synthetic.
-        normalised: how features were normalised.
-        features: number of features.
-        fold: number of the fold; 0 for data without folds.
-        fingerprint: SHA-256 (hex) of the data.
-        train, vali, test: number of queries of each part.
-        test_without_relevant: queries of the test split without a relevant document.
-    """
-
-    source: str
-    intents: int | None = column(optional=True)
-    intents_from: str | None = column(optional=True)
-    rows_read: int | None = column(optional=True)
-    rows_joined: int | None = column(optional=True)
-    synthetic: bool
-    normalised: str
-    features: int
-    fold: int
-    fingerprint: str
-    train: int
-    vali: int
-    test: int
-    test_without_relevant: int
-
-    @classmethod
-    def of(cls, collection: Collection) -> DataFacts:
-        """The facts of a collection."""
-        several = collection.n_intents > 1
-        return cls(
-            source=path_name(collection.source),
-            intents=collection.n_intents if several else None,
-            intents_from=path_name(collection.intents_from) if several and collection.intents_from else None,
-            rows_read=None if collection.read is None else collection.read[0],
-            rows_joined=None if collection.read is None else collection.n_documents,
-            synthetic=collection.synthetic,
-            normalised=collection.normalised,
-            features=collection.n_features,
-            fold=collection.fold,
-            fingerprint=collection.fingerprint,
-            train=collection.train.n_queries,
-            vali=collection.vali.n_queries,
-            test=collection.test.n_queries,
-            test_without_relevant=int((~collection.test.has_relevant).sum()),
-        )
-
-    def plain(self) -> dict[str, JsonValue]:
-        """As of every row; of several intents it also says that their source is the data, by null."""
-        return super().plain() | ({} if self.intents is None else {"intents_from": self.intents_from})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +134,8 @@ class RunResult:
         proven: what is proven for the observer of the attacks, first without the lists; empty without one.
         findings: results of an audit of its chain's claim.
         membership: who was told to have taken part, from other federations of the same Spec.
-        unlearning: what models keep of clients that left, of other federations of the same Spec.
+        unlearning: what models keep of clients that left, of other federations of the same Spec; None without
+            a protocol.
     """
 
     spec: Spec
@@ -206,7 +148,7 @@ class RunResult:
     proven: tuple[ProvenView, ...] = ()
     findings: tuple[AuditResult, ...] = ()
     membership: tuple[MembershipFinding, ...] = ()
-    unlearning: UnlearningResult = field(default_factory=UnlearningResult)
+    unlearning: UnlearningResult | None = None
 
 
 def proven_of(setup: Setup, protocol: AttackSpec) -> tuple[ProvenView, ...]:
@@ -296,8 +238,8 @@ class Runner:
             attacks=attacks,
             proven=() if protocol is None else proven_of(setup, protocol),
             findings=findings,
-            membership=infer_membership(setup, self.progress),
-            unlearning=unlearn(setup, trained.recording, self.progress),
+            membership=self._membership(setup),
+            unlearning=self._unlearn(setup, trained.recording),
         )
 
     def _attack(
@@ -320,6 +262,20 @@ class Runner:
         from foltr_audit.auditing.audit import Audit  # slow to import, and most commands run none
 
         return Audit(setup, protocol, self.progress)
+
+    def _membership(self, setup: Setup) -> tuple[MembershipFinding, ...]:
+        if setup.spec.membership is None:
+            return ()
+        from foltr_audit.experiments.membership.experiment import infer_membership  # slow to import
+
+        return infer_membership(setup, self.progress)
+
+    def _unlearn(self, setup: Setup, recording: RoundStore | None) -> UnlearningResult | None:
+        if setup.spec.unlearning is None:
+            return None
+        from foltr_audit.experiments.unlearning.experiment import unlearn  # slow to import
+
+        return unlearn(setup, recording, self.progress)
 
     def _twin(self, spec: Spec, trained: TrainResult) -> float:
         """Offline nDCG@10 of the same training without defense."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.core.records.view import Inference, View
+from foltr_audit.utils.array_memo import remembered
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _ARITHMETIC = 2.0**-50  # of a sum of float64 products, relative to its terms
@@ -55,7 +58,7 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
         nothing = np.zeros((columns.shape[0], columns.shape[2]))
         return LeastSquaresFit(nothing, nothing, np.zeros(len(columns), dtype=np.bool_))
     # Not `np.linalg.lstsq` or `pinv`: singular values and vectors also give the errors of the weights.
-    U, s, Vt = np.linalg.svd(columns, full_matrices=False)
+    U, s, Vt = _singular(columns)
     floor = np.finfo(np.float64).eps * max(columns.shape[1:]) * s.max(axis=-1, keepdims=True, initial=0.0)
     inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > floor)
     weights = np.einsum("nrm,nr->nm", Vt, inverse * np.einsum("npr,np->nr", U, values))
@@ -64,6 +67,20 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
     left = np.abs(values - np.einsum("npm,nm->np", columns, weights)).max(axis=1, initial=0.0)
     errors = spread * np.sqrt(np.einsum("nrm,nr->nm", Vt**2, inverse**2))
     return LeastSquaresFit(weights, errors, left > _NOISE * spread[:, 0])
+
+
+def _singular(columns: Floats) -> tuple[Floats, Floats, Floats]:
+    """The singular value decomposition U, s, Vt of each of n matrices (n, P, m).
+
+    Several attacks need the same one of a view; where memory is kept, it is found by a digest of the columns.
+    """
+    svd = cache(lambda: np.linalg.svd(columns, full_matrices=False))
+    digest = cache(lambda: hashlib.blake2b(np.ascontiguousarray(columns).data).digest())
+
+    def part(place: int) -> Floats:
+        return remembered(lambda: ("svd", place, columns.shape, digest()), lambda: svd()[place])
+
+    return part(0), part(1), part(2)
 
 
 def clicks_in_box(view: View, columns: Floats, *, absolute: bool, values: Floats | None = None) -> Floats:

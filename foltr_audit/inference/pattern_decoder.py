@@ -176,9 +176,21 @@ class PatternDecoder:
         """Log prior of every pattern of list b of some messages (H,): (H, 2^k)."""
         from foltr_audit.kernels.patterns import cascade_log_priors
 
-        click, stop = self._beliefs(messages, b)
+        first, which = self.alike(messages, b)
+        click, stop = self._beliefs(messages[first], b)
+        lengths = self.view.is_document[messages[first], b].sum(axis=1)
+        found = cascade_log_priors(np.ascontiguousarray(click), np.ascontiguousarray(stop), lengths)
+        return found[which]
+
+    def alike(self, messages: Ints, b: int) -> tuple[Ints, Ints]:
+        """Which of some messages (H,) have a list b with a prior of its own, (D,).
+
+        And for each message the place among these of the one that has the same prior, (H,).
+        """
         lengths = self.view.is_document[messages, b].sum(axis=1)
-        return cascade_log_priors(np.ascontiguousarray(click), np.ascontiguousarray(stop), lengths)
+        facts = np.column_stack([*self._beliefs(messages, b), lengths])
+        _, first, which = np.unique(facts, axis=0, return_index=True, return_inverse=True)
+        return first, which.reshape(-1)
 
     def log_prior_of(self, messages: Ints, b: int, clicks: Bools) -> Floats:
         """Log prior of clicks (H, k) on list b of some messages (H,): (H,)."""

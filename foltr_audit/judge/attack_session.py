@@ -13,6 +13,7 @@ from foltr_audit.core.records.view import Inference
 from foltr_audit.errors import PluginError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.blas_threads import one_blas_thread
 
 
 @dataclass(eq=False)
@@ -36,9 +37,7 @@ class AttackSession:
         Each attack draws from a random stream of its own at this place. BLAS is limited to one thread, so
         that answers do not depend on the number of threads.
         """
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             for attack in self.attacks:
                 reason = attack.why_not(view)
                 if reason is not None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.frozen_arrays import read_only
 from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 RESAMPLES = 1000
@@ -25,6 +27,7 @@ FEW = 5
 TAIL = 0.025
 """The probability on either side of a 95 % interval."""
 
+_BUFFER = 8192  # numbers that NumPy converts at a time
 _ROUNDING = 1e-12  # a share below this counts as 0
 
 Interval = tuple[float, float]
@@ -85,9 +88,17 @@ class QueryBootstrap:
             resamples: how many.
         """
         self.names, self.cluster = np.unique(query, return_inverse=True)
-        n = self.names.size
-        draws = streams.generator("bootstrap").integers(0, max(n, 1), size=(resamples, n))
-        self.weights = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.int64)
+        self.weights = _drawn_weights(streams, self.names.size, resamples)
+        # Sums over all queries are faster where nothing is converted. Integers are converted a buffer at a
+        # time, and these buffers are summed by themselves: the bytes are the same up to one of them.
+        small = self.names.size <= _BUFFER
+        self._factors = self.weights.astype(np.float64) if small else self.weights
+        self._known_totals: dict[bytes, Floats] = {}
+
+    @cached_property
+    def with_everybody(self) -> Ints:
+        """The weights with a first row in which every query counts once, int64 (R + 1, Q)."""
+        return np.concatenate([np.ones((1, self.names.size), dtype=np.int64), self.weights])
 
     def mean(self, values: Floats) -> Estimate:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
@@ -142,13 +153,27 @@ class QueryBootstrap:
 
     def _ratios(self, sums: Floats, counts: Floats) -> Floats:
         """Sums over counts, both by query (Q,), in each resample, (R,)."""
-        totals = np.einsum("bq,q->b", self.weights, counts)
+        totals = self._totals(counts)
         # A resample may hold no query with a value: it is NaN and left out, instead of a division by 0.
         blank = np.full_like(totals, np.nan)
         ratios: Floats = np.divide(
-            np.einsum("bq,q->b", self.weights, sums), totals, out=blank, where=totals > 0
+            np.einsum("bq,q->b", self._factors, sums), totals, out=blank, where=totals > 0
         )
         return ratios
+
+    def _totals(self, counts: Floats) -> Floats:
+        """The sum of counts (Q,) in each resample, (R,); most metrics have the same counts."""
+        key = counts.tobytes()
+        if key not in self._known_totals:
+            self._known_totals[key] = np.einsum("bq,q->b", self._factors, counts)
+        return self._known_totals[key]
+
+
+@lru_cache(maxsize=4)
+def _drawn_weights(streams: Streams, queries: int, resamples: int) -> Ints:
+    """How often each query is drawn, int64 (R, Q); the cells of a comparison share them."""
+    draws = streams.generator("bootstrap").integers(0, max(queries, 1), size=(resamples, queries))
+    return read_only(np.stack([np.bincount(draw, minlength=queries) for draw in draws]), np.int64)
 
 
 def interval(resampled: Floats, queries: int) -> Interval | None:

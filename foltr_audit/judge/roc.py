@@ -51,7 +51,7 @@ class ScoreRanking(NamedTuple):
         """As `auc`, with the area of every resample."""
         from foltr_audit.kernels.auc import weighted_auc
 
-        curve = weighted_auc(self.positive, self.tie, self.cluster, _with_everybody(resamples))
+        curve = weighted_auc(self.positive, self.tie, self.cluster, resamples.with_everybody)
         speak = min(self._queries(which) for which in (self.positive, ~self.positive))
         return BootstrapDistribution(float(curve[0]), curve[1:], speak, share=True)
 
@@ -67,7 +67,7 @@ class ScoreRanking(NamedTuple):
         """
         from foltr_audit.kernels.auc import weighted_hits
 
-        weights, one_in = _with_everybody(resamples), np.array(list(FALSE_POSITIVES.values()))
+        weights, one_in = resamples.with_everybody, np.array(list(FALSE_POSITIVES.values()))
         clicked, unclicked = (self._totals(weights, which) for which in (self.positive, ~self.positive))
         allowed = unclicked[:, np.newaxis] // one_in
         hits = weighted_hits(self.positive, self.tie, self.cluster, weights, allowed).astype(np.float64)
@@ -89,8 +89,3 @@ class ScoreRanking(NamedTuple):
         counts = np.bincount(self.cluster[which], minlength=weights.shape[1])
         totals: Ints = np.einsum("bq,q->b", weights, counts)
         return totals
-
-
-def _with_everybody(resamples: QueryBootstrap) -> Ints:
-    """The weights with a first row in which every query counts once."""
-    return np.concatenate([np.ones((1, resamples.names.size), dtype=np.int64), resamples.weights])

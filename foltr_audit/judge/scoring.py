@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import floor
+from math import comb, floor
 
 import numpy as np
 
@@ -191,11 +191,11 @@ class AttackScorer:
         return {name: (1 - share) * low[name] + share * high[name] if share else low[name] for name in low}
 
     def _whole_size(self, size: int) -> dict[str, Floats]:
-        from scipy.special import comb
-
         guessed = np.minimum(float(size), self.length)
         tp = guessed * self.clicked / self.length
-        exact = np.where(guessed == self.clicked, 1.0 / comb(self.length, guessed), 0.0)
+        longest = int(self.length.max())
+        right_at_once = np.array([1 / comb(n, min(size, n)) for n in range(longest + 1)])
+        exact = np.where(guessed == self.clicked, right_at_once[self.length.astype(np.int64)], 0.0)
         named = (guessed / self.length)[:, np.newaxis]
         right = np.where(self.evidence.clicks, named, 1.0 - named)
         return {

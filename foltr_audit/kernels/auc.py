@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import Bools, Floats, Ints, kernel
+from .jit import Bools, Floats, Ints, inlined, kernel
 from .threads import in_parts
 
-_RESAMPLES = 16  # of one part: their weights are read together
+_RESAMPLES = 64  # of one part: their weights are added together
 
 
 def weighted_auc(positive: Bools, tie: Ints, cluster: Ints, weights: Ints) -> Floats:
@@ -35,27 +35,57 @@ def fill_auc(
     positive: Bools, tie: Ints, cluster: Ints, weights: Ints, out: Floats, begin: int, end: int
 ) -> None:
     """Fill out[begin:end] of `weighted_auc`."""
-    for b in range(begin, end):
-        # Twice the weight of won pairs, so that a tie adds 1: whole numbers in float64 are exact below 2^53.
-        won = 0.0
-        below = 0.0
-        positives = 0.0
-        i = 0
-        while i < tie.size:
-            here_positive = 0.0
-            here_negative = 0.0
-            level = tie[i]
-            while i < tie.size and tie[i] == level:
-                if positive[i]:
-                    here_positive += weights[b, cluster[i]]
-                else:
-                    here_negative += weights[b, cluster[i]]
-                i += 1
-            won += here_positive * (2.0 * below + here_negative)
-            below += here_negative
-            positives += here_positive
-        pairs = 2.0 * positives * below
-        out[b] = won / pairs if pairs > 0.0 else np.nan
+    # The weights of some resamples lie side by side, so that one instruction adds those of several.
+    together = min(_RESAMPLES, end - begin)
+    side = np.zeros((weights.shape[1], together))
+    won, below, positives = np.zeros(together), np.zeros(together), np.zeros(together)
+    for first in range(begin, end, _RESAMPLES):
+        count = min(together, end - first)
+        for c in range(weights.shape[1]):
+            for r in range(count):
+                side[c, r] = weights[first + r, c]
+        _walk(positive, tie, cluster, side, won, below, positives)
+        for r in range(count):
+            pairs = 2.0 * positives[r] * below[r]
+            out[first + r] = won[r] / pairs if pairs > 0.0 else np.nan
+
+
+@inlined
+def _win(
+    positive: Bools, cluster: Ints, side: Floats, first: int, last: int, below: Floats, won: Floats
+) -> None:
+    """Add the weight `below` (r,) to `won` for each positive item of first .. last - 1, by its weight."""
+    for j in range(first, last):
+        if positive[j]:
+            row = cluster[j]
+            for r in range(side.shape[1]):
+                won[r] += side[row, r] * below[r]
+
+
+@kernel
+def _walk(
+    positive: Bools, tie: Ints, cluster: Ints, side: Floats, won: Floats, below: Floats, positives: Floats
+) -> None:
+    """Fill twice the weight of won pairs, and that of each class, (r,), from weights (clusters, r)."""
+    # A positive item wins the negative weight below its score, and that up to it: a tie counts half as much.
+    # These are whole numbers, which float64 adds exactly below 2^53, in any order.
+    won[:], below[:], positives[:] = 0.0, 0.0, 0.0
+    i = 0
+    while i < tie.size:
+        last = i + 1
+        while last < tie.size and tie[last] == tie[i]:
+            last += 1
+        _win(positive, cluster, side, i, last, below, won)
+        for j in range(i, last):
+            row = cluster[j]
+            if positive[j]:
+                for r in range(side.shape[1]):
+                    positives[r] += side[row, r]
+            else:
+                for r in range(side.shape[1]):
+                    below[r] += side[row, r]
+        _win(positive, cluster, side, i, last, below, won)
+        i = last
 
 
 def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allowed: Ints) -> Ints:

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from .jit import Bools, Floats, Ints, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, kernel
 from .kinks import TIE_BREAK, golden_fraction, minimize, pivot
 from .scaling import NOTHING, largest_exponent, scaled, typical_exponent
+from .threads import in_parts
 
 # A ridge makes the minimizer unique and every pivot safe, but pulls the answer: each proximal step moves its
 # centre to the last answer, and shrinks the pull along well-determined directions by about 2^-30 again.
@@ -28,6 +28,7 @@ _PROXIMAL_STEPS = 8
 _FLAT = 2.0**-44  # a slope that counts as none
 _FAR = 2.0**900  # bounds beyond it are never met, and can be added up
 _MAX_RELEASES = 10  # for each unknown, before a descent gives up
+_SYSTEMS = 8  # of one part: less work is done before a thread has started
 
 
 def box_least_squares(design: Floats, values: Floats, upper: Floats) -> Floats:
@@ -45,7 +46,7 @@ def box_least_squares(design: Floats, values: Floats, upper: Floats) -> Floats:
     Returns:
         float64 (n, m), not outside the box even by rounding.
     """
-    return _solved(_least_squares, largest_exponent, design, values, upper)
+    return _solved(fill_least_squares, largest_exponent, design, values, upper)
 
 
 def box_least_absolute(design: Floats, values: Floats, upper: Floats) -> Floats:
@@ -64,11 +65,11 @@ def box_least_absolute(design: Floats, values: Floats, upper: Floats) -> Floats:
     Returns:
         float64 (n, m), not outside the box even by rounding.
     """
-    return _solved(_least_absolute, typical_exponent, design, values, upper)
+    return _solved(fill_least_absolute, typical_exponent, design, values, upper)
 
 
 def _solved(
-    solve: Callable[[Floats, Floats, Floats], Floats],
+    fill: Callable[[Floats, Floats, Floats, Floats, int, int], None],
     exponent: Callable[[Floats], Ints],
     design: Floats,
     values: Floats,
@@ -88,7 +89,8 @@ def _solved(
     X = scaled(np.where(ends[:, np.newaxis] > 0.0, design, 0.0), -sizes[:, np.newaxis])
     # A bound must not become 0 by underflow: solvers leave an unknown out where its bound is 0.
     high = np.where(ends > 0.0, np.clip(scaled(ends, sizes - size), 1.0 / _FAR, _FAR), 0.0)
-    x = solve(X, scaled(values, -size), high)
+    y, x = scaled(values, -size), np.zeros(high.shape)
+    in_parts(lambda begin, end: fill(X, y, high, x, begin, end), len(x), _SYSTEMS)
     inside = np.minimum(scaled(np.maximum(x, 0.0), size - sizes), ends)
     # At its bound an unknown gets the bound as it was given: `high` may have been clipped above.
     c[asked] = np.where(x >= high, ends, inside)
@@ -138,13 +140,11 @@ def _absolute(X: Floats, y: Floats, high: Floats, x: Floats) -> None:
     _share_between_twins(X, high, x)
 
 
-@parallel_kernel
-def _least_absolute(X: Floats, y: Floats, high: Floats) -> Floats:
-    """`box_least_absolute` of scaled systems (n, P, m), (n, P), (n, m)."""
-    answers = np.zeros(high.shape)
-    for row in numba.prange(high.shape[0]):
+@kernel
+def fill_least_absolute(X: Floats, y: Floats, high: Floats, answers: Floats, begin: int, end: int) -> None:
+    """Fill answers[begin:end] (n, m), zeros at first, of scaled systems (n, P, m), (n, P), (n, m)."""
+    for row in range(begin, end):
         _absolute(X[row], y[row], high[row], answers[row])
-    return answers
 
 
 # --- squares -----------------------------------------------------------------------------------------
@@ -302,10 +302,8 @@ def _squares(X: Floats, y: Floats, high: Floats, x: Floats) -> None:
             _release(state, k)
 
 
-@parallel_kernel
-def _least_squares(X: Floats, y: Floats, high: Floats) -> Floats:
-    """`box_least_squares` of scaled systems (n, P, m), (n, P), (n, m)."""
-    answers = np.zeros(high.shape)
-    for row in numba.prange(high.shape[0]):
+@kernel
+def fill_least_squares(X: Floats, y: Floats, high: Floats, answers: Floats, begin: int, end: int) -> None:
+    """Fill answers[begin:end] (n, m), zeros at first, of scaled systems (n, P, m), (n, P), (n, m)."""
+    for row in range(begin, end):
         _squares(X[row], y[row], high[row], answers[row])
-    return answers

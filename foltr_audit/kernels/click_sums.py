@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from .density import DensityTable, log_density_at
 from .elementary import log
-from .jit import Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel
+from .threads import in_parts
 
 _NEVER = 1e-10  # a probability that counts as 0, so that patterns without a chance cost nothing
 _DEPENDENT = 1e-12  # a variance that counts as 0, relative to its own before others were eliminated
@@ -276,17 +276,25 @@ def explained(
     return bound
 
 
-@parallel_kernel
 def counts_by_cascade(sums: UpdateSums, noise: SumNoiseTable, click: Floats, stop: Floats) -> Floats:
     """Expected clicks on each document (n, k) by clients of a known cascade, `click` and `stop` (n, k)."""
     n, k = click.shape
     out = np.zeros((n, k))
+    given = (sums, noise, click, stop, out)
+    in_parts(lambda begin, end: fill_counts_by_cascade(*given, begin, end), n, 1)
+    return out
+
+
+@kernel
+def fill_counts_by_cascade(
+    sums: UpdateSums, noise: SumNoiseTable, click: Floats, stop: Floats, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `counts_by_cascade`, which begins as 0."""
     w, q = sums.terms.shape[2], sums.design.shape[2]
-    for i in numba.prange(n):
+    for i in range(begin, end):
         mean, spread = np.empty(w), np.empty((w, q))
         fill_cascade_moments(sums, i, click[i], stop[i], mean, spread)
         explained(sums, i, noise, mean, spread, -np.inf, out[i])
-    return out
 
 
 @kernel
@@ -327,7 +335,6 @@ def fill_any_rate_moments(sums: UpdateSums, i: int, mean: Floats, spread: Floats
                 spread[a, b] += share * alone[p, a] * other[p, b]
 
 
-@parallel_kernel
 def counts_by_any_rate(sums: UpdateSums, noise: SumNoiseTable) -> Floats:
     """Expected clicks on each document (n, k) with no knowledge of the click model.
 
@@ -335,8 +342,17 @@ def counts_by_any_rate(sums: UpdateSums, noise: SumNoiseTable) -> Floats:
     """
     n, w, q = sums.lengths.size, sums.terms.shape[2], sums.design.shape[2]
     out = np.zeros((n, w - q))
-    for i in numba.prange(n):
+    in_parts(lambda begin, end: fill_counts_by_any_rate(sums, noise, out, begin, end), n, 1)
+    return out
+
+
+@kernel
+def fill_counts_by_any_rate(
+    sums: UpdateSums, noise: SumNoiseTable, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `counts_by_any_rate`, which begins as 0."""
+    w, q = sums.terms.shape[2], sums.design.shape[2]
+    for i in range(begin, end):
         mean, spread = np.empty(w), np.empty((w, q))
         fill_any_rate_moments(sums, i, mean, spread)
         explained(sums, i, noise, mean, spread, -np.inf, out[i])
-    return out

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from .elementary import exp, log
-from .jit import Floats, Ints, kernel, parallel_kernel
+from .jit import Floats, Ints, kernel
 from .philox import AHEAD, refill
+from .threads import in_parts
+
+_CLIENTS = 32  # of one part: less work is done before a thread has started
 
 
 @kernel
@@ -55,13 +57,21 @@ def _fill(
                 low = -1.0
 
 
-@parallel_kernel
 def discrete_gaussians(
     sigma: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Floats:
     """Whole numbers k with P(k) ~ exp(-(k / sigma)^2 / 2) per client and coordinate, shape (C, size)."""
     out = np.empty((clients.size, size), dtype=np.float64)
-    for c in numba.prange(clients.size):
-        numbers = np.empty((1, AHEAD))
-        _fill(sigma, clients[c], round_, purpose, key, numbers, c, out)
+    given = (sigma, clients, round_, purpose, key, out)
+    in_parts(lambda begin, end: fill_discrete_gaussians(*given, begin, end), clients.size, _CLIENTS)
     return out
+
+
+@kernel
+def fill_discrete_gaussians(
+    sigma: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `discrete_gaussians`."""
+    numbers = np.empty((1, AHEAD))
+    for c in range(begin, end):
+        _fill(sigma, clients[c], round_, purpose, key, numbers, c, out)

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from .cascade import click_group
-from .jit import Bools, Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, inlined, kernel
 from .philox import fill_uniforms
 from .ranking import Features, dot
 from .standard_normal import fill_normals
+from .threads import in_parts
 
 Seeds = NDArray[np.uint64]
 
@@ -44,42 +44,49 @@ def _fill_from_seed(out: Floats, seed: np.uint64) -> None:
     fill_normals(out, 0, out.shape[1], 0, 0, 0, 0, seed)
 
 
-@parallel_kernel
 def seed_normals(seeds: Seeds, size: int) -> Floats:
     """The first standard normal numbers of each seed (C,), shape (C, size)."""
-    C = seeds.size
-    out = np.empty((C, size))
-    for part in numba.prange((C + _CHUNK - 1) // _CHUNK):
-        drawn = _room_for(size)
-        for c in range(part * _CHUNK, min((part + 1) * _CHUNK, C)):
-            _fill_from_seed(drawn, seeds[c])
-            for j in range(size):
-                out[c, j] = drawn[0, j]
+    out = np.empty((seeds.size, size))
+    in_parts(lambda begin, end: fill_seed_normals(seeds, out, begin, end), seeds.size, _CHUNK)
     return out
 
 
-@parallel_kernel
+@kernel
+def fill_seed_normals(seeds: Seeds, out: Floats, begin: int, end: int) -> None:
+    """Fill out[begin:end] of `seed_normals`."""
+    size = out.shape[1]
+    drawn = _room_for(size)
+    for c in range(begin, end):
+        _fill_from_seed(drawn, seeds[c])
+        for j in range(size):
+            out[c, j] = drawn[0, j]
+
+
 def weighted_normals(seeds: Seeds, weights: Floats, size: int) -> Floats:
     """`sum_c weights[c] seed_normals(seeds, size)[c]`, shape (size,); weights of 0 draw nothing.
 
     Clients are summed in chunks of fixed size, and the chunks in their order: the same bytes for any
     number of threads.
     """
-    C = seeds.size
-    chunks = (C + _CHUNK - 1) // _CHUNK
-    sums = np.zeros((chunks, size))
-    for part in numba.prange(chunks):
-        drawn = _room_for(size)
-        for c in range(part * _CHUNK, min((part + 1) * _CHUNK, C)):
+    chunks = -(-seeds.size // _CHUNK)
+    sums, total = np.zeros((chunks, size)), np.zeros(size)
+    in_parts(lambda begin, end: add_weighted_normals(seeds, weights, sums, begin, end), chunks, 1)
+    for part in sums:
+        total += part
+    return total
+
+
+@kernel
+def add_weighted_normals(seeds: Seeds, weights: Floats, sums: Floats, begin: int, end: int) -> None:
+    """Fill sums[begin:end] (chunks, size), zeros at first, with those of the chunks of `weighted_normals`."""
+    size = sums.shape[1]
+    drawn = _room_for(size)
+    for part in range(begin, end):
+        for c in range(part * _CHUNK, min((part + 1) * _CHUNK, seeds.size)):
             if weights[c] != 0.0:
                 _fill_from_seed(drawn, seeds[c])
                 for j in range(size):
                     sums[part, j] += weights[c] * drawn[0, j]
-    out = np.zeros(size)
-    for part in range(chunks):
-        for j in range(size):
-            out[j] += sums[part, j]
-    return out
 
 
 class EvolutionQueries(NamedTuple):
@@ -243,8 +250,8 @@ def _play_group(
         all_clicks[:, step] = clicks
 
 
-@parallel_kernel
-def _play(
+@kernel
+def play_perturbed_rows(
     searches: EvolutionQueries,
     queries: Ints,
     lifts: Ints,
@@ -255,10 +262,12 @@ def _play(
     mirrored_from: Ints,
     shown: Ints,
     clicks: Bools,
+    begin: int,
+    end: int,
 ) -> None:
-    C = clients.size
-    for part in numba.prange((C + _PLAYED - 1) // _PLAYED):
-        first, last = part * _PLAYED, min((part + 1) * _PLAYED, C)
+    """Rows begin .. end - 1 of `play_perturbed`, some clients at a time."""
+    for first in range(begin, end, _PLAYED):
+        last = min(first + _PLAYED, end)
         longest = 1
         for c in range(first, last):
             for asked in queries[c]:
@@ -327,5 +336,6 @@ def play_perturbed(
     searches = EvolutionQueries(features, labels, offsets, click, stop, round_, click_purpose, key)
     asked = (queries >= 0).sum(axis=1)
     mirrored_from = (asked + 1) // 2 if antithetic else np.full(C, B)
-    _play(searches, queries, lifts, clients, parameters, seeds, sigma, mirrored_from, shown, clicks)
+    given = (searches, queries, lifts, clients, parameters, seeds, sigma, mirrored_from, shown, clicks)
+    in_parts(lambda begin, end: play_perturbed_rows(*given, begin, end), C, _PLAYED)
     return shown, clicks

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from .click_sums import SumNoiseTable, UpdateSums, explained, fill_cascade_moments
 from .elementary import exp
-from .jit import Floats, Ints, kernel, parallel_kernel
+from .jit import Floats, Ints, kernel
+from .threads import in_parts
 
 _MOST_TRIED = 8000  # assignments of grades that are weighed for one list
 _BETTER = 1e-9  # a gain in log evidence that counts: rounding alone must not keep the search going
@@ -164,7 +164,6 @@ def _search(
         counts[j] /= total
 
 
-@parallel_kernel
 def counts_by_grades(sums: UpdateSums, noise: SumNoiseTable, grades: GradeBelief, starts: Ints) -> Floats:
     """Expected clicks on each document, (n, k), where grades are unknown.
 
@@ -172,6 +171,20 @@ def counts_by_grades(sums: UpdateSums, noise: SumNoiseTable, grades: GradeBelief
     """
     n, k = sums.lengths.size, starts.shape[1]
     out = np.zeros((n, k))
-    for i in numba.prange(n):
-        _search(sums, i, noise, grades, starts, out[i])
+    in_parts(lambda begin, end: fill_counts_by_grades(sums, noise, grades, starts, out, begin, end), n, 1)
     return out
+
+
+@kernel
+def fill_counts_by_grades(
+    sums: UpdateSums,
+    noise: SumNoiseTable,
+    grades: GradeBelief,
+    starts: Ints,
+    out: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill out[begin:end] of `counts_by_grades`, which begins as 0."""
+    for i in range(begin, end):
+        _search(sums, i, noise, grades, starts, out[i])

@@ -1,4 +1,4 @@
-"""How kernels are compiled (alone, into their callers, parallel over clients), and types of their arrays.
+"""How kernels are compiled (alone, or into their callers), and types of their arrays.
 
 No fast-math: the compiler may neither change the order of a sum nor fuse a product with it, so the same input
 gives the same bytes on every processor, for any number of threads and any place in a cohort. Sums that need
@@ -8,6 +8,7 @@ wide registers are in `lanes`, functions that the system's library computes diff
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeVar, cast
 
 import numpy as np
@@ -48,11 +49,6 @@ def inlined(function: F) -> F:
     return _compiled(function, inline="always")
 
 
-def parallel_kernel(function: F) -> F:
-    """Compile a function whose `numba.prange` loops run on all threads, without the interpreter's lock."""
-    return _compiled(function, parallel=True, nogil=True)
-
-
 def _compiled(function: F, **options: bool | str) -> F:
     """Machine code is cached next to its source, or in the user's cache folder, or not at all.
 
@@ -63,6 +59,34 @@ def _compiled(function: F, **options: bool | str) -> F:
 
     compiled = cast("Callable[..., F]", numba.njit)
     try:
-        return compiled(function, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)
+        dispatcher = compiled(function, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)
     except RuntimeError:  # numba finds no folder that it may write to
         return compiled(function, error_model="numpy", no_cfunc_wrapper=True, **options)
+    vars(dispatcher)["_cache"] = _code_cache()(function)
+    return dispatcher
+
+
+@cache
+def _code_cache() -> type:
+    """Numba's cache of machine code, without what only a compiler needs.
+
+    Before it looks into its cache, numba registers everything that it can compile, which takes longer than
+    loading all kernels of a command. Before it compiles, it does so once more; so this waits until then.
+    """
+    from numba.core.caching import FunctionCache
+    from numba.core.runtime.nrt import rtsys
+
+    if not hasattr(FunctionCache, "_load_overload"):  # another numba, whose own cache is right, if slower
+        return FunctionCache
+
+    class CodeCache(FunctionCache):
+        """Loads machine code that needs nothing but numba's memory manager."""
+
+        def load_overload(self, signature: object, context: object) -> object:
+            """The machine code of a kernel for arguments of some types; None if it is not stored."""
+            rtsys.initialize(context)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(signature, context)  # type: ignore[no-untyped-call]
+            return None  # where another process has the file open, on Windows
+
+    return CodeCache

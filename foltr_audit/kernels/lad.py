@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
-from .jit import Floats, Ints, kernel, parallel_kernel
+from .jit import Floats, Ints, kernel
 from .kinks import TIE_BREAK, golden_fraction, minimize
 from .scaling import largest_exponent, scaled, typical_exponent
+from .threads import in_parts
+
+_SYSTEMS = 8  # of one part: less work is done before a thread has started
 
 
 def least_absolute(columns: Floats, values: Floats) -> Floats:
@@ -44,7 +46,9 @@ def least_absolute(columns: Floats, values: Floats) -> Floats:
     floor = np.finfo(np.float64).eps * max(P, m) * s[:, :1]
     ranks = np.count_nonzero(s > floor, axis=1)
     units = scaled(np.ones(sizes.shape), sizes - sizes.max(axis=1, keepdims=True))
-    found = _solve(U, s, Vt, ranks, scaled(values, -size[:, np.newaxis]), units)
+    found = np.zeros(units.shape)
+    given = (U, s, Vt, ranks, scaled(values, -size[:, np.newaxis]), units, found)
+    in_parts(lambda begin, end: fill_least_absolute(*given, begin, end), ranks.size, _SYSTEMS)
     answers[nonzero] = scaled(found, size[:, np.newaxis] - sizes)
     return answers
 
@@ -103,14 +107,22 @@ def _regress(
             answer[j] *= units[j]
 
 
-@parallel_kernel
-def _solve(U: Floats, s: Floats, Vt: Floats, ranks: Ints, values: Floats, units: Floats) -> Floats:
-    """`least_absolute` of scaled systems, from the singular values of their columns.
+@kernel
+def fill_least_absolute(
+    U: Floats,
+    s: Floats,
+    Vt: Floats,
+    ranks: Ints,
+    values: Floats,
+    units: Floats,
+    answers: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill answers[begin:end], zeros at first, of scaled systems by the singular values of their columns.
 
     `units` (n, m) are the sizes of the columns before, relative to the largest.
     """
-    answers = np.zeros(units.shape)
-    for row in numba.prange(ranks.size):
+    for row in range(begin, end):
         if ranks[row] > 0:
             _regress(U[row], s[row], Vt[row], ranks[row], values[row], units[row], answers[row])
-    return answers

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from .elementary import exp, log
-from .jit import Bools, Floats, Ints, kernel, parallel_kernel
+from .jit import Bools, Floats, Ints, kernel
+from .threads import in_parts
+
+_LISTS = 64  # of one part: less work is done before a thread has started
 
 
 @kernel
@@ -59,29 +61,45 @@ def _broken_ranks(scores: Floats, shown: Ints, tolerance: float) -> int:
     return found
 
 
-@parallel_kernel
 def list_log_probabilities(scores: Floats, starts: Ints, shown: Ints) -> Floats:
     """Log probability of lists sampled from Plackett-Luce without replacement, (C,).
 
     List c, positions `shown[c]` (C, k) padded with -1, is of candidates with `scores[starts[c]:starts[c+1]]`.
     """
     out = np.empty(shown.shape[0])
-    for c in numba.prange(shown.shape[0]):
-        out[c] = _log_probability(scores[starts[c] : starts[c + 1]], shown[c])
+    given = (scores, starts, shown, out)
+    in_parts(lambda begin, end: fill_log_probabilities(*given, begin, end), out.size, _LISTS)
     return out
 
 
-@parallel_kernel
+@kernel
+def fill_log_probabilities(
+    scores: Floats, starts: Ints, shown: Ints, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `list_log_probabilities`."""
+    for c in range(begin, end):
+        out[c] = _log_probability(scores[starts[c] : starts[c + 1]], shown[c])
+
+
 def broken_ranks(scores: Floats, starts: Ints, shown: Ints, tolerance: float) -> Ints:
     """At how many ranks each list is not in the order of its scores, by more than rounding, (C,).
 
     Scores that differ by less than `tolerance` times the largest size of a list's scores are equal.
     """
     out = np.empty(shown.shape[0], dtype=np.int64)
-    for c in numba.prange(shown.shape[0]):
+    given = (scores, starts, shown, tolerance, out)
+    in_parts(lambda begin, end: fill_broken_ranks(*given, begin, end), out.size, _LISTS)
+    return out
+
+
+@kernel
+def fill_broken_ranks(
+    scores: Floats, starts: Ints, shown: Ints, tolerance: float, out: Ints, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `broken_ranks`."""
+    for c in range(begin, end):
         mine = scores[starts[c] : starts[c + 1]]
         size = 0.0
         for score in mine:
             size = max(size, abs(score))
         out[c] = _broken_ranks(mine, shown[c], tolerance * size)
-    return out

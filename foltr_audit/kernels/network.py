@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from .jit import Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel
 from .layers import LANES, add_weight_slopes, fill_input_slopes, fill_units
 from .ranking import Features
 from .register_tiles import add_products
+from .threads import in_parts
+
+_QUERIES = 4  # of one part: less work is done before a thread has started
 
 
 class NetworkShape(NamedTuple):
@@ -146,7 +148,6 @@ def fill_gradient(
             columns = 0
 
 
-@parallel_kernel
 def neural_scores(
     features: Features, offsets: Ints, queries: Ints, starts: Ints, models: Floats, network: NetworkShape
 ) -> Floats:
@@ -155,14 +156,31 @@ def neural_scores(
     `models` has one row a client, or a single row that all share.
     """
     scores = np.empty(starts[-1], dtype=np.float64)
-    for c in numba.prange(queries.size):
-        model, first, tile = models[min(np.int64(c), models.shape[0] - 1)], starts[c], new_tile(network)
-        size = starts[c + 1] - first
-        fill_scores(features, offsets[queries[c]], size, model, tile, scores[first : first + size])
+    given = (features, offsets, queries, starts, models, network, scores)
+    in_parts(lambda begin, end: fill_neural_scores(*given, begin, end), queries.size, _QUERIES)
     return scores
 
 
-@parallel_kernel
+@kernel
+def fill_neural_scores(
+    features: Features,
+    offsets: Ints,
+    queries: Ints,
+    starts: Ints,
+    models: Floats,
+    network: NetworkShape,
+    scores: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill the scores of queries begin .. end - 1 of `neural_scores`."""
+    tile = new_tile(network)
+    for c in range(begin, end):
+        model, first = models[min(c, models.shape[0] - 1)], starts[c]
+        size = starts[c + 1] - first
+        fill_scores(features, offsets[queries[c]], size, model, tile, scores[first : first + size])
+
+
 def neural_gradients(
     features: Features,
     offsets: Ints,
@@ -177,8 +195,27 @@ def neural_gradients(
     `models` has one row a client, or a single row that all share.
     """
     sums = np.empty((queries.size, models.shape[1]), dtype=np.float64)
-    for c in numba.prange(queries.size):
-        model, tile = models[min(np.int64(c), models.shape[0] - 1)], new_tile(network)
+    given = (features, offsets, queries, shown, weights, models, network, sums)
+    in_parts(lambda begin, end: fill_neural_gradients(*given, begin, end), queries.size, _QUERIES)
+    return sums
+
+
+@kernel
+def fill_neural_gradients(
+    features: Features,
+    offsets: Ints,
+    queries: Ints,
+    shown: Ints,
+    weights: Floats,
+    models: Floats,
+    network: NetworkShape,
+    sums: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill sums[begin:end] of `neural_gradients`."""
+    tile = new_tile(network)
+    for c in range(begin, end):
+        model = models[min(c, models.shape[0] - 1)]
         first = offsets[queries[c]]
         fill_gradient(features, first, shown[c], weights[c], model, tile, sums[c])
-    return sums

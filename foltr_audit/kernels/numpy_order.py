@@ -6,15 +6,16 @@ differs from one machine to the other. Programs of the field were published with
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel
+from .threads import in_parts
 
 Singles = NDArray[np.float32]
 
 _FEW = 16  # numbers of a piece that is sorted by insertion
+_LISTS = 32  # of one part: less work is done before a thread has started
 _DEEPEST = 64  # pieces that wait: the larger one of two always does, so there are at most log2(n) of them
 
 
@@ -89,15 +90,21 @@ def ascending(values: Singles) -> Ints:
         first, last = waiting[number]
 
 
-@parallel_kernel
 def reversed_lists(scores: Floats, starts: Ints, k: int) -> Ints:
     """The last k positions of `ascending` scores of each client, the very last first; (C, k), padded with -1.
 
     Scores are rounded to single precision before. Client c owns `scores[starts[c] : starts[c + 1]]`.
     """
-    shown = np.full((starts.size - 1, k), -1, dtype=np.int64)
-    for c in numba.prange(starts.size - 1):
-        order = ascending(scores[starts[c] : starts[c + 1]].astype(np.float32))
-        for rank in range(min(k, order.size)):
-            shown[c, rank] = order[order.size - 1 - rank]
+    clients = starts.size - 1
+    shown = np.full((clients, k), -1, dtype=np.int64)
+    in_parts(lambda begin, end: fill_reversed_lists(scores, starts, shown, begin, end), clients, _LISTS)
     return shown
+
+
+@kernel
+def fill_reversed_lists(scores: Floats, starts: Ints, shown: Ints, begin: int, end: int) -> None:
+    """Fill shown[begin:end] of `reversed_lists`, which begins as -1."""
+    for c in range(begin, end):
+        order = ascending(scores[starts[c] : starts[c + 1]].astype(np.float32))
+        for rank in range(min(shown.shape[1], order.size)):
+            shown[c, rank] = order[order.size - 1 - rank]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from .jit import Floats, Ints, kernel, parallel_kernel
+from .jit import Floats, Ints, kernel
 from .patterns import ClipRule, shrunk
+from .threads import in_parts
 
 
 @kernel
@@ -25,7 +25,6 @@ def _coefficients(W: Floats, i: int, pattern: int, observed: int, out: Floats) -
     return pairs
 
 
-@parallel_kernel
 def pattern_models(
     starts: Floats, rows: Floats, weights: Floats, lengths: Ints, only_observed: bool, ball: ClipRule
 ) -> Floats:
@@ -35,7 +34,26 @@ def pattern_models(
     """
     n, k, P = rows.shape
     out = np.empty((n, 1 << k, P))
-    for i in numba.prange(n):
+    given = (starts, rows, weights, lengths, only_observed, ball, out)
+    in_parts(lambda begin, end: fill_pattern_models(*given, begin, end), n, 1)
+    return out
+
+
+@kernel
+def fill_pattern_models(
+    starts: Floats,
+    rows: Floats,
+    weights: Floats,
+    lengths: Ints,
+    only_observed: bool,
+    ball: ClipRule,
+    out: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill out[begin:end] of `pattern_models`."""
+    _, k, P = rows.shape
+    for i in range(begin, end):
         L, counts = lengths[i], np.zeros(k)
         for pattern in range(1 << k):
             clicked = pattern if pattern < 1 << L else 0
@@ -54,4 +72,3 @@ def pattern_models(
             scale = shrunk(model, ball, L > 0 and (pairs or ball.always))
             for p in range(P):
                 model[p] *= scale
-    return out

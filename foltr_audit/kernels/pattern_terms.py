@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from .jit import Floats, Ints, kernel, parallel_kernel
+from .jit import Floats, Ints, kernel
 from .patterns import ClipRule, shrunk
+from .threads import in_parts
 
 
 @kernel
@@ -18,7 +18,6 @@ def _fill_steps(weights: Floats, i: int, observed: int, pattern: int, rate: floa
             steps[j] += rate * weights[i, j, s] * (((pattern >> j) & 1) - ((pattern >> s) & 1))
 
 
-@parallel_kernel
 def pattern_terms(
     weights: Floats,
     rows: Floats,
@@ -42,9 +41,29 @@ def pattern_terms(
         only_observed: pairs reach down to one document below the last click only.
         ball: the step stage.
     """
-    n, k, P = rows.shape
+    n, k, _ = rows.shape
     terms = np.zeros((n, 1 << k, 2 * k + 1))
-    for i in numba.prange(n):
+    given = (weights, rows, starts, lengths, rate, only_observed, ball, terms)
+    in_parts(lambda begin, end: fill_pattern_terms(*given, begin, end), n, 1)
+    return terms
+
+
+@kernel
+def fill_pattern_terms(
+    weights: Floats,
+    rows: Floats,
+    starts: Floats,
+    lengths: Ints,
+    rate: float,
+    only_observed: bool,
+    ball: ClipRule,
+    terms: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill terms[begin:end] of `pattern_terms`, which begin as 0."""
+    _, k, P = rows.shape
+    for i in range(begin, end):
         L = lengths[i]
         steps, model = np.zeros(k), np.empty(P)
         last = -1  # rank of the last click: patterns rise, so it only ever moves down the list
@@ -63,4 +82,3 @@ def pattern_terms(
                 terms[i, pattern, j] = kept * steps[j]
                 terms[i, pattern, k + 1 + j] = (pattern >> j) & 1
             terms[i, pattern, k] = kept - 1.0
-    return terms

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from .density import DensityTable, log_density_at
 from .elementary import exp, log
-from .jit import Floats, Ints, inlined, kernel, parallel_kernel
+from .jit import Floats, Ints, inlined, kernel
 from .threads import in_parts
 
 _SMALL, _LARGE = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
@@ -24,6 +23,7 @@ MOST_DOCUMENTS = 14
 """Longer lists have too many patterns to weigh each."""
 
 _LISTS = 64  # of one part: less work is done before a thread has started
+_MESSAGES = 4  # of one part, if all their patterns are walked through
 
 
 class ClipRule(NamedTuple):
@@ -124,7 +124,6 @@ def _walk(
         out[i, clicked] = _fit(received, i, model, shrunk(model, ball, True), table)
 
 
-@parallel_kernel
 def pattern_likelihoods(
     received: Floats,
     starts: Floats,
@@ -147,9 +146,30 @@ def pattern_likelihoods(
         ball: the step stage.
         table: log density of the noise.
     """
-    n, k, P = rows.shape
+    n, k, _ = rows.shape
     out = np.full((n, 1 << k), -np.inf)
-    for i in numba.prange(n):
+    given = (received, starts, rows, weights, lengths, only_observed, ball, table, out)
+    in_parts(lambda begin, end: fill_pattern_likelihoods(*given, begin, end), n, _MESSAGES)
+    return out
+
+
+@kernel
+def fill_pattern_likelihoods(
+    received: Floats,
+    starts: Floats,
+    rows: Floats,
+    weights: Floats,
+    lengths: Ints,
+    only_observed: bool,
+    ball: ClipRule,
+    table: DensityTable,
+    out: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill out[begin:end] of `pattern_likelihoods`, which begins as -inf."""
+    _, k, P = rows.shape
+    for i in range(begin, end):
         L = lengths[i]
         columns = np.zeros((max(k, 1), P))
         model = np.empty(P)
@@ -170,7 +190,6 @@ def pattern_likelihoods(
         nothing = _fit(received, i, model, shrunk(model, ball, ball.always and L > 0), table)
         out[i, 0] = nothing
         out[i, (1 << L) - 1] = nothing  # all or none clicked: no pairs, the same message
-    return out
 
 
 @kernel
@@ -268,27 +287,38 @@ def fill_marginals(
         evidence[i] = top + log(total)
 
 
-@parallel_kernel
 def log_likelihoods(residuals: Floats, table: DensityTable) -> Floats:
     """Log density of each row of residuals (H, P) under independent noise, (H,)."""
     out = np.empty(residuals.shape[0])
-    for i in numba.prange(residuals.shape[0]):
+    in_parts(lambda begin, end: fill_log_likelihoods(residuals, table, out, begin, end), out.size, _LISTS)
+    return out
+
+
+@kernel
+def fill_log_likelihoods(residuals: Floats, table: DensityTable, out: Floats, begin: int, end: int) -> None:
+    """Fill out[begin:end] of `log_likelihoods`."""
+    for i in range(begin, end):
         total = 0.0
         for p in range(residuals.shape[1]):
             total += log_density_at(table, residuals[i, p])
         out[i] = total
-    return out
 
 
-@parallel_kernel
 def best_patterns(log_posterior: Floats, most: int) -> Ints:
     """The `most` patterns of the largest values of each row (n, 2^k), best first: int64 (n, most).
 
     Of equal ones the lower pattern comes first.
     """
-    n, patterns = log_posterior.shape
-    out = np.zeros((n, most), dtype=np.int64)
-    for i in numba.prange(n):
+    out = np.zeros((log_posterior.shape[0], most), dtype=np.int64)
+    in_parts(lambda begin, end: fill_best_patterns(log_posterior, out, begin, end), out.shape[0], _LISTS)
+    return out
+
+
+@kernel
+def fill_best_patterns(log_posterior: Floats, out: Ints, begin: int, end: int) -> None:
+    """Fill out[begin:end] of `best_patterns`, which begins as 0."""
+    most, patterns = out.shape[1], log_posterior.shape[1]
+    for i in range(begin, end):
         values = np.full(most, -np.inf)
         found = 0
         for p in range(patterns):
@@ -304,4 +334,3 @@ def best_patterns(log_posterior: Floats, most: int) -> Ints:
             values[place] = value
             out[i, place] = p
             found = min(found + 1, most)
-    return out

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from .elementary import decay
-from .jit import Floats, Ints, inlined, inner, kernel, parallel_kernel, unsigned
+from .jit import Floats, Ints, inlined, inner, kernel, unsigned
 from .philox import fill_uniforms
+from .threads import in_parts
 
 _BLOCK = 8  # documents whose weights are summed together: drawing looks at N / 8 sums and 8 weights
+_CLIENTS = 32  # of one part: less work is done before a thread has started
 _FADED = 1e-200  # below this sum weights are made relative to a new maximum, long before they underflow
 
 
@@ -80,9 +81,11 @@ def _block_sum(weights: Floats, row: int, first: int) -> float:
 def put_scores(pool: SamplingBuffers, scores: Floats) -> None:
     """The candidates of a query (N,) as the pool's first row."""
     pool.sizes[0] = scores.size
-    pool.tops[0] = scores.max()
+    top = -np.inf
     for i in range(scores.size):
         pool.scores[0, i] = scores[i]
+        top = scores[i] if scores[i] > top else top
+    pool.tops[0] = top
 
 
 @inlined
@@ -187,11 +190,16 @@ def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> No
     for row in range(rows):
         if not pool.tails[row] >= _FADED:
             documents = pool.sizes[row]
-            rest = pool.scores[row : row + 1].copy()
+            width = pool.scores.shape[1]
+            rest, top = np.empty((1, width)), -np.inf
+            for i in range(width):
+                rest[0, i] = pool.scores[row, i]
             for r in range(rank):
                 rest[0, shown[row, r]] = -np.inf
+            for i in range(documents):
+                top = rest[0, i] if rest[0, i] > top else top
             weights, sums = pool.weights[row : row + 1], pool.sums[row : row + 1]
-            _weigh_row(rest, weights, sums, 0, documents, rest[0, :documents].max())
+            _weigh_row(rest, weights, sums, 0, documents, top)
             # `decay` gave the documents that were taken a small weight again.
             for r in range(rank):
                 take(weights, sums, 0, shown[row, r])
@@ -246,7 +254,6 @@ def draw(pool: SamplingBuffers, rows: int, u: Floats, ahead: int, shown: Ints) -
             _weigh_faded(pool, shown, rank + 1, rows)
 
 
-@parallel_kernel
 def sampled_lists(
     scores: Floats, starts: Ints, k: int, first: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Ints:
@@ -255,11 +262,30 @@ def sampled_lists(
     Number `first + r` of a client's stream goes to rank r.
     """
     shown = np.empty((clients.size, k), dtype=np.int64)
-    for c in numba.prange(clients.size):
+    given = (scores, starts, first, clients, round_, purpose, key, shown)
+    in_parts(lambda begin, end: fill_sampled_lists(*given, begin, end), clients.size, _CLIENTS)
+    return shown
+
+
+@kernel
+def fill_sampled_lists(
+    scores: Floats,
+    starts: Ints,
+    first: int,
+    clients: Ints,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+    shown: Ints,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill shown[begin:end] of `sampled_lists`."""
+    k = shown.shape[1]
+    for c in range(begin, end):
         documents = starts[c + 1] - starts[c]
         pool = new_pool(1, documents, k)
         put_scores(pool, scores[starts[c] : starts[c + 1]])
         u = np.empty((1, k + 2 - k % 2))
         fill_uniforms(u, 0, u.shape[1], first // 2, clients[c], round_, purpose, key)
         draw(pool, 1, u, first % 2, shown[c : c + 1])
-    return shown

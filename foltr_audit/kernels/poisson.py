@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from .elementary import exp, log
-from .jit import Floats, Ints, kernel, parallel_kernel
+from .jit import Floats, Ints, kernel
 from .philox import AHEAD, refill
+from .threads import in_parts
 
 _INVERTED = 10.0  # means from here on are drawn by rejection: the paper's constants hold from 10 on
 _CLOSE = 0.1  # relative distance within which k ln(k / mean) + mean - k would cancel: Loader's choice
+_CLIENTS = 32  # of one part: less work is done before a thread has started
 _FEW = 15.0  # Loader's series for log k! is exact to the last digit from here on
 _FACTORIALS = tuple(float(math.factorial(k)) for k in range(int(_FEW)))
 
@@ -111,13 +112,21 @@ def _fill_differences(
                     drawn = True
 
 
-@parallel_kernel
 def poisson_differences(
     mean: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Floats:
     """`k - k'` of Poisson variates of a mean per client and coordinate, shape (C, size)."""
     out = np.empty((clients.size, size), dtype=np.float64)
-    for c in numba.prange(clients.size):
-        numbers = np.empty((1, AHEAD))
-        _fill_differences(mean, clients[c], round_, purpose, key, numbers, c, out)
+    given = (mean, clients, round_, purpose, key, out)
+    in_parts(lambda begin, end: fill_poisson_differences(*given, begin, end), clients.size, _CLIENTS)
     return out
+
+
+@kernel
+def fill_poisson_differences(
+    mean: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `poisson_differences`."""
+    numbers = np.empty((1, AHEAD))
+    for c in range(begin, end):
+        _fill_differences(mean, clients[c], round_, purpose, key, numbers, c, out)

@@ -9,14 +9,13 @@ of probabilistic functions of Markov chains" (the forward-backward recursions).
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import Floats, Ints, parallel_kernel
+from .jit import Floats, Ints, kernel
+from .threads import in_parts
 
 
-@parallel_kernel
 def sum_likelihoods(laws: Floats, totals: Ints, after: NDArray[np.int32], sizes: Ints) -> Floats:
     """P(the sum is as it is | number i of a row has value r, the others follow their laws), (m, n, v).
 
@@ -26,9 +25,25 @@ def sum_likelihoods(laws: Floats, totals: Ints, after: NDArray[np.int32], sizes:
         after: place of the sum with value r added, among the sums of j + 1 numbers, (n, widest, v).
         sizes: how many sums j numbers can make, j = 0 .. n, (n + 1,).
     """
-    m, n, v = laws.shape
-    out = np.zeros((m, n, v))
-    for i in numba.prange(m):
+    out = np.zeros(laws.shape)
+    given = (laws, totals, after, sizes, out)
+    in_parts(lambda begin, end: fill_sum_likelihoods(*given, begin, end), laws.shape[0], 1)
+    return out
+
+
+@kernel
+def fill_sum_likelihoods(
+    laws: Floats,
+    totals: Ints,
+    after: NDArray[np.int32],
+    sizes: Ints,
+    out: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill out[begin:end] of `sum_likelihoods`, which begins as 0."""
+    _, n, v = laws.shape
+    for i in range(begin, end):
         before = np.zeros((n, after.shape[1]))  # P(sum of the first j numbers)
         before[0, 0] = 1.0
         for j in range(n - 1):
@@ -47,4 +62,3 @@ def sum_likelihoods(laws: Floats, totals: Ints, after: NDArray[np.int32], sizes:
                         out[i, j, r] += before[j, t] * ahead
                         new[t] += laws[i, j, r] * ahead
             rest = new
-    return out

@@ -1,7 +1,8 @@
 """Threads that share the rows of a kernel.
 
 Kernels run without the interpreter's lock, so that threads of Python can call them for parts of their rows.
-For a loop over `numba.prange` the compiler optimises everything that the loop calls two or three times more.
+A loop over `numba.prange` would be shorter, but all that it calls is compiled once more for the loop's
+unsigned counter, and optimised two or three times more.
 """
 
 from __future__ import annotations

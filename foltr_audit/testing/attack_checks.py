@@ -20,8 +20,9 @@ from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS
 from foltr_audit.testing.sample_data import generator
 from foltr_audit.testing.sample_rounds import PlayedRounds, played_view, rounds_to_judge
 from foltr_audit.testing.sample_views import MADE, cut, rearranged, with_updates
-from foltr_audit.testing.surroundings import kernel_threads, one_algebra_thread, own_generators_only, reached
+from foltr_audit.testing.surroundings import kernel_threads, own_generators_only, reached
 from foltr_audit.utils.arrays import Ints
+from foltr_audit.utils.blas_threads import one_blas_thread
 
 _CHECKS = CheckList()
 _SIZES = (0.0, 1e-300, 1e30, 1e300)
@@ -36,7 +37,7 @@ def attack_checks(attack: Attack | type[Attack] | str) -> list[ContractCheck]:
     Raises:
         ContractError: it cannot be made.
     """
-    return checks_of(Attack, attack, [*PLUGIN_CHECKS, *_CHECKS], one_algebra_thread)
+    return checks_of(Attack, attack, [*PLUGIN_CHECKS, *_CHECKS], one_blas_thread)
 
 
 def check_attack(attack: Attack | type[Attack] | str) -> None:

@@ -11,6 +11,7 @@ from functools import cache
 from numpy.random import MT19937, mtrand
 
 from foltr_audit.testing.contract import expect
+from foltr_audit.utils.blas_threads import one_blas_thread
 
 _UNUSED_SEED = 20_231_123
 _WATCHED = {"open", "socket.connect", "subprocess.Popen", "os.system", "os.posix_spawn"}
@@ -33,18 +34,9 @@ def threads(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def one_algebra_thread() -> Iterator[None]:
-    """Hold linear algebra to one thread, as the judge does while an attack answers."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
-        yield
-
-
-@contextmanager
 def kernel_threads(count: int) -> Iterator[None]:
     """Let kernels use so many threads, and linear algebra one."""
-    with threads(count), one_algebra_thread():
+    with threads(count), one_blas_thread():
         yield
 
 
@@ -66,8 +58,10 @@ _reached: dict[int, list[str]] = {}  # by thread
 
 
 def _note(event: str, given: tuple[object, ...]) -> None:
+    if event not in _WATCHED or not _reached:  # most events end here: every import and compilation is one
+        return
     found = _reached.get(threading.get_ident())
-    if found is None or event not in _WATCHED:
+    if found is None:
         return
     place = str(given[0]) if given else ""
     if not (event == "open" and place.endswith(_CODE)):

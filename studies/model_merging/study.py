@@ -14,7 +14,7 @@ import numpy as np
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.spec.local_paths import without_paths
 from foltr_audit.data.load import load_collection
-from foltr_audit.experiments.runner import DataFacts
+from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging import published

@@ -50,6 +50,11 @@ def test_every_sort_is_met_early_whatever_its_numbers() -> None:
     assert first_of_each_sort(cells) == [0, 1, 3, 2, 4]
 
 
+def test_long_audits_do_not_come_last() -> None:
+    audits = [Spec.parse({"repetition": run, "audit": {}}, "") for run in range(3)]
+    assert first_of_each_sort([spec(0), spec(1), *audits]) == [0, 2, 3, 4, 1]
+
+
 def planned(*tables: Mapping[str, object]) -> list[CellPlan]:
     data = {"data": {"source": "synthetic:mq2007:60"}, "population": {"clients": 5}}
     specs = [Spec.parse({**data, **table}, "") for table in tables]

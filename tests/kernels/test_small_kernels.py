@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from foltr_audit.kernels.ball import moved_rows, projected
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.kernels.gamma import gamma_differences
+from foltr_audit.kernels.ndcg import discounts
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.arrays import Floats
 
@@ -130,3 +132,11 @@ def test_gamma_differences_draw_by_draw(n: int, size: int) -> None:
             minus, at = gamma_by_hand(1.0 / n, numbers, at)
             expected.append(plus - minus)
         np.testing.assert_allclose(row, expected, rtol=1e-11, atol=1e-280)
+
+
+def test_looking_for_machine_code_does_not_prepare_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    discounts(1)
+    context = discounts.targetctx  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(context), "refresh", lambda _: pytest.fail("registers all that can be compiled"))
+    stored = discounts._cache  # type: ignore[attr-defined]
+    assert stored.load_overload((numba.types.boolean,), context) is None

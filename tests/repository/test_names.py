@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.fixtures.import_graph import ROOT, inside, modules
@@ -22,13 +22,16 @@ ENDINGS = ("s", "es", "ed", "ing", "ings", "er", "ers", "ion", "ions", "ation", 
 SHORTEST_STEM = 4
 
 
-def classes() -> Iterator[tuple[str, str]]:
+@cache
+def classes() -> tuple[tuple[str, str], ...]:
     """Every class as the path of its file and its name, also of private ones and of benchmarks."""
     paths = [*modules().values(), *sorted((ROOT / "benchmarks").rglob("*.py"))]
-    for path in paths:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                yield str(path.relative_to(ROOT)), node.name
+    return tuple(
+        (str(path.relative_to(ROOT)), node.name)
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
 
 
 def test_a_class_is_a_noun() -> None:

@@ -35,7 +35,10 @@ def test_the_program_in_the_readme_runs() -> None:
 
 @pytest.mark.parametrize("module", ["foltr_audit", *MODULES])
 def test_the_examples_in_docstrings_hold(module: str) -> None:
-    assert doctest.testmod(importlib.import_module(module)).failed == 0
+    # `doctest.testmod` runs docstrings without examples, too, and each run looks at every file that was read.
+    for docstring in doctest.DocTestFinder().find(importlib.import_module(module)):
+        if docstring.examples:
+            assert doctest.DocTestRunner(verbose=False).run(docstring).failed == 0
 
 
 def test_contributing_s_example_is_a_working_plug_in() -> None:

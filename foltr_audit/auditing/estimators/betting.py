@@ -81,7 +81,7 @@ def betting(
 def refutes(trials: TrialScores, eps: float, *, delta: float, confidence: float) -> bool:
     """Whether the bound of these trials is above eps."""
     alpha = 1.0 - confidence
-    return _refutes(_both_bets(trials, delta, alpha), eps, delta, alpha)
+    return bool(_looks_that_refute(_both_bets(trials, delta, alpha), eps, delta, alpha).any())
 
 
 def hopeless(trials: TrialScores, most: int, eps: float, *, delta: float, confidence: float) -> bool:
@@ -95,7 +95,7 @@ def hopeless(trials: TrialScores, most: int, eps: float, *, delta: float, confid
     final = [
         bets._replace(kinds=_at_best(bets.kinds[-1:], most)) for bets in _both_bets(trials, delta, alpha)
     ]
-    return not _refutes(final, eps, delta, alpha)
+    return not _looks_that_refute(final, eps, delta, alpha).any()
 
 
 def _at_best(kinds: Ints | Floats, most: int) -> Floats:
@@ -154,19 +154,26 @@ def _looks(n: int) -> Ints:
 def _refuted(bets: list[Bets], n: int, delta: float, alpha: float) -> float:
     """The largest eps against which the wealth once reached 1 / alpha, 0 if there is none."""
     low, high = 0.0, math.log(1.0 + n / math.log(1.0 / alpha))  # no stakes refute more: (1 + e^-eps)^n
-    if not _refutes(bets, low, delta, alpha):
+    won = _looks_that_refute(bets, low, delta, alpha)
+    if not won.any():
         return 0.0
     while high - low > 1e-10:
+        # Wealth never increases with eps: only looks that refute a smaller eps can refute a larger one.
+        bets = [each._replace(kinds=each.kinds[won]) for each in bets] if not won.all() else bets
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if _refutes(bets, middle, delta, alpha) else (low, middle)
+        found = _looks_that_refute(bets, middle, delta, alpha)
+        if found.any():
+            low, won = middle, found
+        else:
+            high, won = middle, np.ones_like(found)
     return low
 
 
-def _refutes(bets: list[Bets], eps: float, delta: float, alpha: float) -> bool:
-    """Whether the wealth against eps once reached 1 / alpha."""
+def _looks_that_refute(bets: list[Bets], eps: float, delta: float, alpha: float) -> Bools:
+    """At which looks the wealth against eps is at least 1 / alpha, (T,)."""
     logs = [each.log_wealth(eps, delta) for each in bets]
     wealth = np.logaddexp.reduce(logs, axis=0) - math.log(len(bets))
-    return bool(wealth.max() >= math.log(1.0 / alpha))
+    return np.asarray(wealth >= math.log(1.0 / alpha))
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ from foltr_audit.core.plugins.registry import first_problem
 from foltr_audit.core.spec.audit import AuditView
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, shorten_value
-from foltr_audit.experiments.runner import DataFacts
+from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.utils.reading import file_bytes, json_table
 
 FACTS = "cell.json"

@@ -24,11 +24,15 @@ def sort_of(spec: Spec) -> Sort:
 
 
 def first_of_each_sort(specs: Sequence[Spec]) -> list[int]:
-    """An order of the cells that begins with one of each sort, so that all costs are soon known."""
+    """An order of the cells that begins with one of each sort, so that all costs are soon known.
+
+    Audits follow: they take longest, and with one of them at the end all other workers would wait.
+    """
     first: dict[Sort, int] = {}
     for number, spec in enumerate(specs):
         first.setdefault(sort_of(spec), number)
-    return [*first.values(), *sorted(set(range(len(specs))) - set(first.values()))]
+    later = sorted(set(range(len(specs))) - set(first.values()))
+    return [*first.values(), *sorted(later, key=lambda number: specs[number].audit is None)]
 
 
 class PaceEstimator:

@@ -19,10 +19,13 @@ from foltr_audit.experiments.comparison.pace import PaceEstimator, first_of_each
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
 from foltr_audit.experiments.runner import Runner
+from foltr_audit.utils.array_memo import ArrayMemo, remembering
 from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
 
 _LOG = logging.getLogger(__name__)
 
+_MOST_SHARED = 96 << 20
+"""Bytes of arrays that a process keeps for its next cells."""
 _LOOK_AGAIN = 0.5
 """Seconds between checks of a cell that another process runs."""
 
@@ -71,6 +74,12 @@ def _shared_runner() -> Runner:
     return Runner(with_undefended=False)
 
 
+@cache
+def _shared_arrays() -> ArrayMemo:
+    """The arrays of this process that the next cell may need too."""
+    return ArrayMemo(_MOST_SHARED)
+
+
 def work(piece: tuple[int, Table]) -> CellRun:
     """Run one cell in a worker process."""
     number, table = piece
@@ -78,7 +87,8 @@ def work(piece: tuple[int, Table]) -> CellRun:
     files: Files = {}
     problem, code = "", 0
     try:
-        files = run_cell(Spec.parse(table, ""), _shared_runner())
+        with remembering(_shared_arrays()):
+            files = run_cell(Spec.parse(table, ""), _shared_runner())
     except FoltrAuditError as error:
         problem, code = str(error), error.exit_code
     except MemoryError:

@@ -14,6 +14,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.experiments.comparison.workers import Workers
+from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, CandidateResult
 from foltr_audit.experiments.recommend.choice import choose
 from foltr_audit.experiments.recommend.confirm import confirm, confirmation_grid
@@ -25,7 +26,7 @@ from foltr_audit.experiments.recommend.space import (
     CandidateRejection,
     SearchSpace,
 )
-from foltr_audit.experiments.runner import DataFacts, Runner
+from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import ResultRow
 

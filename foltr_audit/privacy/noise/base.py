@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
@@ -16,6 +17,7 @@ from foltr_audit.privacy.loss.losses import GaussianLoss, PureLoss
 from foltr_audit.privacy.loss.norms import whole_multiple
 from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.array_memo import remembered
 from foltr_audit.utils.arrays import Floats, Ints
 
 FARTHEST = 1e300
@@ -239,3 +241,15 @@ def multiples(x: ArrayLike, scale: float) -> Floats:
 def stream_key(streams: ClientStreams) -> tuple[Ints, int, int, np.uint64]:
     """The streams as the sampling kernels take them: clients, round, purpose and key."""
     return streams.clients, streams.round, streams.purpose_code, np.uint64(streams.key)
+
+
+def drawn(law: str, streams: ClientStreams, given: tuple[float, int], draw: Callable[[], Floats]) -> Floats:
+    """Standard draws of a law from these streams, with the same parameters `given`; not to be written to.
+
+    A comparison draws them once for all cells that differ in the scale alone.
+    """
+
+    def key() -> tuple[object, ...]:
+        return law, *given, streams.key, streams.purpose, streams.round, streams.clients.tobytes()
+
+    return remembered(key, draw)

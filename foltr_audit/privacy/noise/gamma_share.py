@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.loss.losses import GaussianLoss, LaplaceLoss, PureLoss
 from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
-from foltr_audit.privacy.noise.base import AdditiveNoise, check_count, check_scale, multiples, stream_key
+from foltr_audit.privacy.noise.base import (
+    AdditiveNoise,
+    check_count,
+    check_scale,
+    drawn,
+    multiples,
+    stream_key,
+)
 from foltr_audit.privacy.noise.bessel import log_bessel_k
 from foltr_audit.privacy.noise.probit import MIXTURE_PEAK
 from foltr_audit.rng import ClientStreams
@@ -79,7 +86,8 @@ class GammaShare(AdditiveNoise):
         """One sum of shares per client and coordinate, shape (C, size)."""
         from foltr_audit.kernels.gamma import gamma_differences
 
-        return self.scale * gamma_differences(self.shape, size, *stream_key(streams))
+        given = (self.shape, size, *stream_key(streams))
+        return self.scale * drawn("gamma", streams, (self.shape, size), lambda: gamma_differences(*given))
 
     def summed(self, count: int) -> GammaShare:
         """The law of the sum of `count` >= 1 independent draws."""

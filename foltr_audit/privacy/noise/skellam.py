@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foltr_audit.privacy.noise.base import check_count, check_grid, multiples, stream_key
+from foltr_audit.privacy.noise.base import check_count, check_grid, drawn, multiples, stream_key
 from foltr_audit.privacy.noise.bessel import log_scaled_bessel_i
 from foltr_audit.privacy.noise.grid import GridNoise
 from foltr_audit.privacy.noise.probit import slope_of_lattice
@@ -64,7 +64,9 @@ class Skellam(GridNoise):
         """Noise in grid steps, whole numbers as float64, (C, size)."""
         from foltr_audit.kernels.poisson import poisson_differences
 
-        return poisson_differences(0.5 * (self.sigma / self.step) ** 2, size, *stream_key(streams))
+        mean = 0.5 * (self.sigma / self.step) ** 2
+        given = (mean, size, *stream_key(streams))
+        return drawn("poisson", streams, (mean, size), lambda: poisson_differences(*given))
 
     def sample(self, streams: ClientStreams, size: int) -> Floats:
         """One number per client and coordinate, shape (C, size)."""

@@ -30,6 +30,7 @@ from foltr_audit.privacy.secure_aggregation.result import (
     Stage,
 )
 from foltr_audit.rng import ClientStreams
+from foltr_audit.utils.array_memo import remembered
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _WHO = "secure-aggregation"
@@ -183,25 +184,42 @@ class SecureSum:
         payload = self.encoding.encode(values, weights, streams.clients, summed=False)
         if not self.masks:
             return payload
-        plan, secrets = self.plan(cohort), ClientSecrets(streams)
-        signs = np.where(np.arange(plan.neighbours) % 2 == 0, 1, -1)
+        degree, size = self.plan(cohort).neighbours, values.shape[1]
+
+        def key() -> tuple[object, ...]:
+            where = streams.key, streams.purpose, streams.round, streams.clients.tobytes()
+            return "masks", degree, size, self.agreement, *where
+
+        return self.encoding.reduced(payload + remembered(key, lambda: self._masks(degree, size, streams)))
+
+    def _masks(self, degree: int, size: int, streams: ClientStreams) -> NDArray[np.uint64]:
+        """The sum of the masks of each client with `degree` neighbours of its own, modulo 2^64, (C, size)."""
+        secrets, masks = ClientSecrets(streams), np.empty((streams.clients.size, size), dtype=np.uint64)
+        signs = np.where(np.arange(degree) % 2 == 0, 1, -1)
         for row, client in enumerate(streams.clients.tolist()):
             own = secrets.private_key(secrets.secret("pair", client), self.agreement)
             seeds = [
                 own.seed(secrets.private_key(secrets.secret(f"other/{j}", client), self.agreement).public)
-                for j in range(plan.neighbours)
+                for j in range(degree)
             ]
             every = [secrets.secret("self", client), *seeds]
-            payload[row] += sum_of_masks(every, values.shape[1], np.append(1, signs))
-        return self.encoding.reduced(payload)
+            masks[row] = sum_of_masks(every, size, np.append(1, signs))
+        return masks
 
 
 def circle(secrets: ClientSecrets, clients: Ints, degree: int) -> MaskGraph:
     """The graph of a round: clients in the order of a keyed hash of their ids."""
-    tickets = [secrets.secret("place", client) for client in clients.tolist()]
-    # Places on the circle must not follow from ids: colluding clients could sit next to their target.
-    order = sorted(range(clients.size), key=tickets.__getitem__)
-    return MaskGraph(np.array(order, dtype=np.int64), degree)
+
+    def key() -> tuple[object, ...]:
+        streams = secrets.streams
+        return "circle", streams.key, streams.purpose, streams.round, clients.tobytes()
+
+    def order() -> Ints:
+        tickets = [secrets.secret("place", client) for client in clients.tolist()]
+        # Places on the circle must not follow from ids: colluding clients could sit next to their target.
+        return np.array(sorted(range(clients.size), key=tickets.__getitem__), dtype=np.int64)
+
+    return MaskGraph(remembered(key, order), degree)
 
 
 def _too_few(stage: Stage, what: str, there: Bools, plan: SecureSumParameters) -> AggregationAbort | None:

@@ -11,7 +11,8 @@ from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.spec.data import is_synthetic_source
 from foltr_audit.core.spec.experiment import flat
 from foltr_audit.core.warning_codes import CodedWarning
-from foltr_audit.experiments.runner import DataFacts, RunResult
+from foltr_audit.experiments.data_facts import DataFacts
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.simulation.intent_metrics import evaluated_on

@@ -16,7 +16,7 @@ from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion, SensitivityTrial
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure
-from foltr_audit.experiments.runner import DataFacts
+from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.report.results.base import DatasetFacts
 from foltr_audit.report.results.compare_rows import (
     CellCounts,
@@ -343,7 +343,7 @@ class _CellReader:
         self.served += served_rows(group)
         self.curves.append(curve_row(group))
         self.results.append(compare_row(group, attacks, hit, base, asked))
-        self.ndcg.append(group.query_ndcg())
+        self.ndcg.append(group.query_ndcg)
 
 
 def _world(cell: CellPlan) -> _World:

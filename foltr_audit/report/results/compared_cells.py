@@ -101,6 +101,8 @@ class CellGroup:
     def paired(self, other: CellGroup) -> tuple[CellGroup, CellGroup]:
         """This group and another one with the repetitions that both have, in the same order."""
         mine, theirs = self._by_run(), other._by_run()
+        if list(mine) == list(theirs):
+            return self, other
         both = [run for run in mine if run in theirs]
         return (
             replace(self, cells=[mine[run] for run in both]),
@@ -110,6 +112,7 @@ class CellGroup:
     def _by_run(self) -> dict[tuple[int, int], CellRecord]:
         return {(cell.spec.repetition, cell.spec.data.fold): cell for cell in self.cells}
 
+    @cached_property
     def query_ndcg(self) -> ByQuery:
         """Names of the evaluated queries that count, by fold, and their nDCG, a mean over repetitions."""
         found: dict[str, list[float]] = {}
@@ -171,7 +174,7 @@ def compare_row(
         runs_asked: repetitions of the grid.
     """
     best, guess = (_highest(attacks, baseline=baseline) for baseline in (False, True))
-    names, values = group.query_ndcg()
+    names, values = group.query_ndcg
     served = served_rows(group)
     worst = served[0] if served else None
     hardest = next((row for row in hit if best and row.method == best.method and row.found.place == 1), None)
@@ -278,8 +281,8 @@ def _differences(group: CellGroup, base: CellGroup) -> tuple[_Test, _Test]:
     """
     if not group.cells:
         return _NOT_TESTED, _NOT_TESTED
-    names, values = group.query_ndcg()
-    base_names, base_values = base.query_ndcg()
+    names, values = group.query_ndcg
+    base_names, base_values = base.query_ndcg
     both = np.intersect1d(names, base_names)
     mine, theirs = values[np.isin(names, both)], base_values[np.isin(base_names, both)]
     return _tested(mine, theirs), _tested(group.online_mean(), base.online_mean())

@@ -12,8 +12,9 @@ from foltr_audit.core.records.population import SEVERAL, Population
 from foltr_audit.core.spec.attack import refuse_unknown_queries
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.local_paths import path_name
+from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.experiments.recorded_attack import TraceAttack
-from foltr_audit.experiments.runner import DataFacts, proven_of
+from foltr_audit.experiments.runner import proven_of
 from foltr_audit.privacy.observer_views import attacker_sees
 from foltr_audit.report.results.attack import AttackReport, AttackRows, joined, rows_of
 from foltr_audit.report.results.base import (

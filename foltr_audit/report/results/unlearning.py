@@ -158,6 +158,7 @@ class UnlearningReport(Report):
             UnlearningRow.of_finding(finding, group.setting, cell.spec)
             for group in groups(cells)
             for cell in group.cells
+            if cell.unlearning is not None
             for finding in cell.unlearning.findings
         )
         return cls(
@@ -172,7 +173,8 @@ class UnlearningReport(Report):
 
 def _history_rows(group: RunGroup) -> Iterator[HistoryRow]:
     for cell in group.cells:
-        for stored, evidence in cell.unlearning.leaks.items():
+        leaks = {} if cell.unlearning is None else cell.unlearning.leaks
+        for stored, evidence in leaks.items():
             for method, baseline, found in scored(evidence, Streams(cell.spec.seed)):
                 yield HistoryRow(
                     setting=group.setting,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from foltr_audit.experiments.comparison.facts import RunBoundFacts
 from foltr_audit.privacy.accounting import RunBound
 from foltr_audit.utils.rows import ResultRow
+
+if TYPE_CHECKING:
+    from foltr_audit.experiments.comparison.facts import RunBoundFacts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from foltr_audit.report.tables.columns import (
     claimed_column,
     defense_columns,
     describe_world,
+    eps_text,
     estimate_column,
     group_by_world,
     in_method_order,
@@ -34,7 +35,6 @@ from foltr_audit.report.tables.columns import (
     short_column,
     trained_on_column,
 )
-from foltr_audit.report.tables.compare_columns import eps_text
 from foltr_audit.report.tables.group_tables import groups_table, utility_groups_table
 from foltr_audit.report.tables.inquiries import print_inquiries
 from foltr_audit.report.tables.promises import ANY_ATTACK, EXPLAINED, promise_lines, with_ceilings

@@ -22,6 +22,15 @@ NAME_WIDTH = 19
 """Letters of a narrow column of names: those of the longest usual part, `secure-aggregation,`."""
 
 
+def eps_text(value: float) -> str:
+    """An epsilon with three digits; infinity as its sign.
+
+    >>> eps_text(1.2), eps_text(float("inf"))
+    ('1.2', '∞')
+    """
+    return "∞" if math.isinf(value) else f"{value:.3g}"
+
+
 class OfMethod(Protocol):
     """What names a line of a table about methods."""
 

@@ -32,7 +32,7 @@ from foltr_audit.report.results.wording import (
     measured,
 )
 from foltr_audit.report.tables.attack import dataset_line
-from foltr_audit.report.tables.columns import short_column
+from foltr_audit.report.tables.columns import eps_text, short_column
 from foltr_audit.report.tables.compare_columns import (
     BYTES,
     NO_SUM,
@@ -40,7 +40,6 @@ from foltr_audit.report.tables.compare_columns import (
     ONLINE,
     WorldColumns,
     claimed_cell,
-    eps_text,
     known_cell,
     name_column,
     verdict_column,

@@ -13,7 +13,7 @@ from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, fin
 from foltr_audit.report.results.compare_worlds import WorldRows
 from foltr_audit.report.results.decision import Decision
 from foltr_audit.report.results.wording import delta_text, short_method
-from foltr_audit.report.tables.columns import estimate_cell, name_lines
+from foltr_audit.report.tables.columns import eps_text, estimate_cell, name_lines
 from foltr_audit.report.tables.table import Cell, Column, Mark
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import Estimate
@@ -31,15 +31,6 @@ ONLINE = "online\nnDCG@10"
 def name_column(header: str, name: Callable[[R], str]) -> Column[R]:
     """The name of a defense."""
     return Column(header, name, "name", narrow=name_lines)
-
-
-def eps_text(value: float) -> str:
-    """An epsilon with three digits; infinity as its sign.
-
-    >>> eps_text(1.2), eps_text(float("inf"))
-    ('1.2', '∞')
-    """
-    return "∞" if math.isinf(value) else f"{value:.3g}"
 
 
 def claimed_cell(eps: float, delta: float) -> Cell:

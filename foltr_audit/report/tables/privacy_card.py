@@ -17,7 +17,8 @@ from foltr_audit.report.results.card_sentences import observer_text
 from foltr_audit.report.results.compare_rows import ClaimRow
 from foltr_audit.report.results.privacy_card import CardAttack, PrivacyCard
 from foltr_audit.report.results.wording import counted, join_names, whole_percent
-from foltr_audit.report.tables.compare_columns import NONE, claimed_cell, eps_text, known_cell
+from foltr_audit.report.tables.columns import eps_text
+from foltr_audit.report.tables.compare_columns import NONE, claimed_cell, known_cell
 from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 from foltr_audit.utils.rows import Estimate

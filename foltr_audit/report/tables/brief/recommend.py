@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.results.recommend_rows import CandidateRow
 from foltr_audit.report.tables.brief.short_answer import BriefAnswer
-from foltr_audit.report.tables.columns import estimate_cell, short_column
+from foltr_audit.report.tables.columns import eps_text, estimate_cell, short_column
 from foltr_audit.report.tables.compare_columns import (
     BYTES,
     NONE,
     difference_cell,
-    eps_text,
     known_cell,
     name_column,
 )

@@ -1,0 +1,30 @@
+"""How many threads linear algebra uses, for the length of a `with` block."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread, so that no result depends on the number of threads."""
+    with _controller(len(sys.modules)).limit(limits=1, user_api="blas"):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _controller(modules: int) -> ThreadpoolController:
+    """Controls the libraries that are loaded while this many modules are imported.
+
+    A search for libraries takes milliseconds, the limit itself microseconds. A library comes with a module.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
