@@ -157,15 +157,12 @@ def _fill_left(drawn: Floats, tail: float, shown: Ints, row: int, left: Floats) 
     left[0, unsigned(length)] = tail
     close = True
     for t in range(length - 1, -1, -1):
-        tail += drawn[row, unsigned(t)]
-        left[0, unsigned(t)] = tail
+        left[0, unsigned(t)] = left[0, unsigned(t + 1)] + drawn[row, unsigned(t)]
         # NaN fails too: it marks lists whose weights were taken relative to several maxima.
         close &= drawn[row, unsigned(t)] > _CLOSE
-    product = 1.0
-    left[1, 0] = product
+    left[1, 0] = 1.0
     for t in range(1, length):
-        product *= left[0, t]
-        left[1, t] = product
+        left[1, t] = left[1, t - 1] * left[0, t]
     return close
 
 
@@ -177,8 +174,7 @@ def _close_pair_weight(drawn: Floats, left: Floats, row: int, p: int, q: int) ->
     for t in range(q, p, -1):
         swapped *= running
         running += drawn[row, unsigned(t - 1)]
-    as_shown = left[1, unsigned(q)]
-    mine, other = drawn[row, unsigned(p)], drawn[row, unsigned(q)]
+    as_shown, mine, other = left[1, unsigned(q)], drawn[row, unsigned(p)], drawn[row, unsigned(q)]
     both = mine + other
     return float(mine * other * as_shown / (both * both * (as_shown + swapped)))
 
