@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import Bools, Floats, Ints, inlined, inner, kernel
+from .jit import Bools, Floats, Ints, inlined, inner, kernel, unsigned
 
 
 @inlined
@@ -21,8 +21,9 @@ def click_row(grades: Ints, u: Floats, row: int, ahead: int, click: Floats, stop
     reading = True
     for i in range(grades.shape[1]):
         grade = max(grades[row, i], 0)
-        clicked = reading & (grades[row, i] >= 0) & (u[row, ahead + 2 * i] < click[grade])
-        reading = reading & ~(clicked & (u[row, ahead + 2 * i + 1] < stop[grade]))
+        here = unsigned(ahead + 2 * i)
+        clicked = reading & (grades[row, i] >= 0) & (u[row, here] < click[unsigned(grade)])
+        reading = reading & ~(clicked & (u[row, here + unsigned(1)] < stop[unsigned(grade)]))
         out[row, i] = clicked
 
 
@@ -49,7 +50,8 @@ def click_group(
     for row in range(queries.shape[0]):
         first = lifts[row, step] + offsets[max(queries[row, step], 0)]
         for i in range(shown.shape[1]):
-            grades[row, i] = labels[first + max(shown[row, i], 0)] if shown[row, i] >= 0 else -1
+            grade = labels[unsigned(first + max(shown[row, i], 0))]
+            grades[row, i] = grade if shown[row, i] >= 0 else -1
     for row in range(queries.shape[0]):
         click_row(grades, u, row, ahead, click, stop, clicks)
 

@@ -27,14 +27,21 @@ Seeds = NDArray[np.uint64]
 # changes the order of the sums, and so their last bits.
 _CHUNK = 32
 _PLAYED = 16  # clients that one thread plays in a row; their number changes no byte
+_WIDE = 64  # normal numbers that are made at once at least: their loops then fill wide registers
 _BLOCK = 8  # documents whose highest score is stored, so that taking the best one looks at blocks only
 _LIST_LENGTH = 10  # documents in a shown list
 
 
 @kernel
-def _fill_from_seed(out: Floats, size: int, seed: np.uint64) -> None:
-    """Fill out[0, :size] with the standard normal numbers of a seed; size is even."""
-    fill_normals(out, 0, size, 0, 0, 0, 0, seed)
+def _room_for(size: int) -> Floats:
+    """Memory for the first normal numbers of a seed, (1, at least `size`)."""
+    return np.empty((1, (size + _WIDE - 1) // _WIDE * _WIDE))
+
+
+@kernel
+def _fill_from_seed(out: Floats, seed: np.uint64) -> None:
+    """Fill `out` (1, even) with the first standard normal numbers of a seed."""
+    fill_normals(out, 0, out.shape[1], 0, 0, 0, 0, seed)
 
 
 def seed_normals(seeds: Seeds, size: int) -> Floats:
@@ -48,9 +55,9 @@ def seed_normals(seeds: Seeds, size: int) -> Floats:
 def fill_seed_normals(seeds: Seeds, out: Floats, begin: int, end: int) -> None:
     """Fill out[begin:end] of `seed_normals`."""
     size = out.shape[1]
-    drawn = np.empty((1, size + size % 2))
+    drawn = _room_for(size)
     for c in range(begin, end):
-        _fill_from_seed(drawn, drawn.shape[1], seeds[c])
+        _fill_from_seed(drawn, seeds[c])
         for j in range(size):
             out[c, j] = drawn[0, j]
 
@@ -73,11 +80,11 @@ def weighted_normals(seeds: Seeds, weights: Floats, size: int) -> Floats:
 def add_weighted_normals(seeds: Seeds, weights: Floats, sums: Floats, begin: int, end: int) -> None:
     """Fill sums[begin:end] (chunks, size), zeros at first, with those of the chunks of `weighted_normals`."""
     size = sums.shape[1]
-    drawn = np.empty((1, size + size % 2))
+    drawn = _room_for(size)
     for part in range(begin, end):
         for c in range(part * _CHUNK, min((part + 1) * _CHUNK, seeds.size)):
             if weights[c] != 0.0:
-                _fill_from_seed(drawn, drawn.shape[1], seeds[c])
+                _fill_from_seed(drawn, seeds[c])
                 for j in range(size):
                     sums[part, j] += weights[c] * drawn[0, j]
 
@@ -132,9 +139,9 @@ def _new_pool(rows: int, longest: int, parameters: int) -> GroupBuffers:
 def _perturb_group(parameters: Floats, seeds: Seeds, sigma: float, models: Floats) -> None:
     """Fill `models` (2 rows, P) with the perturbed and then the mirrored models of some seeds (rows,)."""
     P, rows = parameters.size, seeds.size
-    drawn = np.empty((1, P + P % 2))
+    drawn = _room_for(P)
     for row in range(rows):
-        _fill_from_seed(drawn, P + P % 2, seeds[row])
+        _fill_from_seed(drawn, seeds[row])
         for j in range(P):
             move = sigma * drawn[0, j]
             models[row, j] = parameters[j] + move

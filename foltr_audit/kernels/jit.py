@@ -17,6 +17,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+unsigned = np.uint64
+"""Of an index that is never negative: others may count from the end, which compiled code asks every time."""
+
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T", bound=np.generic)
 

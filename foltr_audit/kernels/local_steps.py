@@ -76,6 +76,13 @@ class StepStreamKeys(NamedTuple):
     key: np.uint64
 
 
+class FirstScores(NamedTuple):
+    """Scores of the first step, flat, and where those of each client begin, (C,); empty where not known."""
+
+    scores: Floats
+    begins: Ints
+
+
 class LocalStepResult(NamedTuple):
     """Models and undefended steps (C, P), lists and clicks (C, B, k), whether steps were clipped (C, B)."""
 
@@ -108,6 +115,23 @@ def _score_group(
             if tile is None:
                 scores[row, i] = dot(features, first + i, models, row)
             score = scores[row, i]
+            top = score if score > top else top
+        tops[row] = top
+
+
+@kernel
+def _recall_scores(
+    offsets: Ints, queries: Ints, known: FirstScores, client: int, pool: SamplingBuffers
+) -> None:
+    """The same for the first step of the clients from `client` on, whose scores are known."""
+    scores, sizes, tops = pool.scores, pool.sizes, pool.tops
+    for row in range(queries.shape[0]):
+        query, begin = max(queries[row, 0], 0), known.begins[client + row]
+        sizes[row] = offsets[query + 1] - offsets[query] if queries[row, 0] >= 0 else 0
+        top = -np.inf
+        for i in range(sizes[row]):
+            score = known.scores[begin + i]
+            scores[row, i] = score
             top = score if score > top else top
         tops[row] = top
 
@@ -163,6 +187,8 @@ def _play_group(
     queries: Ints,
     lifts: Ints,
     clients: Ints,
+    known: FirstScores,
+    client: int,
     models: Floats,
     undefended: Floats,
     all_shown: Ints,
@@ -171,7 +197,7 @@ def _play_group(
     pool: SamplingBuffers,
     tile: NetworkTile | None,
 ) -> None:
-    """All local steps of a few clients."""
+    """All local steps of a few clients, of which the first is number `client` of the cohort."""
     (rows, steps), k = queries.shape, all_shown.shape[2]
     show, click = np.empty((rows, _AHEAD * k)), np.empty((rows, _AHEAD * 2 * k))
     shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
@@ -188,7 +214,10 @@ def _play_group(
             more = min(_AHEAD, steps - step)
             _fill_group(show, more * k, step * k // 2, clients, stream, stream.show)
             _fill_group(click, more * 2 * k, step * k, clients, stream, stream.click)
-        _score_group(data, queries, step, ranking, pool, tile)
+        if step == 0 and known.begins.size > 0:
+            _recall_scores(offsets, queries, known, client, pool)
+        else:
+            _score_group(data, queries, step, ranking, pool, tile)
         draw(pool, rows, show, ahead * k, shown)
         click_group(
             labels,
@@ -246,6 +275,7 @@ def play_rows(
     lifts: Ints,
     clients: Ints,
     parameters: Floats,
+    known: FirstScores,
     result: LocalStepResult,
     begin: int,
     end: int,
@@ -278,6 +308,8 @@ def play_rows(
             queries[first:last],
             lifts[first:last],
             clients[first:last],
+            known,
+            first,
             result.models[first:last],
             result.steps[first:last],
             result.shown[first:last],
@@ -296,15 +328,17 @@ def play_local_steps(
     lifts: Ints,
     clients: Ints,
     parameters: Floats,
+    known: FirstScores,
     result: LocalStepResult,
     chunk: int,
 ) -> None:
     """Play all local steps of clients (C,) that ask queries (C, B) and start at the global model (P,).
 
     Where there is no query (-1) nothing is shown, and no step taken. The grades of interaction (c, b) begin
-    at lifts[c, b]. k is even. One thread plays `chunk` clients in a row; their number changes no byte.
+    at lifts[c, b]. k is even. Where scores of the first step are `known`, they are not computed again. One
+    thread plays `chunk` clients in a row; their number changes no byte.
     """
-    arguments = (data, rules, stream, queries, lifts, clients, parameters, result)
+    arguments = (data, rules, stream, queries, lifts, clients, parameters, known, result)
     in_parts(lambda begin, end: play_rows(*arguments, begin, end), clients.size, chunk)
 
 

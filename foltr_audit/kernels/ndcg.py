@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .elementary import log2
-from .jit import Bools, Floats, Ints, inlined, kernel
+from .jit import Bools, Floats, Ints, inlined, kernel, unsigned
 
 # A table: powers of two are exact in it whatever the library's `pow` does.
 _GAINS = np.append(np.ldexp(1.0, np.arange(1024)) - 1.0, np.inf)  # of grades 0 to 1023, and of all others
@@ -42,7 +42,7 @@ def dcg_over_best(
         first, total = offsets[queries[i]], 0.0
         for rank in range(shown.shape[1]):
             if shown[i, rank] >= 0:
-                total += _gain(labels[first + shown[i, rank]]) * discounts[rank]
+                total += _gain(labels[unsigned(first + shown[i, rank])]) * discounts[rank]
         ideal = best[queries[i]]
         out[i] = total / ideal if ideal > 0.0 else 0.0
     return out

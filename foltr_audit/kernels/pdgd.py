@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from .elementary import exp
-from .jit import Bools, Floats, Ints, inlined, inner, kernel
+from .jit import Bools, Floats, Ints, inlined, inner, kernel, unsigned
 from .one_scale import SAFE_SPREAD, one_scale_coefficients
 from .plackett_luce import SamplingBuffers, new_pool, put_scores, take, total, weigh
 
@@ -154,12 +154,12 @@ def _fill_left(drawn: Floats, tail: float, shown: Ints, row: int, left: Floats) 
     length = 0
     while length < shown.shape[1] and shown[row, length] >= 0:
         length += 1
-    left[0, length] = tail
+    left[0, unsigned(length)] = tail
     close = True
     for t in range(length - 1, -1, -1):
-        left[0, t] = left[0, t + 1] + drawn[row, t]
+        left[0, unsigned(t)] = left[0, unsigned(t + 1)] + drawn[row, unsigned(t)]
         # NaN fails too: it marks lists whose weights were taken relative to several maxima.
-        close &= drawn[row, t] > _CLOSE
+        close &= drawn[row, unsigned(t)] > _CLOSE
     left[1, 0] = 1.0
     for t in range(1, length):
         left[1, t] = left[1, t - 1] * left[0, t]
@@ -169,14 +169,14 @@ def _fill_left(drawn: Floats, tail: float, shown: Ints, row: int, left: Floats) 
 @inlined
 def _close_pair_weight(drawn: Floats, left: Floats, row: int, p: int, q: int) -> float:
     """`rho * u / (1 + u)^2` of positions p < q, from their weights and the denominators `left`."""
-    swapped = left[1, p]
-    running = left[0, q + 1] + drawn[row, p]
+    swapped = left[1, unsigned(p)]
+    running = left[0, unsigned(q + 1)] + drawn[row, unsigned(p)]
     for t in range(q, p, -1):
         swapped *= running
-        running += drawn[row, t - 1]
-    as_shown = left[1, q]
-    both = drawn[row, p] + drawn[row, q]
-    return float(drawn[row, p] * drawn[row, q] * as_shown / (both * both * (as_shown + swapped)))
+        running += drawn[row, unsigned(t - 1)]
+    as_shown, mine, other = left[1, unsigned(q)], drawn[row, unsigned(p)], drawn[row, unsigned(q)]
+    both = mine + other
+    return float(mine * other * as_shown / (both * both * (as_shown + swapped)))
 
 
 @inlined
@@ -213,8 +213,8 @@ def _close_coefficients(
         for j in range(unclicked):
             loser = sides[0, j]
             weight = _close_pair_weight(drawn, left, row, min(winner, loser), max(winner, loser))
-            out[row, winner] += weight
-            out[row, loser] -= weight
+            out[row, unsigned(winner)] += weight
+            out[row, unsigned(loser)] -= weight
 
 
 @inlined
@@ -244,8 +244,8 @@ def _fill_close(
         for i in range(observed):
             # Both are written and one is counted: a branch on a click, which is random, would often be
             # guessed wrong.
-            sides[1, clicked] = i
-            sides[0, unclicked] = i
+            sides[1, unsigned(clicked)] = i
+            sides[0, unsigned(unclicked)] = i
             clicked += clicks[row, i]
             unclicked += not clicks[row, i]
         for i in range(out.shape[1]):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import Floats, Ints, inner, kernel, read_only
+from .jit import Floats, Ints, inlined, inner, kernel, read_only
 
 _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
@@ -29,11 +29,11 @@ AHEAD = 128
 """Uniform numbers that rejection samplers make at once: a kilobyte, which stays in the first-level cache."""
 
 
-@kernel
-def philox(
+@inlined
+def _words(
     c0: int, c1: int, c2: int, c3: int, key: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Four random 32-bit words (as uint64) for a 128-bit counter and a 64-bit key."""
+    """What `philox` returns; inlined, so that a loop over counters compiles to wide registers."""
     a, b, c, d = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3)
     k0 = key & _LOW
     k1 = key >> _HALF
@@ -44,6 +44,14 @@ def philox(
         k0 = (k0 + _W0) & _LOW
         k1 = (k1 + _W1) & _LOW
     return a, b, c, d
+
+
+@kernel
+def philox(
+    c0: int, c1: int, c2: int, c3: int, key: np.uint64
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Four random 32-bit words (as uint64) for a 128-bit counter and a 64-bit key."""
+    return _words(c0, c1, c2, c3, key)
 
 
 @kernel
@@ -60,7 +68,7 @@ def fill_uniforms(
 ) -> None:
     """Fill out[row, :size] with numbers 2 block, 2 block + 1, ... of a stream, in (0, 1); size is even."""
     for i in range(size // 2):
-        a, b, c, d = philox(block + i, client, round_, purpose, key)
+        a, b, c, d = _words(block + i, client, round_, purpose, key)
         out[row, 2 * i] = _unit(a, b)
         out[row, 2 * i + 1] = _unit(c, d)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .elementary import decay
-from .jit import Floats, Ints, inlined, inner, kernel
+from .jit import Floats, Ints, inlined, inner, kernel, unsigned
 from .philox import fill_uniforms
 from .threads import in_parts
 
@@ -55,7 +55,7 @@ def new_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
     """A pool for queries of up to `longest` documents and lists of k."""
     blocks = (longest + _BLOCK - 1) // _BLOCK
     return SamplingBuffers(
-        np.empty((rows, blocks * _BLOCK)),
+        np.zeros((rows, blocks * _BLOCK)),
         np.empty((rows, blocks * _BLOCK)),
         np.empty((rows, blocks)),
         np.zeros(rows, dtype=np.int64),
@@ -70,10 +70,11 @@ def new_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
 @inlined
 def _block_sum(weights: Floats, row: int, first: int) -> float:
     """The sum of a block in one fixed order."""
-    a = (weights[row, first] + weights[row, first + 1]) + (weights[row, first + 2] + weights[row, first + 3])
-    first += 4
-    b = (weights[row, first] + weights[row, first + 1]) + (weights[row, first + 2] + weights[row, first + 3])
-    return float(a + b)
+    a = weights[row, unsigned(first)] + weights[row, unsigned(first + 1)]
+    b = weights[row, unsigned(first + 2)] + weights[row, unsigned(first + 3)]
+    c = weights[row, unsigned(first + 4)] + weights[row, unsigned(first + 5)]
+    d = weights[row, unsigned(first + 6)] + weights[row, unsigned(first + 7)]
+    return float((a + b) + (c + d))
 
 
 @inner
@@ -89,12 +90,12 @@ def put_scores(pool: SamplingBuffers, scores: Floats) -> None:
 
 @inlined
 def _weigh_row(scores: Floats, weights: Floats, sums: Floats, row: int, documents: int, top: float) -> None:
-    for i in range(documents):
-        # `decay` stays above 0 however low a score is: a weight of 0 means that a document was taken.
-        weights[row, i] = decay(scores[row, i] - top)
     blocks = (documents + _BLOCK - 1) // _BLOCK
-    for i in range(documents, blocks * _BLOCK):
-        weights[row, i] = 0.0
+    # Whole blocks, which fill wide registers; scores at the padding are those of an earlier query.
+    for i in range(blocks * _BLOCK):
+        # `decay` stays above 0 however low a score is: a weight of 0 means that a document was taken.
+        weight = decay(scores[row, i] - top)
+        weights[row, i] = weight if i < documents else 0.0
     for block in range(blocks):
         sums[row, block] = _block_sum(weights, row, block * _BLOCK)
 
@@ -149,7 +150,7 @@ def _find(weights: Floats, sums: Floats, row: int, documents: int, target: float
     first = block * _BLOCK
     running, inside = 0.0, 0
     for i in range(_BLOCK - 1):
-        running += weights[row, first + i]
+        running += weights[row, unsigned(first + i)]
         inside += running <= target
     return block, inside
 
@@ -157,7 +158,7 @@ def _find(weights: Floats, sums: Floats, row: int, documents: int, target: float
 @inlined
 def _but(weights: Floats, row: int, first: int, place: int, taken: int) -> float:
     """A weight of a block; 0 if it is that of the document that is taken."""
-    weight = weights[row, first + place]  # read in any case: a branch would often be guessed wrong
+    weight = weights[row, unsigned(first + place)]  # read in any case: a branch would often be guessed wrong
     return 0.0 if place == taken else weight
 
 
@@ -178,8 +179,8 @@ def _take_at(weights: Floats, sums: Floats, row: int, block: int, inside: int, d
     for i in range((documents + _BLOCK - 1) // _BLOCK):
         other = sums[row, i]
         left += mine if i == block else other
-    weights[row, first + inside] = 0.0
-    sums[row, block] = mine
+    weights[row, unsigned(first + inside)] = 0.0
+    sums[row, unsigned(block)] = mine
     return left
 
 
@@ -189,8 +190,9 @@ def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> No
     for row in range(rows):
         if not pool.tails[row] >= _FADED:
             documents = pool.sizes[row]
-            rest, top = np.empty((1, documents)), -np.inf
-            for i in range(documents):
+            width = pool.scores.shape[1]
+            rest, top = np.empty((1, width)), -np.inf
+            for i in range(width):
                 rest[0, i] = pool.scores[row, i]
             for r in range(rank):
                 rest[0, shown[row, r]] = -np.inf
@@ -224,7 +226,7 @@ def _draw_rank(
         documents = sizes[row]
         if rank < documents:
             block, inside = _find(weights, sums, row, documents, u[row, number] * tails[row])
-            weight = weights[row, block * _BLOCK + inside]
+            weight = weights[row, unsigned(block * _BLOCK + inside)]
             if not weight > 0.0:  # rounding led to a document that was taken
                 i = _last_left(weights, row, documents)
                 block, inside, weight = i // _BLOCK, i % _BLOCK, weights[row, i]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import declared_tables
 from foltr_audit.core.plugins import ClickModel, Population
@@ -39,6 +41,8 @@ from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.simulation.intent_metrics import of_intent
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+T = TypeVar("T", bound=np.generic)
 
 
 class _IntentEvaluator:
@@ -200,11 +204,12 @@ class OnlineMetrics:
         With several groups also the nDCG of each, as `online_ndcg@10/GROUP`. NaN without interactions.
         """
         there = done.queries >= 0
-        values, relevant = self._ndcg(done.queries[there], done.shown[there], asked.intents[there])
+        queries, shown = _played(done.queries, there), _played(done.shown, there)
+        values, relevant = self._ndcg(queries, shown, _played(asked.intents, there))
         found = {
             ONLINE_NDCG: mean_over(values, relevant, self.no_relevant),
-            "maxrr": _mean(max_rr(done.clicks[there])),
-            "clipped": _mean(done.clipped[there]),
+            "maxrr": _mean(max_rr(_played(done.clicks, there))),
+            "clipped": _mean(_played(done.clipped, there)),
         }
         if self.population.n_groups > 1:
             groups = np.repeat(self.population.group_of(clients), there.sum(axis=1))
@@ -225,6 +230,11 @@ class OnlineMetrics:
             values[mine] = ndcg(self.world.judged(intent), asked, shown[mine], ideal)
             relevant[mine] = ideal[asked] > 0
         return values, relevant
+
+
+def _played(values: NDArray[T], there: Bools) -> NDArray[T]:
+    """The values (C, B, ...) of the interactions that took place (C, B); no copies where all of them did."""
+    return values.reshape(-1, *values.shape[2:]) if there.all() else values[there]
 
 
 def _mean(values: Floats | Bools) -> float:

@@ -102,15 +102,17 @@ class ModelSenders:
         and no copy in float64 of all of them. What a client does depends on no other client.
         """
         C, P = context.clients.size, context.parameters.size
+        blocks = list(self._blocks(C, P))
+        if len(blocks) == 1:  # without copies
+            models, steps, done = self._defended(self.clients, asked, context)
+            return self._in_format(models, context.parameters, dtype, context), steps, done
         sent, updates = np.empty((C, P), dtype=dtype), np.empty((C, P))
         played = []
-        for rows in self._blocks(C, P):
-            here = context if rows.size == C else context.at(rows)
-            models, updates[rows], done = self._defended(self.clients, asked.at(rows), here)
+        for rows in blocks:
+            models, updates[rows], done = self._defended(self.clients, asked.at(rows), context.at(rows))
             sent[rows] = self._in_format(models, context.parameters, dtype, context)
             played.append(done)
-        interactions = played[0] if len(played) == 1 else CohortInteractions.joined(played)
-        return sent, updates, interactions
+        return sent, updates, CohortInteractions.joined(played)
 
     def _blocks(self, clients: int, parameters: int) -> Iterator[Ints]:
         """The rows of each block of clients; one block of all where malicious clients see each other."""
