@@ -58,7 +58,8 @@ _reached: dict[int, list[str]] = {}  # by thread
 
 
 def _note(event: str, given: tuple[object, ...]) -> None:
-    if event not in _WATCHED or not _reached:  # most events end here: every import and compilation is one
+    # Most events end here, as every import is one. At the end of a process the module's names are gone.
+    if not _reached or event not in _WATCHED:
         return
     found = _reached.get(threading.get_ident())
     if found is None:
