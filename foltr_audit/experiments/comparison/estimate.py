@@ -17,6 +17,7 @@ from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.facts import FACTS
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import Kind
+from foltr_audit.experiments.comparison.runner import MOST_SHARED
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.simulation.setup import Setup
@@ -181,7 +182,8 @@ def estimate(
 
 def _memory(setup: Setup) -> float:
     data = setup.collection
-    return _costs().worker_bytes + 2.0 * sum(data.part(name).features.nbytes for name in data.PARTS)
+    features = sum(data.part(name).features.nbytes for name in data.PARTS)
+    return _costs().worker_bytes + MOST_SHARED + 2.0 * features
 
 
 def _seconds_between(folder: ComparisonFolder, finished: Sequence[CellPlan]) -> float | None:

@@ -24,7 +24,7 @@ from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
 
 _LOG = logging.getLogger(__name__)
 
-_MOST_SHARED = 160 << 20
+MOST_SHARED = 160 << 20
 """Bytes of arrays that a process keeps for its next cells.
 
 An audit plays a thousand clients some hundred times, and draws 125 MiB of noise.
@@ -80,7 +80,7 @@ def _shared_runner() -> Runner:
 @cache
 def _shared_arrays() -> ArrayMemo:
     """The arrays of this process that the next cell may need too."""
-    return ArrayMemo(_MOST_SHARED)
+    return ArrayMemo(MOST_SHARED)
 
 
 def work(piece: tuple[int, Table]) -> CellRun:
