@@ -44,15 +44,14 @@ class PositionPrior(Attack):
         n, B, k = view.shown.shape
         scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
         patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
-        decoder, lengths = PatternDecoder(view, self.prior), view.is_document.sum(axis=2)
+        decoder = PatternDecoder(view, self.prior)
         for rows in decoder.chunks():
             for b in range(B):
-                first, which = decoder.alike(rows, b)
-                beliefs, these = decoder.log_priors(rows[first], b), lengths[rows[first], b]
-                clicked, _, some, _ = marginals(beliefs, these, k)
+                beliefs, lengths, which = decoder.distinct_log_priors(rows, b)
+                clicked, _, some, _ = marginals(beliefs, lengths, k)
                 scores[rows, b], any_click[rows, b] = clicked[which], some[which]
                 if patterns is not None:
-                    patterns[rows, b] = pattern_probabilities(beliefs, these)[which]
+                    patterns[rows, b] = pattern_probabilities(beliefs, lengths)[which]
         return Inference(scores=scores, guess=scores > 0.5, any_click=any_click, patterns=patterns)
 
 

@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from typer.main import get_command
-
 from foltr_audit.cli.lazy import complete
-from foltr_audit.cli.main import app
+from foltr_audit.cli.main import command_line
 from tests.fixtures.import_graph import ROOT
 
 PAGE = ROOT / "docs" / "commands.md"
@@ -66,7 +64,7 @@ def section(name: str, command: Any) -> Iterator[str]:
 def render() -> str:
     """The page."""
     lines = [PAGE.read_text(encoding="utf-8").partition("\n## ")[0].rstrip(), ""]
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in command_line().commands.items():
         lines += [] if command.hidden else section(name, complete(command))
     return "\n".join(lines)
 

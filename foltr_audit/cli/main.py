@@ -12,6 +12,7 @@ import io
 import sys
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import typer
 from typer.main import get_command
@@ -113,8 +114,11 @@ app.command("list")(listing.listing)
 
 _OBJECTS_BETWEEN_SEARCHES = 20_000
 
-command_line = cache(lambda: get_command(app))
-"""The command line, made once a process."""
+
+@cache
+def command_line() -> Any:
+    """The command line with its commands and their parameters, made once a process."""
+    return get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -174,23 +174,24 @@ class PatternDecoder:
 
     def log_priors(self, messages: Ints, b: int) -> Floats:
         """Log prior of every pattern of list b of some messages (H,): (H, 2^k)."""
+        priors, _, which = self.distinct_log_priors(messages, b)
+        return priors[which]
+
+    def distinct_log_priors(self, messages: Ints, b: int) -> tuple[Floats, Ints, Ints]:
+        """The different log priors of list b of some messages (H,), as most lists are alike.
+
+        Returns:
+            Log priors of every pattern (D, 2^k), the lengths of their lists (D,), and which of them each
+            message has (H,).
+        """
         from foltr_audit.kernels.patterns import cascade_log_priors
 
-        first, which = self.alike(messages, b)
-        click, stop = self._beliefs(messages[first], b)
-        lengths = self.view.is_document[messages[first], b].sum(axis=1)
-        found = cascade_log_priors(np.ascontiguousarray(click), np.ascontiguousarray(stop), lengths)
-        return found[which]
-
-    def alike(self, messages: Ints, b: int) -> tuple[Ints, Ints]:
-        """Which of some messages (H,) have a list b with a prior of its own, (D,).
-
-        And for each message the place among these of the one that has the same prior, (H,).
-        """
+        click, stop = self._beliefs(messages, b)
         lengths = self.view.is_document[messages, b].sum(axis=1)
-        facts = np.column_stack([*self._beliefs(messages, b), lengths])
+        facts = np.column_stack([click, stop, lengths])
         _, first, which = np.unique(facts, axis=0, return_index=True, return_inverse=True)
-        return first, which.reshape(-1)
+        click, stop, lengths = (np.ascontiguousarray(one[first]) for one in (click, stop, lengths))
+        return cascade_log_priors(click, stop, lengths), lengths, which.reshape(-1)
 
     def log_prior_of(self, messages: Ints, b: int, clicks: Bools) -> Floats:
         """Log prior of clicks (H, k) on list b of some messages (H,): (H,)."""

@@ -193,7 +193,7 @@ class AttackScorer:
     def _whole_size(self, size: int) -> dict[str, Floats]:
         guessed = np.minimum(float(size), self.length)
         tp = guessed * self.clicked / self.length
-        longest = int(self.length.max())
+        longest = int(self.length.max(initial=0.0))
         right_at_once = np.array([1 / comb(n, min(size, n)) for n in range(longest + 1)])
         exact = np.where(guessed == self.clicked, right_at_once[self.length.astype(np.int64)], 0.0)
         named = (guessed / self.length)[:, np.newaxis]

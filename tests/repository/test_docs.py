@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import foltr_audit
-from foltr_audit.cli.main import INTERRUPTED
+from foltr_audit.cli.main import INTERRUPTED, command_line
 from foltr_audit.core import plugins
 from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, Poisoning, Scenario
 from foltr_audit.core.plugins.defense import STAGES
@@ -25,7 +25,6 @@ from tests.fixtures.doc_examples import (
     ROOT,
     Block,
     anchors,
-    application,
     blocks,
     broken_links,
     commands,
@@ -139,7 +138,7 @@ def test_the_readme_is_plain_markdown() -> None:
 def test_the_page_of_commands_has_every_command_and_no_other() -> None:
     page = (DOCS / "commands.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([a-z][\w-]*)`", page, re.MULTILINE)) == {
-        name for name, command in application().commands.items() if not command.hidden
+        name for name, command in command_line().commands.items() if not command.hidden
     }
 
 

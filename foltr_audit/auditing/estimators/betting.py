@@ -154,18 +154,16 @@ def _looks(n: int) -> Ints:
 def _refuted(bets: list[Bets], n: int, delta: float, alpha: float) -> float:
     """The largest eps against which the wealth once reached 1 / alpha, 0 if there is none."""
     low, high = 0.0, math.log(1.0 + n / math.log(1.0 / alpha))  # no stakes refute more: (1 + e^-eps)^n
-    won = _looks_that_refute(bets, low, delta, alpha)
-    if not won.any():
+    if not _looks_that_refute(bets, low, delta, alpha).any():
         return 0.0
     while high - low > 1e-10:
-        # Wealth never increases with eps: only looks that refute a smaller eps can refute a larger one.
-        bets = [each._replace(kinds=each.kinds[won]) for each in bets] if not won.all() else bets
         middle = 0.5 * (low + high)
-        found = _looks_that_refute(bets, middle, delta, alpha)
-        if found.any():
-            low, won = middle, found
-        else:
-            high, won = middle, np.ones_like(found)
+        won = _looks_that_refute(bets, middle, delta, alpha)
+        if not won.any():
+            high = middle
+            continue
+        # Wealth never increases with eps: only looks that refute a smaller eps can refute a larger one.
+        low, bets = middle, [each._replace(kinds=each.kinds[won]) for each in bets]
     return low
 
 
