@@ -8,52 +8,53 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import Bools, Floats, Ints, inlined, inner, kernel, unsigned
+from .jit import Bools, Floats, Ints, inlined, kernel, uncounted, unsigned
 
 
 @inlined
-def click_row(grades: Ints, u: Floats, row: int, ahead: int, click: Floats, stop: Floats, out: Bools) -> None:
+def click_row(
+    grades: Ints, row: int, u: Floats, column: int, click: Floats, stop: Floats, out: Bools
+) -> None:
     """Fill out[row] with the clicks on the list of grades[row], -1 at its padding.
 
-    Numbers u[row, ahead + 2i] and u[row, ahead + 2i + 1] decide on clicking rank i and on stopping there.
+    Numbers u[2i, column] and u[2i + 1, column] decide on clicking rank i and on stopping there.
     """
     # Without branches: whether a user clicks is random, and a wrong guess of the processor costs more.
     reading = True
     for i in range(grades.shape[1]):
         grade = max(grades[row, i], 0)
-        here = unsigned(ahead + 2 * i)
-        clicked = reading & (grades[row, i] >= 0) & (u[row, here] < click[unsigned(grade)])
-        reading = reading & ~(clicked & (u[row, here + unsigned(1)] < stop[unsigned(grade)]))
+        clicked = (
+            reading & (grades[row, i] >= 0) & (u[unsigned(2 * i), unsigned(column)] < click[unsigned(grade)])
+        )
+        reading = reading & ~(clicked & (u[unsigned(2 * i + 1), unsigned(column)] < stop[unsigned(grade)]))
         out[row, i] = clicked
 
 
-@inner
+@uncounted
 def click_group(
     labels: NDArray[np.int8],
-    lifts: Ints,
-    offsets: Ints,
+    firsts: Ints,
     click: Floats,
     stop: Floats,
-    queries: Ints,
-    step: int,
     shown: Ints,
+    rows: int,
     u: Floats,
-    ahead: int,
+    column: int,
     grades: Ints,
     clicks: Bools,
 ) -> None:
-    """Fill `clicks` (rows, k) with clicks on the lists (rows, k) shown for queries[:, step].
+    """Fill the first rows of `clicks` (rows, k) with clicks on lists `shown` (rows, k), -1 at their padding.
 
-    Query q owns labels[lift + offsets[q] : lift + offsets[q + 1]], where lifts[:, step] select click model
-    and intent; `grades` (rows, k) is scratch memory. Lists are empty where there is no query.
+    The grades of the documents that row r may show begin at labels[firsts[r]]. Numbers u[:, column + r]
+    decide; `grades` (rows, k) is scratch memory.
     """
-    for row in range(queries.shape[0]):
-        first = lifts[row, step] + offsets[max(queries[row, step], 0)]
+    for row in range(rows):
+        first = firsts[row]
         for i in range(shown.shape[1]):
             grade = labels[unsigned(first + max(shown[row, i], 0))]
             grades[row, i] = grade if shown[row, i] >= 0 else -1
-    for row in range(queries.shape[0]):
-        click_row(grades, u, row, ahead, click, stop, clicks)
+    for row in range(rows):
+        click_row(grades, row, u, column + row, click, stop, clicks)
 
 
 @kernel
@@ -62,7 +63,9 @@ def cascade_clicks(grades: Ints, u: Floats, click: Floats, stop: Floats) -> Bool
 
     `click` and `stop` hold P(click | grade) and P(stop | click, grade).
     """
-    clicks = np.empty(grades.shape, dtype=np.bool_)
+    clicks, mine = np.empty(grades.shape, dtype=np.bool_), np.empty((u.shape[1], 1))
     for c in range(grades.shape[0]):
-        click_row(grades, u, c, 0, click, stop, clicks)
+        for i in range(u.shape[1]):
+            mine[i, 0] = u[c, i]
+        click_row(grades, c, mine, 0, click, stop, clicks)
     return clicks

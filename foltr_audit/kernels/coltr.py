@@ -22,7 +22,7 @@ from .directions import LANES, fill_directions
 from .elementary import decay, power
 from .jit import Bools, Floats, Ints, inlined, kernel
 from .plackett_luce import SamplingBuffers, draw, new_pool
-from .ranking import dot
+from .ranking import fill_products
 from .register_tiles import add_products
 from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, show_numbers
 
@@ -129,11 +129,12 @@ def _show(
     first, k = data.offsets[query], pool.drawn.shape[1]
     pool.sizes[0] = data.offsets[query + 1] - first
     pool.tops[0] = -np.inf
+    fill_products(data.features, first, pool.sizes[0], model, 0, pool.scores, 0, 0)
     for i in range(pool.sizes[0]):
-        pool.scores[0, i] = dot(data.features, first + i, model, 0) / tau
+        pool.scores[0, i] /= tau
         pool.tops[0] = max(pool.tops[0], pool.scores[0, i])
     shown = np.empty((1, k), dtype=np.int64)
-    draw(pool, 1, show_numbers(names, client, k + k % 2), 0, shown)
+    draw(pool, 1, show_numbers(names, client, k + k % 2).reshape(k + k % 2, 1), 0, shown)
     return shown
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .interleaving import preference, probabilistic, ranking, team_draft
 from .jit import Floats, Ints, kernel
-from .ranking import dot
+from .ranking import fill_products
 from .standard_normal import fill_normals
 from .users import UserInteractions, UserQueries, UserStreamKeys, click_list, show_numbers
 
@@ -43,9 +43,8 @@ def _rankings(data: UserQueries, query: int, models: Floats) -> tuple[Ints, Ints
     """The documents of a query as both models (2, P) rank them."""
     first = data.offsets[query]
     scores = np.empty((2, data.offsets[query + 1] - first))
-    for i in range(scores.shape[1]):
-        scores[0, i] = dot(data.features, first + i, models, 0)
-        scores[1, i] = dot(data.features, first + i, models, 1)
+    for row in range(2):
+        fill_products(data.features, first, scores.shape[1], models, row, scores, row, 0)
     return ranking(scores[0]), ranking(scores[1])
 
 
@@ -70,9 +69,9 @@ def play_dbgd(
         current, candidate = _rankings(data, queries[i], models)
         u = show_numbers(names, clients[i], 2 * k)
         if rules.probabilistic:
-            probabilistic(current, candidate, u[0], seen.shown[i], odds)
+            probabilistic(current, candidate, u, seen.shown[i], odds)
         else:
-            team_draft(current, candidate, u[0], seen.shown[i], odds)
+            team_draft(current, candidate, u, seen.shown[i], odds)
         click_list(data, names, queries[i], clients[i], seen, i)
         if preference(odds, seen.clicks[i]) > 0.0:
             for j in range(P):

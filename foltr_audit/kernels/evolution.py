@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from .cascade import click_group
 from .jit import Bools, Floats, Ints, inlined, kernel
-from .philox import fill_uniforms
-from .ranking import Features, dot
+from .philox import fill_columns
+from .ranking import Features, fill_products
 from .standard_normal import fill_normals
 from .threads import in_parts
 
@@ -170,8 +170,7 @@ def _score_group(
         documents = offsets[query + 1] - first if queries[row, step] >= 0 else 0
         sizes[row] = documents
         model = row + (rows if step >= mirrored_from[row] else 0)
-        for i in range(documents):
-            scores[row, i] = dot(features, first + i, models, model)
+        fill_products(features, first, documents, models, model, scores, row, 0)
         blocks = (documents + _BLOCK - 1) // _BLOCK
         for i in range(documents, blocks * _BLOCK):
             scores[row, i] = -np.inf
@@ -239,13 +238,16 @@ def _play_group(
     (rows, steps), k = queries.shape, all_shown.shape[2]
     features, labels, offsets, click, stop, round_, purpose, key = searches
     shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
-    clicks, u = np.empty((rows, k), dtype=np.bool_), np.empty((rows, 2 * k))
+    clicks, u = np.empty((rows, k), dtype=np.bool_), np.empty((2 * k, rows))
+    firsts, blocks = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
     for step in range(steps):
         _score_group(features, offsets, queries, step, mirrored_from, pool)
         _rank_group(pool, rows, shown)
         for row in range(rows):
-            fill_uniforms(u, row, 2 * k, k * step, clients[row], round_, purpose, key)
-        click_group(labels, lifts, offsets, click, stop, queries, step, shown, u, 0, grades, clicks)
+            firsts[row] = lifts[row, step] + offsets[max(queries[row, step], 0)]
+            blocks[row] = k * step
+        fill_columns(u, 2 * k, blocks, clients, rows, round_, purpose, key)
+        click_group(labels, firsts, click, stop, shown, rows, u, 0, grades, clicks)
         all_shown[:, step] = shown
         all_clicks[:, step] = clicks
 

@@ -48,6 +48,16 @@ def inner(function: F) -> F:
     return _compiled(function, no_cpython_wrapper=True)
 
 
+def uncounted(function: F) -> F:
+    """Compile an `inner` function that makes no array itself, without counting references to arrays.
+
+    Counting is a locked addition of twenty cycles for every view, and for every array that is read from a
+    tuple. The caller holds all arrays, so nothing is freed too early. It may call functions that make arrays
+    for themselves and return none.
+    """
+    return _compiled(function, no_cpython_wrapper=True, _nrt=False)
+
+
 def inlined(function: F) -> F:
     """Compile a function into every kernel that calls it, so that passing arrays costs nothing.
 
@@ -58,9 +68,10 @@ def inlined(function: F) -> F:
     return _compiled(function, inline="always")
 
 
-def _compiled(function: F, **options: bool | str) -> F:
+def _compiled(function: F, *, _nrt: bool = True, **options: bool | str) -> F:
     """Machine code is cached next to its source, or in the user's cache folder, or not at all.
 
+    What counts references, `_nrt`, is said of every function: it would take over what its first caller says.
     With NumPy's error model a division by zero gives inf or NaN instead of a branch that raises. No kernel
     gets an entry from C, which nobody would use.
     """
@@ -68,10 +79,11 @@ def _compiled(function: F, **options: bool | str) -> F:
 
     from .code_cache import CodeCache
 
+    always = {"error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": _nrt}
     compiled = cast("Callable[..., F]", numba.njit)
     try:
-        dispatcher = compiled(function, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)
+        dispatcher = compiled(function, cache=True, **always, **options)
     except RuntimeError:  # numba finds no folder that it may write to
-        return compiled(function, error_model="numpy", no_cfunc_wrapper=True, **options)
+        return compiled(function, **always, **options)
     vars(dispatcher)["_cache"] = CodeCache(function)  # type: ignore[no-untyped-call]
     return dispatcher

@@ -1,7 +1,8 @@
 """The local steps of a whole cohort in one pass: rank, click, learn and clip, client by client.
 
 Each piece is described in the kernel that it comes from. Here they take turns over a few clients at a time,
-in memory that is allocated once per chunk.
+in memory that is allocated once per part. Clients of a linear ranker take each step together, in the order of
+their queries: features that several of them need are read from memory once.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 
 from .ball import project_row
 from .cascade import click_group
-from .jit import Bools, Floats, Ints, inlined, kernel
+from .jit import Bools, Floats, Ints, inlined, kernel, uncounted
 from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
 from .pdgd import fill_coefficients, weigh_shown
-from .philox import fill_uniforms
 from .plackett_luce import SamplingBuffers, draw, new_pool
-from .ranking import Features, add_documents, dot
+from .query_order import order_by_query
+from .ranking import Features, add_documents, fill_products
+from .step_groups import GroupMemory, StepStreamKeys, draw_numbers, new_memory, prepare_group
 from .threads import in_parts
 
 # Clients that take turns on every piece: while one waits for a chain of additions the processor works on the
@@ -26,7 +28,7 @@ from .threads import in_parts
 _FEWEST, _MOST = 8, 32
 _POOL_BYTES = 100_000
 _MODEL_BYTES = 400_000  # of their models, which neural rankers make large: the same cache
-_AHEAD = 8  # steps whose random numbers are made at once: cheaper in batches
+_BLOCK_BYTES = 4_000_000  # of the models of clients that take each step together: the third-level cache
 
 
 class KernelDocuments(NamedTuple):
@@ -67,22 +69,6 @@ class LocalStepRules(NamedTuple):
     layers: int | None
 
 
-class StepStreamKeys(NamedTuple):
-    """Names of the random numbers: of lists, and of clicks."""
-
-    round: int
-    show: int
-    click: int
-    key: np.uint64
-
-
-class FirstScores(NamedTuple):
-    """Scores of the first step, flat, and where those of each client begin, (C,); empty where not known."""
-
-    scores: Floats
-    begins: Ints
-
-
 class LocalStepResult(NamedTuple):
     """Models and undefended steps (C, P), lists and clicks (C, B, k), whether steps were clipped (C, B)."""
 
@@ -93,169 +79,109 @@ class LocalStepResult(NamedTuple):
     clipped: Bools
 
 
-@kernel
+@uncounted
 def _score_group(
     data: KernelDocuments,
-    queries: Ints,
-    step: int,
+    memory: GroupMemory,
+    rows: int,
     models: Floats,
+    members: Ints,
     pool: SamplingBuffers,
     tile: NetworkTile | None,
 ) -> None:
-    """Scores of the candidates of queries[:, step] under models (rows, P), into the pool."""
+    """Scores of the candidates of a group's queries under the rows `members` of models, into the pool."""
     features, offsets, scores, sizes, tops = data.features, data.offsets, pool.scores, pool.sizes, pool.tops
-    for row in range(queries.shape[0]):
-        query = max(queries[row, step], 0)
-        first = offsets[query]
-        sizes[row] = offsets[query + 1] - first if queries[row, step] >= 0 else 0
-        if tile is not None:
-            fill_scores(features, first, sizes[row], models[row], tile, scores[row])
-        top = -np.inf
-        for i in range(sizes[row]):
+    for row in range(rows):
+        query, model, top = memory.queries[row], members[row], -np.inf
+        first = offsets[max(query, 0)]
+        documents = offsets[query + 1] - first if query >= 0 else 0
+        if memory.alike[row] >= 0:
+            other = memory.alike[row]
+            for i in range(documents):
+                scores[row, i] = scores[other, i]
+            top = tops[other]
+        else:
             if tile is None:
-                scores[row, i] = dot(features, first + i, models, row)
-            score = scores[row, i]
-            top = score if score > top else top
-        tops[row] = top
+                fill_products(features, first, documents, models, model, scores, row, 0)
+            else:
+                fill_scores(features, first, documents, models[model], tile, scores[row])
+            for i in range(documents):
+                top = scores[row, i] if scores[row, i] > top else top
+        sizes[row], tops[row] = documents, top
 
 
-@kernel
-def _recall_scores(
-    offsets: Ints, queries: Ints, known: FirstScores, client: int, pool: SamplingBuffers
-) -> None:
-    """The same for the first step of the clients from `client` on, whose scores are known."""
-    scores, sizes, tops = pool.scores, pool.sizes, pool.tops
-    for row in range(queries.shape[0]):
-        query, begin = max(queries[row, 0], 0), known.begins[client + row]
-        sizes[row] = offsets[query + 1] - offsets[query] if queries[row, 0] >= 0 else 0
-        top = -np.inf
-        for i in range(sizes[row]):
-            score = known.scores[begin + i]
-            scores[row, i] = score
-            top = score if score > top else top
-        tops[row] = top
-
-
-@kernel
+@uncounted
 def _step_group(
     data: KernelDocuments,
     rules: LocalStepRules,
-    queries: Ints,
+    memory: GroupMemory,
+    rows: int,
     step: int,
-    shown: Ints,
-    coefficients: Floats,
-    pairs: Ints,
     tile: NetworkTile | None,
-    gradient: Floats,
-    models: Floats,
-    undefended: Floats,
-    clipped: Bools,
+    result: LocalStepResult,
 ) -> None:
     """One gradient step of every client of a group that has pairs, and the ball."""
-    features, offsets = data.features, data.offsets
+    features, shown, coefficients, gradient = (
+        data.features,
+        memory.shown,
+        memory.coefficients,
+        memory.gradient,
+    )
+    models, steps = result.models, result.steps
     rate, norm, order, always = rules.learning_rate, rules.norm, rules.order, rules.always
-    for row in range(queries.shape[0]):
-        if pairs[row] > 0:
-            first = offsets[queries[row, step]]
+    for row in range(rows):
+        client, query, learns = memory.members[row], memory.queries[row], memory.pairs[row] > 0
+        if learns:
+            first = data.offsets[query]
             if tile is None:
                 add_documents(features, first, shown, coefficients, row, gradient, 0)
             else:
-                fill_gradient(features, first, shown[row], coefficients[row], models[row], tile, gradient[0])
+                fill_gradient(
+                    features, first, shown[row], coefficients[row], models[client], tile, gradient[0]
+                )
             for j in range(models.shape[1]):
                 # The rounded difference instead of the gradient: by this the model really moves.
-                stepped = models[row, j] + rate * gradient[0, j]
-                undefended[row, j] += stepped - models[row, j]
-                models[row, j] = stepped
-        acts = (pairs[row] > 0 or always) and norm < np.inf and queries[row, step] >= 0
-        clipped[row, step] = project_row(models, row, norm, order) if acts else False
-
-
-@kernel
-def _fill_group(
-    out: Floats, size: int, block: int, clients: Ints, stream: StepStreamKeys, purpose: int
-) -> None:
-    """Random numbers of every client of a group."""
-    for row in range(clients.size):
-        fill_uniforms(out, row, size, block, clients[row], stream.round, purpose, stream.key)
+                stepped = models[client, j] + rate * gradient[0, j]
+                steps[client, j] += stepped - models[client, j]
+                models[client, j] = stepped
+        acts = (learns or always) and norm < np.inf and query >= 0
+        result.clipped[client, step] = project_row(models, client, norm, order) if acts else False
 
 
 @inlined
 def _play_group(
     data: KernelDocuments,
     rules: LocalStepRules,
-    stream: StepStreamKeys,
-    queries: Ints,
-    lifts: Ints,
-    clients: Ints,
-    known: FirstScores,
-    client: int,
-    models: Floats,
-    undefended: Floats,
-    all_shown: Ints,
-    all_clicks: Bools,
-    clipped: Bools,
+    step: int,
+    rows: int,
+    column: int,
+    common: Floats,
+    result: LocalStepResult,
+    memory: GroupMemory,
     pool: SamplingBuffers,
     tile: NetworkTile | None,
 ) -> None:
-    """All local steps of a few clients, of which the first is number `client` of the cohort."""
-    (rows, steps), k = queries.shape, all_shown.shape[2]
-    show, click = np.empty((rows, _AHEAD * k)), np.empty((rows, _AHEAD * 2 * k))
-    shown, grades = np.empty((rows, k), dtype=np.int64), np.empty((rows, k), dtype=np.int64)
-    clicks = np.empty((rows, k), dtype=np.bool_)
-    coefficients, pairs = np.empty((rows, k)), np.empty(rows, dtype=np.int64)
-    gradient = np.empty((1, models.shape[1]))
+    """One local step of a prepared group, whose random numbers begin at a column."""
+    shown, clicks, models = memory.shown, memory.clicks, result.models
     candidates, only_observed = rules.candidates, rules.only_observed
-    labels, offsets, p_click, p_stop = data.grades, data.offsets, rules.click, rules.stop
-    # A copy where lists come from the global model: local steps change `models` in place.
-    ranking = models.copy() if rules.global_lists else models
-    for step in range(steps):
-        ahead = step % _AHEAD
-        if ahead == 0:
-            more = min(_AHEAD, steps - step)
-            _fill_group(show, more * k, step * k // 2, clients, stream, stream.show)
-            _fill_group(click, more * 2 * k, step * k, clients, stream, stream.click)
-        if step == 0 and known.begins.size > 0:
-            _recall_scores(offsets, queries, known, client, pool)
-        else:
-            _score_group(data, queries, step, ranking, pool, tile)
-        draw(pool, rows, show, ahead * k, shown)
-        click_group(
-            labels,
-            lifts,
-            offsets,
-            p_click,
-            p_stop,
-            queries,
-            step,
-            shown,
-            click,
-            ahead * 2 * k,
-            grades,
-            clicks,
-        )
-        # Lists come from the global model, pair weights from the local one; at first both are the same.
-        if rules.global_lists and step > 0:
-            _score_group(data, queries, step, models, pool, tile)
-            weigh_shown(pool, rows, shown)
-        fill_coefficients(pool, shown, clicks, candidates, only_observed, coefficients, pairs)
-        _step_group(
-            data,
-            rules,
-            queries,
-            step,
-            shown,
-            coefficients,
-            pairs,
-            tile,
-            gradient,
-            models,
-            undefended,
-            clipped,
-        )
-        for row in range(rows):
-            for i in range(k):
-                all_shown[row, step, i] = shown[row, i]
-                all_clicks[row, step, i] = clicks[row, i]
+    if rules.global_lists or step == 0:
+        _score_group(data, memory, rows, common, memory.common, pool, tile)
+    else:
+        _score_group(data, memory, rows, models, memory.members, pool, tile)
+    draw(pool, rows, memory.show, column, shown)
+    click, stop, u, grades = rules.click, rules.stop, memory.click, memory.grades
+    click_group(data.grades, memory.firsts, click, stop, shown, rows, u, column, grades, clicks)
+    # Lists come from the global model, pair weights from the local one; at first both are the same.
+    if rules.global_lists and step > 0:
+        _score_group(data, memory, rows, models, memory.members, pool, tile)
+        weigh_shown(pool, rows, shown)
+    fill_coefficients(pool, rows, shown, clicks, candidates, only_observed, memory.coefficients, memory.pairs)
+    _step_group(data, rules, memory, rows, step, tile, result)
+    for row in range(rows):
+        client = memory.members[row]
+        for i in range(shown.shape[1]):
+            result.shown[client, step, i] = shown[row, i]
+            result.clicks[client, step, i] = clicks[row, i]
 
 
 @kernel
@@ -264,6 +190,45 @@ def _tile(features: int, hidden: int | None, layers: int | None) -> NetworkTile 
     if hidden is None or layers is None:
         return None
     return new_tile(NetworkShape(features, hidden, layers))
+
+
+@uncounted
+def _play_block(
+    data: KernelDocuments,
+    rules: LocalStepRules,
+    stream: StepStreamKeys,
+    queries: Ints,
+    lifts: Ints,
+    clients: Ints,
+    common: Floats,
+    order: Ints,
+    begin: int,
+    end: int,
+    rows: int,
+    result: LocalStepResult,
+    memory: GroupMemory,
+    pool: SamplingBuffers,
+    tile: NetworkTile | None,
+) -> None:
+    """All local steps of the clients order[begin:end]: the first step of all of them, then the second."""
+    for i in range(begin, end):
+        for j in range(common.shape[1]):
+            result.models[order[i], j] = common[0, j]
+            result.steps[order[i], j] = 0.0
+    # Groups of about equal size: a last group of one client would wait for every addition.
+    groups = (end - begin + rows - 1) // rows
+    size = (end - begin + groups - 1) // groups
+    # A single group stays together, so that numbers of several steps can be made at once.
+    ahead = max(1, _MOST // size) if groups == 1 else 1
+    for step in range(queries.shape[1]):
+        if groups > 1 and step > 0:
+            order_by_query(queries, step, data.offsets.size - 1, order, begin, end)
+        for first in range(begin, end, size):
+            count, turn = min(size, end - first), step % ahead
+            prepare_group(data.offsets, queries, lifts, order, first, count, step, memory)
+            if turn == 0:
+                draw_numbers(stream, clients, memory, count, step, ahead)
+            _play_group(data, rules, step, count, turn * count, common, result, memory, pool, tile)
 
 
 @kernel
@@ -275,46 +240,45 @@ def play_rows(
     lifts: Ints,
     clients: Ints,
     parameters: Floats,
-    known: FirstScores,
+    order: Ints,
     result: LocalStepResult,
     begin: int,
     end: int,
 ) -> None:
-    """All local steps of the clients begin .. end - 1."""
-    longest = 1
-    for c in range(begin, end):
-        for step in range(queries.shape[1]):
-            query = max(queries[c, step], 0)
+    """All local steps of the clients order[begin:end], which are put into another order."""
+    steps, k, P, longest = queries.shape[1], result.shown.shape[2], parameters.size, 1
+    for i in range(begin, end):
+        for step in range(steps):
+            query = max(queries[order[i], step], 0)
             longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
     # A document of the pool takes 16 bytes: its score and its weight.
     rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
     # A parameter takes 16 bytes too: in the model and in the step.
-    rows = max(1, min(rows, _MODEL_BYTES // (16 * parameters.size)))
-    # Groups of about equal size: a last group of one client would wait for every addition.
-    groups = (end - begin + rows - 1) // rows
-    rows = (end - begin + groups - 1) // groups
-    pool = new_pool(rows, longest, result.shown.shape[2])
-    tile = _tile(data.features.shape[1], rules.hidden, rules.layers)
-    for first in range(begin, end, rows):
-        last = min(first + rows, end)
-        for c in range(first, last):  # by group: large models are then still in the cache
-            for j in range(parameters.size):
-                result.models[c, j] = parameters[j]
-                result.steps[c, j] = 0.0
-        _play_group(
+    rows = max(1, min(rows, _MODEL_BYTES // (16 * P)))
+    # Neural models would leave no room in the cache for each other.
+    block = rows if rules.hidden is not None else max(rows, _BLOCK_BYTES // (16 * P))
+    blocks = (end - begin + block - 1) // block
+    block = (end - begin + blocks - 1) // blocks
+    pool, memory = new_pool(rows, longest, k), new_memory(rows, _MOST, k, P)
+    common, tile = np.empty((1, P)), _tile(data.features.shape[1], rules.hidden, rules.layers)
+    for j in range(P):
+        common[0, j] = parameters[j]
+    for first in range(begin, end, block):
+        last = min(first + block, end)
+        _play_block(
             data,
             rules,
             stream,
-            queries[first:last],
-            lifts[first:last],
-            clients[first:last],
-            known,
+            queries,
+            lifts,
+            clients,
+            common,
+            order,
             first,
-            result.models[first:last],
-            result.steps[first:last],
-            result.shown[first:last],
-            result.clicks[first:last],
-            result.clipped[first:last],
+            last,
+            rows,
+            result,
+            memory,
             pool,
             tile,
         )
@@ -328,17 +292,18 @@ def play_local_steps(
     lifts: Ints,
     clients: Ints,
     parameters: Floats,
-    known: FirstScores,
     result: LocalStepResult,
     chunk: int,
 ) -> None:
     """Play all local steps of clients (C,) that ask queries (C, B) and start at the global model (P,).
 
     Where there is no query (-1) nothing is shown, and no step taken. The grades of interaction (c, b) begin
-    at lifts[c, b]. k is even. Where scores of the first step are `known`, they are not computed again. One
-    thread plays `chunk` clients in a row; their number changes no byte.
+    at lifts[c, b]. k is even. One thread plays `chunk` clients at least; their number changes no byte.
     """
-    arguments = (data, rules, stream, queries, lifts, clients, parameters, known, result)
+    order = np.arange(clients.size)
+    if queries.shape[1]:
+        order_by_query(queries, 0, data.offsets.size - 1, order, 0, clients.size)
+    arguments = (data, rules, stream, queries, lifts, clients, parameters, order, result)
     in_parts(lambda begin, end: play_rows(*arguments, begin, end), clients.size, chunk)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from .elementary import decay, exp
-from .jit import Bools, Floats, Ints, inlined, inner
+from .jit import Bools, Floats, Ints, inlined, uncounted
 
 SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
 _DECAYS = 699.0  # up to here `decay` has the bits of `exp`
@@ -74,7 +74,7 @@ def _pair_weight(scratch: Floats, p: int, q: int) -> float:
     return float(u / (1.0 + u) ** 2 / (1.0 + product))
 
 
-@inner
+@uncounted
 def one_scale_coefficients(
     scores: Floats,
     documents: int,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from .elementary import exp
-from .jit import Bools, Floats, Ints, inlined, inner, kernel, unsigned
+from .jit import Bools, Floats, Ints, inlined, inner, kernel, uncounted, unsigned
 from .one_scale import SAFE_SPREAD, one_scale_coefficients
 from .plackett_luce import SamplingBuffers, new_pool, put_scores, take, total, weigh
 
@@ -179,7 +179,7 @@ def _close_pair_weight(drawn: Floats, left: Floats, row: int, p: int, q: int) ->
     return float(mine * other * as_shown / (both * both * (as_shown + swapped)))
 
 
-@inlined
+@inner
 def _spread_coefficients(
     scores: Floats,
     documents: int,
@@ -221,6 +221,7 @@ def _close_coefficients(
 def _fill_close(
     drawn: Floats,
     tails: Floats,
+    rows: int,
     shown: Ints,
     clicks: Bools,
     candidates: bool,
@@ -238,7 +239,7 @@ def _fill_close(
     is no such list.
     """
     every = True
-    for row in range(pairs.size):
+    for row in range(rows):
         observed = _observed(shown, clicks, row, only_observed)
         clicked, unclicked = 0, 0
         for i in range(observed):
@@ -264,6 +265,7 @@ def _fill_close(
 def _fill_spread(
     scores: Floats,
     sizes: Ints,
+    rows: int,
     shown: Ints,
     clicks: Bools,
     candidates: bool,
@@ -275,7 +277,7 @@ def _fill_spread(
     pairs: Ints,
 ) -> None:
     """The coefficients of lists whose number of pairs is negative; it becomes positive. `terms` are lost."""
-    for row in range(pairs.size):
+    for row in range(rows):
         if pairs[row] < 0:
             documents, observed = sizes[row], _observed(shown, clicks, row, only_observed)
             if not one_scale_coefficients(
@@ -285,9 +287,10 @@ def _fill_spread(
             pairs[row] = -pairs[row]
 
 
-@inner
+@uncounted
 def fill_coefficients(
     pool: SamplingBuffers,
+    rows: int,
     shown: Ints,
     clicks: Bools,
     candidates: bool,
@@ -297,16 +300,18 @@ def fill_coefficients(
 ) -> None:
     """Fill in coefficients of each shown document's gradient (rows, k), and the number of pairs (rows,).
 
-    The lists `shown` (rows, k) were drawn from the pool, whose weights may be lost.
+    The first rows of `shown` (rows, k) were drawn from the pool, whose weights may be lost.
     """
     scores, weights, _, sizes, _, drawn, tails, scratch, sides = pool
-    if not _fill_close(drawn, tails, shown, clicks, candidates, only_observed, scratch, sides, out, pairs):
+    if not _fill_close(
+        drawn, tails, rows, shown, clicks, candidates, only_observed, scratch, sides, out, pairs
+    ):
         _fill_spread(
-            scores, sizes, shown, clicks, candidates, only_observed, weights, scratch, sides, out, pairs
+            scores, sizes, rows, shown, clicks, candidates, only_observed, weights, scratch, sides, out, pairs
         )
 
 
-@inner
+@uncounted
 def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
     """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
     weigh(pool, rows)
@@ -396,5 +401,5 @@ def pdgd_coefficients(
             pairs[c] = _coefficients_of_table(table, shown, clicks, c, only_observed, coefficients)
         else:
             out, found = coefficients[c : c + 1], pairs[c : c + 1]
-            fill_coefficients(pool, mine, clicked, candidates, only_observed, out, found)
+            fill_coefficients(pool, one, mine, clicked, candidates, only_observed, out, found)
     return coefficients, pairs

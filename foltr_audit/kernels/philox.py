@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import Floats, Ints, inlined, inner, kernel, read_only
+from .jit import Floats, Ints, inlined, inner, kernel, read_only, uncounted, unsigned
 
 _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
@@ -62,7 +62,7 @@ def _unit(high: np.uint64, low: np.uint64) -> float:
     return (np.float64(np.int64(bits)) + 0.5) * _STEP  # from a signed number: one instruction
 
 
-@inner
+@uncounted
 def fill_uniforms(
     out: Floats, row: int, size: int, block: int, client: int, round_: int, purpose: int, key: np.uint64
 ) -> None:
@@ -71,6 +71,22 @@ def fill_uniforms(
         a, b, c, d = _words(block + i, client, round_, purpose, key)
         out[row, 2 * i] = _unit(a, b)
         out[row, 2 * i + 1] = _unit(c, d)
+
+
+@uncounted
+def fill_columns(
+    out: Floats, size: int, blocks: Ints, clients: Ints, count: int, round_: int, purpose: int, key: np.uint64
+) -> None:
+    """Fill out[:size, c] with numbers 2 blocks[c], 2 blocks[c] + 1, ... of clients[c]; size is even.
+
+    A few numbers of many streams: side by side, words of several streams fill wide registers.
+    """
+    for i in range(size // 2):
+        for c in range(count):
+            column = unsigned(c)
+            one, two, three, four = _words(blocks[column] + i, clients[column], round_, purpose, key)
+            out[unsigned(2 * i), column] = _unit(one, two)
+            out[unsigned(2 * i + 1), column] = _unit(three, four)
 
 
 @inner

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .elementary import decay
-from .jit import Floats, Ints, inlined, inner, kernel, unsigned
+from .jit import Floats, Ints, inlined, kernel, uncounted, unsigned
 from .philox import fill_uniforms
 from .threads import in_parts
 
@@ -77,7 +77,7 @@ def _block_sum(weights: Floats, row: int, first: int) -> float:
     return float((a + b) + (c + d))
 
 
-@inner
+@uncounted
 def put_scores(pool: SamplingBuffers, scores: Floats) -> None:
     """The candidates of a query (N,) as the pool's first row."""
     pool.sizes[0] = scores.size
@@ -100,7 +100,7 @@ def _weigh_row(scores: Floats, weights: Floats, sums: Floats, row: int, document
         sums[row, block] = _block_sum(weights, row, block * _BLOCK)
 
 
-@inner
+@uncounted
 def weigh(pool: SamplingBuffers, rows: int) -> None:
     """Weights of all documents of the first rows, the sums of their blocks, and of all of them."""
     scores, weights, sums, sizes, tops, _, tails, _, _ = pool
@@ -215,7 +215,7 @@ def _draw_rank(
     drawn: Floats,
     tails: Floats,
     u: Floats,
-    number: int,
+    column: int,
     shown: Ints,
     rank: int,
     rows: int,
@@ -225,7 +225,7 @@ def _draw_rank(
     for row in range(rows):
         documents = sizes[row]
         if rank < documents:
-            block, inside = _find(weights, sums, row, documents, u[row, number] * tails[row])
+            block, inside = _find(weights, sums, row, documents, u[rank, column + row] * tails[row])
             weight = weights[row, unsigned(block * _BLOCK + inside)]
             if not weight > 0.0:  # rounding led to a document that was taken
                 i = _last_left(weights, row, documents)
@@ -240,9 +240,9 @@ def _draw_rank(
     return faded
 
 
-@kernel
-def draw(pool: SamplingBuffers, rows: int, u: Floats, ahead: int, shown: Ints) -> None:
-    """Fill the first rows of `shown` (rows, k) with lists; number u[row, ahead + r] decides on rank r.
+@uncounted
+def draw(pool: SamplingBuffers, rows: int, u: Floats, column: int, shown: Ints) -> None:
+    """Fill the first rows of `shown` (rows, k) with lists; number u[r, column + row] decides on rank r.
 
     Scores, sizes and tops of the pool are given. Where the documents left weigh next to nothing compared
     with those taken, weights are computed again relative to their own maximum: any spread of scores is right.
@@ -250,7 +250,7 @@ def draw(pool: SamplingBuffers, rows: int, u: Floats, ahead: int, shown: Ints) -
     weigh(pool, rows)
     _, weights, sums, sizes, _, drawn, tails, _, _ = pool
     for rank in range(shown.shape[1]):
-        if _draw_rank(weights, sums, sizes, drawn, tails, u, ahead + rank, shown, rank, rows):
+        if _draw_rank(weights, sums, sizes, drawn, tails, u, column, shown, rank, rows):
             _weigh_faded(pool, shown, rank + 1, rows)
 
 
@@ -286,6 +286,8 @@ def fill_sampled_lists(
         documents = starts[c + 1] - starts[c]
         pool = new_pool(1, documents, k)
         put_scores(pool, scores[starts[c] : starts[c + 1]])
-        u = np.empty((1, k + 2 - k % 2))
+        u, numbers = np.empty((1, k + 2 - k % 2)), np.empty((k, 1))
         fill_uniforms(u, 0, u.shape[1], first // 2, clients[c], round_, purpose, key)
-        draw(pool, 1, u, first % 2, shown[c : c + 1])
+        for rank in range(k):
+            numbers[rank, 0] = u[0, first % 2 + rank]
+        draw(pool, 1, numbers, 0, shown[c : c + 1])

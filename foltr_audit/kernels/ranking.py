@@ -9,19 +9,32 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import Floats, Ints, inlined, inner, kernel, read_only
-from .lanes import product_sum
+from .jit import Floats, Ints, inlined, kernel, read_only, uncounted, unsigned
+from .lanes import ROWS, product_sum, row_products
 from .threads import in_parts
 
 Features = NDArray[np.float32] | Floats
 
 _QUERIES = 64  # of one part: less work is done before a thread has started
+_NARROW = 64  # features up to which several documents are scored together: memory is read in order beyond it
 
 
-@inner
-def dot(features: Features, document: int, models: Floats, row: int) -> float:
-    """`x . theta` of a document under one row of models, in float64."""
-    return product_sum(features[document], models[row])
+@uncounted
+def fill_products(
+    features: Features, first: int, documents: int, models: Floats, row: int, out: Floats, to: int, begin: int
+) -> None:
+    """Fill out[to, begin : begin + documents] with `x . theta` of documents from `first` on, in float64."""
+    model = models[row]
+    fours = documents - documents % ROWS if model.size <= _NARROW else 0
+    for i in range(0, fours, ROWS):
+        a, b, c, d = row_products(features, first + i, model)
+        at = unsigned(begin + i)
+        out[to, at] = a
+        out[to, at + unsigned(1)] = b
+        out[to, at + unsigned(2)] = c
+        out[to, at + unsigned(3)] = d
+    for i in range(fours, documents):
+        out[to, unsigned(begin + i)] = product_sum(features[unsigned(first + i)], model)
 
 
 def linear_scores(
@@ -32,7 +45,7 @@ def linear_scores(
     `parameters` has one row a client, or a single row that all share.
     """
     scores = np.empty(starts[-1], dtype=np.float64)
-    given = (features, offsets, queries, starts, read_only(parameters), scores)
+    given = (features, offsets, queries, starts, read_only(parameters), scores[np.newaxis])
     in_parts(lambda begin, end: fill_linear_scores(*given, begin, end), queries.size, _QUERIES)
     return scores
 
@@ -48,12 +61,12 @@ def fill_linear_scores(
     begin: int,
     end: int,
 ) -> None:
-    """Fill in the scores of the candidates of queries[begin:end]: see `linear_scores`."""
+    """Fill scores (1, all) with those of the candidates of queries[begin:end]: see `linear_scores`."""
     for c in range(begin, end):
         model = min(c, parameters.shape[0] - 1)
         first = offsets[queries[c]]
-        for i in range(starts[c + 1] - starts[c]):
-            scores[starts[c] + i] = dot(features, first + i, parameters, model)
+        documents = starts[c + 1] - starts[c]
+        fill_products(features, first, documents, parameters, model, scores, 0, starts[c])
 
 
 @kernel

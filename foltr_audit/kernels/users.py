@@ -51,10 +51,10 @@ class UserInteractions(NamedTuple):
 
 @kernel
 def show_numbers(names: UserStreamKeys, client: int, size: int) -> Floats:
-    """Numbers 0 .. size-1 that a client's list is made of, (1, size); size is even."""
+    """Numbers 0 .. size-1 that a client's list is made of, (size,); size is even."""
     u = np.empty((1, size))
     fill_uniforms(u, 0, size, 0, client, names.round, names.show, names.key)
-    return u
+    return u.reshape(size)
 
 
 @kernel
@@ -70,4 +70,4 @@ def click_list(
         position = seen.shown[i, rank]
         grades[0, rank] = data.grades[first + position] if position >= 0 else -1
     click, stop = data.click, data.stop
-    click_row(grades, u, 0, 0, click, stop, seen.clicks[i : i + 1])
+    click_row(grades, 0, u.reshape(2 * k, 1), 0, click, stop, seen.clicks[i : i + 1])

@@ -27,13 +27,10 @@ from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from foltr_audit.kernels.local_steps import FirstScores, KernelDocuments, LocalStepRules
+    from foltr_audit.kernels.local_steps import KernelDocuments, LocalStepRules
 
 CHUNK = 32
 """Clients that one thread plays in a row: enough to pay for its memory, few enough to balance threads."""
-
-_ASKED_OFTEN = 0.25
-"""Clients for each query of the data, from which on queries of the first step are scored once for all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,29 +183,20 @@ class ClientSimulator:
     def _in_kernel(
         self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext
     ) -> tuple[LocalModels, CohortInteractions]:
-        from foltr_audit.kernels.local_steps import StepStreamKeys, empty_result, play_local_steps
+        from foltr_audit.kernels.local_steps import empty_result, play_local_steps
+        from foltr_audit.kernels.step_groups import StepStreamKeys
 
         show, click = context.streams("show"), context.streams(self.rules.clicks)
         stream = StepStreamKeys(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
         queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
         played = empty_result(queries, context.parameters.size, LIST_LENGTH)
         documents, clients, parameters = self._documents, context.clients, context.parameters
-        known = self._known_scores(queries[:, 0], parameters)
-        play_local_steps(documents, rules, stream, queries, lifts, clients, parameters, known, played, CHUNK)
+        play_local_steps(documents, rules, stream, queries, lifts, clients, parameters, played, CHUNK)
         local = LocalModels(models=played.models, steps=played.steps)
         shown, clicks, clipped = played.shown, played.clicks, played.clipped
         return local, CohortInteractions(
             queries=queries, shown=shown, clicks=clicks, reported=clicks, clipped=clipped
         )
-
-    def _known_scores(self, queries: Ints, parameters: Floats) -> FirstScores:
-        """Scores of the queries (C,) of the first step, if clients share many of them."""
-        from foltr_audit.kernels.local_steps import FirstScores
-
-        if queries.size < _ASKED_OFTEN * self.world.data.n_queries:
-            return FirstScores(np.empty(0), np.empty(0, dtype=np.int64))
-        scores, starts, which = self._scored_once(np.maximum(queries, 0), parameters)
-        return FirstScores(scores, starts[which])
 
     def _scored_once(self, queries: Ints, parameters: Floats) -> tuple[Floats, Ints, Ints]:
         """Flat scores of the distinct queries of (C,) under one model, their starts, and which are whose."""

@@ -59,6 +59,21 @@ def test_sums_of_sizes() -> None:
         assert sizes(a) == pytest.approx(math.fsum(abs(a)), rel=1e-14)
 
 
+@numba.njit(error_model="numpy")
+def four_products(matrix: Any, first: int, vector: Any) -> lanes.FourNumbers:
+    return lanes.row_products(matrix, first, vector)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_products_of_four_rows_are_those_of_one_row_after_the_other(dtype: str) -> None:
+    product = compiled("products")
+    for size in (*range(20), 46, 136):
+        matrix, vector = numbers(7 * size, dtype, 5).reshape(7, size), numbers(size, "float64", 6)
+        found = four_products(matrix, 2, vector)
+        assert found == lanes.plain_row_products(matrix, 2, vector)
+        assert found == tuple(product(matrix[row], vector) for row in range(2, 6))
+
+
 def test_the_order_is_that_of_lanes() -> None:
     """Lanes 0 and 4 cancel before anything else is added to them; one after the other, 1 would be lost."""
     a = np.zeros(8)

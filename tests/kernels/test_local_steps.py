@@ -16,7 +16,7 @@ from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.defenses.clip import Clip
 from foltr_audit.kernels.ball import projected
-from foltr_audit.kernels.plackett_luce import draw, new_pool
+from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation import client
 from foltr_audit.simulation.client import ClientRules, ClientSimulator
@@ -293,15 +293,12 @@ def test_deterministic_lists_go_through_arrays(setup_of: SetupOf) -> None:
 @pytest.mark.parametrize("where", ["first", "last", "all"])
 def test_scores_that_are_no_numbers_give_lists_of_different_documents(bad: float, where: str) -> None:
     sizes = (1, 7, 8, 23)
-    pool = new_pool(len(sizes), max(sizes), 10)
-    for row, size in enumerate(sizes):
-        pool.sizes[row] = size
-        pool.scores[row, :size] = np.linspace(0.0, 1.0, size)
-        at = {"first": slice(0, 1), "last": slice(size - 1, size), "all": slice(0, size)}[where]
-        pool.scores[row, at] = bad
-        pool.tops[row] = pool.scores[row, :size].max()
-    shown = np.empty((len(sizes), 10), dtype=np.int64)
-    draw(pool, len(sizes), np.random.default_rng(0).random((len(sizes), 10)), 0, shown)
+    every = [np.linspace(0.0, 1.0, size) for size in sizes]
+    for scores in every:
+        scores[{"first": slice(0, 1), "last": slice(-1, None), "all": slice(None)}[where]] = bad
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    clients = np.arange(len(sizes))
+    shown = sampled_lists(np.concatenate(every), starts, 10, 0, clients, 0, 0, np.uint64(1))
     for row, size in enumerate(sizes):
         listed = shown[row][shown[row] >= 0].tolist()
         assert len(listed) == min(size, 10)
