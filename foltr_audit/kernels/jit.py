@@ -58,6 +58,11 @@ def uncounted(function: F) -> F:
     return _compiled(function, no_cpython_wrapper=True, _nrt=False)
 
 
+def uncounted_kernel(function: F) -> F:
+    """Compile a `kernel` in the way of `uncounted`: Python makes all arrays that it works in."""
+    return _compiled(function, nogil=True, _nrt=False)
+
+
 def inlined(function: F) -> F:
     """Compile a function into every kernel that calls it, so that passing arrays costs nothing.
 

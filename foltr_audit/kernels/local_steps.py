@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from .ball import project_row
 from .cascade import click_group
-from .jit import Bools, Floats, Ints, inlined, kernel, uncounted
+from .jit import Bools, Floats, Ints, inlined, uncounted, uncounted_kernel
 from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
 from .pdgd import fill_coefficients, weigh_shown
-from .plackett_luce import SamplingBuffers, draw, new_pool
+from .plackett_luce import SamplingBuffers, draw, empty_pool
 from .query_order import order_by_query
 from .ranking import Features, add_documents, fill_products
-from .step_groups import GroupMemory, StepStreamKeys, draw_numbers, new_memory, prepare_group
+from .step_groups import GroupMemory, StepStreamKeys, draw_numbers, empty_memory, prepare_group
 from .threads import in_parts
 
 # Clients that take turns on every piece: while one waits for a chain of additions the processor works on the
@@ -184,15 +184,7 @@ def _play_group(
             result.clicks[client, step, i] = clicks[row, i]
 
 
-@kernel
-def _tile(features: int, hidden: int | None, layers: int | None) -> NetworkTile | None:
-    """Memory for the documents of neural rankers."""
-    if hidden is None or layers is None:
-        return None
-    return new_tile(NetworkShape(features, hidden, layers))
-
-
-@uncounted
+@inlined
 def _play_block(
     data: KernelDocuments,
     rules: LocalStepRules,
@@ -204,7 +196,6 @@ def _play_block(
     order: Ints,
     begin: int,
     end: int,
-    rows: int,
     result: LocalStepResult,
     memory: GroupMemory,
     pool: SamplingBuffers,
@@ -216,6 +207,7 @@ def _play_block(
             result.models[order[i], j] = common[0, j]
             result.steps[order[i], j] = 0.0
     # Groups of about equal size: a last group of one client would wait for every addition.
+    rows = memory.members.size
     groups = (end - begin + rows - 1) // rows
     size = (end - begin + groups - 1) // groups
     # A single group stays together, so that numbers of several steps can be made at once.
@@ -231,7 +223,22 @@ def _play_block(
             _play_group(data, rules, step, count, turn * count, common, result, memory, pool, tile)
 
 
-@kernel
+class StepScratch(NamedTuple):
+    """Memory that one part of the clients works in: see `GroupMemory`, `SamplingBuffers` and `NetworkTile`.
+
+    Attributes:
+        memory, pool: of a group.
+        tile: of neural rankers, else None.
+        common: of the model that the round begins with, (1, P).
+    """
+
+    memory: GroupMemory
+    pool: SamplingBuffers
+    tile: NetworkTile | None
+    common: Floats
+
+
+@uncounted_kernel
 def play_rows(
     data: KernelDocuments,
     rules: LocalStepRules,
@@ -242,27 +249,19 @@ def play_rows(
     parameters: Floats,
     order: Ints,
     result: LocalStepResult,
+    scratch: StepScratch,
     begin: int,
     end: int,
 ) -> None:
     """All local steps of the clients order[begin:end], which are put into another order."""
-    steps, k, P, longest = queries.shape[1], result.shown.shape[2], parameters.size, 1
-    for i in range(begin, end):
-        for step in range(steps):
-            query = max(queries[order[i], step], 0)
-            longest = max(longest, int(data.offsets[query + 1] - data.offsets[query]))
-    # A document of the pool takes 16 bytes: its score and its weight.
-    rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
-    # A parameter takes 16 bytes too: in the model and in the step.
-    rows = max(1, min(rows, _MODEL_BYTES // (16 * P)))
+    rows, common = scratch.memory.members.size, scratch.common
+    for j in range(parameters.size):
+        common[0, j] = parameters[j]
     # Neural models would leave no room in the cache for each other.
-    block = rows if rules.hidden is not None else max(rows, _BLOCK_BYTES // (16 * P))
+    block = rows if rules.hidden is not None else max(rows, _BLOCK_BYTES // (16 * parameters.size))
     blocks = (end - begin + block - 1) // block
     block = (end - begin + blocks - 1) // blocks
-    pool, memory = new_pool(rows, longest, k), new_memory(rows, _MOST, k, P)
-    common, tile = np.empty((1, P)), _tile(data.features.shape[1], rules.hidden, rules.layers)
-    for j in range(P):
-        common[0, j] = parameters[j]
+    memory, pool, tile = scratch.memory, scratch.pool, scratch.tile
     for first in range(begin, end, block):
         last = min(first + block, end)
         _play_block(
@@ -276,12 +275,24 @@ def play_rows(
             order,
             first,
             last,
-            rows,
             result,
             memory,
             pool,
             tile,
         )
+
+
+def _empty_scratch(data: KernelDocuments, rules: LocalStepRules, k: int, parameters: int) -> StepScratch:
+    longest = max(1, int(np.diff(data.offsets).max(initial=1)))
+    # A document of the pool takes 16 bytes: its score and its weight.
+    rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
+    # A parameter takes 16 bytes too: in the model and in the step.
+    rows = max(1, min(rows, _MODEL_BYTES // (16 * parameters)))
+    tile = None
+    if rules.hidden is not None and rules.layers is not None:
+        tile = new_tile(NetworkShape(data.features.shape[1], rules.hidden, rules.layers))
+    memory, pool = empty_memory(rows, _MOST, k, parameters), empty_pool(rows, longest, k)
+    return StepScratch(memory, pool, tile, np.empty((1, parameters)))
 
 
 def play_local_steps(
@@ -304,7 +315,12 @@ def play_local_steps(
     if queries.shape[1]:
         order_by_query(queries, 0, data.offsets.size - 1, order, 0, clients.size)
     arguments = (data, rules, stream, queries, lifts, clients, parameters, order, result)
-    in_parts(lambda begin, end: play_rows(*arguments, begin, end), clients.size, chunk)
+    k, P = result.shown.shape[2], parameters.size
+
+    def rows(begin: int, end: int) -> None:
+        play_rows(*arguments, _empty_scratch(data, rules, k, P), begin, end)
+
+    in_parts(rows, clients.size, chunk)
 
 
 def empty_result(queries: Ints, parameters: int, k: int) -> LocalStepResult:

@@ -50,8 +50,7 @@ class SamplingBuffers(NamedTuple):
     sides: Ints
 
 
-@kernel
-def new_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
+def empty_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
     """A pool for queries of up to `longest` documents and lists of k."""
     blocks = (longest + _BLOCK - 1) // _BLOCK
     return SamplingBuffers(
@@ -65,6 +64,10 @@ def new_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
         np.empty((k + 4, k + 1)),
         np.empty((2, k + 1), dtype=np.int64),
     )
+
+
+new_pool = kernel(empty_pool)
+"""`empty_pool` for kernels."""
 
 
 @inlined

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .jit import Bools, Floats, Ints, inlined, kernel
+from .jit import Bools, Floats, Ints, inlined
 from .philox import fill_columns
 
 
@@ -52,8 +52,7 @@ class GroupMemory(NamedTuple):
     gradient: Floats
 
 
-@kernel
-def new_memory(rows: int, columns: int, k: int, parameters: int) -> GroupMemory:
+def empty_memory(rows: int, columns: int, k: int, parameters: int) -> GroupMemory:
     """Memory for groups of so many rows, and so many columns of random numbers."""
     return GroupMemory(
         np.empty(rows, dtype=np.int64),
