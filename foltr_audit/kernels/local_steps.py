@@ -164,10 +164,9 @@ def _play_group(
     """One local step of a prepared group, whose random numbers begin at a column."""
     shown, clicks, models = memory.shown, memory.clicks, result.models
     candidates, only_observed = rules.candidates, rules.only_observed
-    if rules.global_lists or step == 0:
-        _score_group(data, memory, rows, common, memory.common, pool, tile)
-    else:
-        _score_group(data, memory, rows, models, memory.members, pool, tile)
+    shared = rules.global_lists or step == 0
+    ranking, members = common if shared else models, memory.common if shared else memory.members
+    _score_group(data, memory, rows, ranking, members, pool, tile)
     draw(pool, rows, memory.show, column, shown)
     click, stop, u, grades = rules.click, rules.stop, memory.click, memory.grades
     click_group(data.grades, memory.firsts, click, stop, shown, rows, u, column, grades, clicks)

@@ -14,7 +14,7 @@ import numpy as np
 from .elementary import exp
 from .jit import Bools, Floats, Ints, inlined, inner, kernel, uncounted, unsigned
 from .one_scale import SAFE_SPREAD, one_scale_coefficients
-from .plackett_luce import SamplingBuffers, new_pool, put_scores, take, total, weigh
+from .plackett_luce import SamplingBuffers, add_alone, add_rows, new_pool, put_scores, take, weigh
 
 _CLOSE = 1e-25  # products of nine denominators and two weights above it are normal numbers
 
@@ -302,7 +302,8 @@ def fill_coefficients(
 
     The first rows of `shown` (rows, k) were drawn from the pool, whose weights may be lost.
     """
-    scores, weights, _, sizes, _, drawn, tails, scratch, sides = pool
+    scores, weights, sizes, drawn, tails = pool.scores, pool.weights, pool.sizes, pool.drawn, pool.tails
+    scratch, sides = pool.scratch, pool.sides
     if not _fill_close(
         drawn, tails, rows, shown, clicks, candidates, only_observed, scratch, sides, out, pairs
     ):
@@ -315,7 +316,7 @@ def fill_coefficients(
 def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
     """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
     weigh(pool, rows)
-    _, weights, sums, sizes, _, drawn, tails, _, _ = pool
+    weights, sums, drawn = pool.weights, pool.sums, pool.drawn
     for row in range(rows):
         for i in range(shown.shape[1]):
             if shown[row, i] >= 0:
@@ -323,7 +324,10 @@ def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
         for i in range(shown.shape[1]):
             if shown[row, i] >= 0:
                 take(weights, sums, row, shown[row, i])
-        tails[row] = total(sums, row, sizes[row])
+    if rows == 1:
+        add_alone(pool)
+    else:
+        add_rows(pool, rows)
 
 
 @inlined

@@ -62,7 +62,7 @@ def empty_memory(rows: int, columns: int, k: int, parameters: int) -> GroupMemor
         np.zeros(rows, dtype=np.int64),
         np.empty(columns, dtype=np.int64),
         np.empty(columns, dtype=np.int64),
-        np.empty((k, columns)),
+        np.empty((k, columns + 8)),  # drawing reads eight at a time
         np.empty((2 * k, columns)),
         np.empty((rows, k), dtype=np.int64),
         np.empty((rows, k), dtype=np.int64),
