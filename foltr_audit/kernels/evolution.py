@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cascade import click_group
-from .jit import Bools, Floats, Ints, inlined, kernel
+from .jit import Bools, Floats, Ints, inlined, kernel, uncounted, unsigned
 from .philox import fill_columns
 from .ranking import Features, fill_products
 from .standard_normal import fill_normals
@@ -151,13 +151,14 @@ def _perturb_group(parameters: Floats, seeds: Seeds, sigma: float, models: Float
 @inlined
 def _top(scores: Floats, row: int, first: int) -> float:
     """The highest score of a block."""
-    top = scores[row, first]
-    for i in range(first + 1, first + _BLOCK):
-        top = scores[row, i] if scores[row, i] > top else top
+    top = scores[unsigned(row), unsigned(first)]
+    for i in range(1, _BLOCK):
+        score = scores[unsigned(row), unsigned(first + i)]
+        top = score if score > top else top
     return float(top)
 
 
-@kernel
+@uncounted
 def _score_group(
     features: Features, offsets: Ints, queries: Ints, step: int, mirrored_from: Ints, pool: GroupBuffers
 ) -> None:
@@ -181,9 +182,9 @@ def _score_group(
 @inlined
 def _best_block(tops: Floats, row: int, blocks: int) -> tuple[int, float]:
     """The block with the highest score, of equal ones the first, and that score."""
-    block, top = 0, tops[row, 0]
+    block, top = 0, tops[unsigned(row), unsigned(0)]
     for other in range(1, blocks):
-        score = tops[row, other]
+        score = tops[unsigned(row), unsigned(other)]
         better = score > top
         block = other if better else block
         top = score if better else top
@@ -197,19 +198,19 @@ def _take_best(scores: Floats, tops: Floats, row: int, blocks: int) -> int:
     first, inside = block * _BLOCK, 0
     # From the back, so that the last match is the first position; without a branch that depends on scores.
     for i in range(_BLOCK - 1, -1, -1):
-        inside = i if scores[row, first + i] == top else inside
+        inside = i if scores[unsigned(row), unsigned(first + i)] == top else inside
     rest = -np.inf
     # Reading the block right after the store would wait until that has reached the cache: it comes last.
     for i in range(_BLOCK):
-        score = scores[row, first + i]
+        score = scores[unsigned(row), unsigned(first + i)]
         score = -np.inf if i == inside else score
         rest = score if score > rest else rest
-    scores[row, first + inside] = -np.inf
-    tops[row, block] = rest
+    scores[unsigned(row), unsigned(first + inside)] = -np.inf
+    tops[unsigned(row), unsigned(block)] = rest
     return first + inside
 
 
-@kernel
+@uncounted
 def _rank_group(pool: GroupBuffers, rows: int, shown: Ints) -> None:
     """Fill `shown` (rows, k) with the best-scored positions, -1 at its padding; their scores are lost."""
     _, scores, tops, sizes = pool

@@ -150,8 +150,10 @@ class QueryTraffic:
         return np.where(own >= 0, own, passed.sum(axis=2))
 
     def _ways(self, context: RoundContext, kinds: list[Ints], intents: Ints) -> Ints:
-        numbers: dict[object, int] = {model.text: m for m, model in enumerate(self.world.models)}
-        model = np.maximum(self._of(kinds, "click_model", numbers), 0)
+        model = np.zeros((1, 1), dtype=np.int64)
+        if len(self.world.models) > 1:
+            numbers: dict[object, int] = {each.text: m for m, each in enumerate(self.world.models)}
+            model = np.maximum(self._of(kinds, "click_model", numbers), 0)
         if self.poisoned is not None:
             malicious = self.poisoned.among(context.clients)[:, np.newaxis]
             model = np.where(malicious, len(self.world.models) - 1, model)
