@@ -150,12 +150,13 @@ def test_a_plug_in_may_declare_its_ball(setup_of: SetupOf) -> None:
 
 @EVERY_RANKER
 @pytest.mark.parametrize("chunk", [1, 3, 8, 17, 32, 1000])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("threads", "spread"), [(1, 1.0), (2, 1.0), (1, 3000.0)])
 def test_chunks_and_threads_change_no_byte(
-    chunk: int, threads: int, ranker: str, setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
+    chunk: int, threads: int, spread: float, ranker: str, setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where the weights of some lists of a group fade and those of others do not."""
     setup = setup_of(clients=70, learner="fpdgd:interactions=5", defense=("clip:norm=2",))
-    model = model_of(with_ranker(setup, ranker))
+    model = model_of(with_ranker(setup, ranker), spread)
     expected = all_bytes(clients_of(setup), setup, 5, model)
     monkeypatch.setattr(client, "CHUNK", chunk)
     with numba_threads(threads):
