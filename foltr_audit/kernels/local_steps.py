@@ -16,8 +16,8 @@ from .ball import project_row
 from .cascade import click_group
 from .jit import Bools, Floats, Ints, inlined, uncounted, uncounted_kernel
 from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
-from .pdgd import fill_coefficients, weigh_shown
-from .plackett_luce import SamplingBuffers, draw, empty_pool
+from .pdgd import fill_coefficients
+from .plackett_luce import SamplingBuffers, draw, empty_pool, weigh_shown
 from .query_order import order_by_query
 from .ranking import Features, add_documents, fill_products
 from .step_groups import GroupMemory, StepStreamKeys, draw_numbers, empty_memory, prepare_group

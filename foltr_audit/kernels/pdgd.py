@@ -14,7 +14,7 @@ import numpy as np
 from .elementary import exp
 from .jit import Bools, Floats, Ints, inlined, inner, kernel, uncounted, unsigned
 from .one_scale import SAFE_SPREAD, one_scale_coefficients
-from .plackett_luce import SamplingBuffers, add_alone, add_rows, new_pool, put_scores, take, weigh
+from .plackett_luce import SamplingBuffers, new_pool, put_scores, weigh_shown
 
 _CLOSE = 1e-25  # products of nine denominators and two weights above it are normal numbers
 
@@ -310,24 +310,6 @@ def fill_coefficients(
         _fill_spread(
             scores, sizes, rows, shown, clicks, candidates, only_observed, weights, scratch, sides, out, pairs
         )
-
-
-@uncounted
-def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
-    """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
-    weigh(pool, rows)
-    weights, sums, drawn = pool.weights, pool.sums, pool.drawn
-    for row in range(rows):
-        for i in range(shown.shape[1]):
-            if shown[row, i] >= 0:
-                drawn[row, i] = weights[row, shown[row, i]]
-        for i in range(shown.shape[1]):
-            if shown[row, i] >= 0:
-                take(weights, sums, row, shown[row, i])
-    if rows == 1:
-        add_alone(pool)
-    else:
-        add_rows(pool, rows)
 
 
 @inlined

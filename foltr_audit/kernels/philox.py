@@ -25,6 +25,9 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _STEP = 1.0 / 4503599627370496.0  # 2^-52
 
+_FEW = 16  # numbers of a stream up to which those of several streams are made side by side
+_TOGETHER = 64  # so many of them
+
 AHEAD = 128
 """Uniform numbers that rejection samplers make at once: a kilobyte, which stays in the first-level cache."""
 
@@ -115,5 +118,18 @@ def uniforms(first: int, size: int, clients: Ints, round_: int, purpose: int, ke
 @kernel
 def fill_streams(out: Floats, block: int, clients: Ints, round_: int, purpose: int, key: np.uint64) -> None:
     """Fill out (clients, even) with numbers 2 block, 2 block + 1, ... of each client's stream."""
-    for c in range(clients.size):
-        fill_uniforms(out, c, out.shape[1], block, clients[c], round_, purpose, key)
+    size = out.shape[1]
+    if size > _FEW:
+        for c in range(clients.size):
+            fill_uniforms(out, c, size, block, clients[c], round_, purpose, key)
+        return
+    numbers, some = np.empty((size, _TOGETHER)), np.empty(_TOGETHER, dtype=np.int64)
+    blocks = np.full(_TOGETHER, block)
+    for first in range(0, clients.size, _TOGETHER):
+        count = min(_TOGETHER, clients.size - first)
+        for c in range(count):
+            some[c] = clients[first + c]
+        fill_columns(numbers, size, blocks, some, count, round_, purpose, key)
+        for c in range(count):
+            for i in range(size):
+                out[first + c, i] = numbers[i, c]

@@ -281,6 +281,24 @@ def draw(pool: SamplingBuffers, rows: int, u: Floats, column: int, shown: Ints) 
             _weigh_faded(pool, shown, rank + 1, rows)
 
 
+@uncounted
+def weigh_shown(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
+    """Put a pool into the state that drawing the lists `shown` (rows, k) would have left."""
+    weigh(pool, rows)
+    weights, sums, drawn = pool.weights, pool.sums, pool.drawn
+    for row in range(rows):
+        for i in range(shown.shape[1]):
+            if shown[row, i] >= 0:
+                drawn[row, i] = weights[row, shown[row, i]]
+        for i in range(shown.shape[1]):
+            if shown[row, i] >= 0:
+                take(weights, sums, row, shown[row, i])
+    if rows == 1:
+        add_alone(pool)
+    else:
+        add_rows(pool, rows)
+
+
 def sampled_lists(
     scores: Floats, starts: Ints, k: int, first: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Ints:
