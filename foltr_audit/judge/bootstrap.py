@@ -125,7 +125,7 @@ class QueryBootstrap:
     @property
     def everybody(self) -> Ints:
         """The weights under which every query counts once, int64 (1, Q)."""
-        return np.ones((1, self.names.size), dtype=np.int64)
+        return read_only(np.ones((1, self.names.size)), np.int64)
 
     @cached_property
     def _factors(self) -> Ints | Floats:
