@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import TypeVar, cast
 from urllib.parse import unquote, urlparse
@@ -60,9 +60,16 @@ SINGULAR = {
 
 
 @cache
+def _installed() -> dict[str, EntryPoints]:
+    """The entry points of all packages by group; finding them reads a file of each package."""
+    every = entry_points()
+    return {group: every.select(group=group) for group in GROUPS.values()}
+
+
+@cache
 def _registered(group: str) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=group):
+    for point in _installed()[group]:
         if point.name in found and point.value != found[point.name].value:
             raise PluginError(
                 f"plug-ins: {point.name!r} is registered twice: {found[point.name].value} and {point.value}"
@@ -112,12 +119,18 @@ def _belongs(origin: Path, distribution: Distribution) -> bool:
     return any(Path(str(distribution.locate_file(file))).resolve() == origin for file in files)
 
 
+@cache
+def _name_of(distribution: Distribution) -> str:
+    """Its name, which stands in a file as long as the package's description."""
+    return distribution.name
+
+
 def _refuse_shadowed(point: EntryPoint) -> None:
     """Refuse a plug-in whose package or module is shadowed by another distribution.
 
     Our own plug-ins always come from the running package, even if another copy of it is installed.
     """
-    if point.dist is not None and point.dist.name == _OURS and point.module.startswith(f"{_PACKAGE}."):
+    if point.dist is not None and _name_of(point.dist) == _OURS and point.module.startswith(f"{_PACKAGE}."):
         return
     for name in (point.module.partition(".")[0], point.module):
         spec = importlib.util.find_spec(name)
