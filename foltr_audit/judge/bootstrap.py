@@ -33,7 +33,7 @@ _ROUNDING = 1e-12  # a share below this counts as 0
 Transform = Callable[[Floats], Floats]
 
 
-class Resampled(NamedTuple):
+class ResampledMetric(NamedTuple):
     """A metric in each resample.
 
     Attributes:
@@ -55,12 +55,12 @@ class BootstrapDistribution:
         share: whether it lies between 0 and 1, so that its interval is that of a share.
     """
 
-    def __init__(self, value: float, resample: Callable[[], Resampled], *, share: bool = False) -> None:
+    def __init__(self, value: float, resample: Callable[[], ResampledMetric], *, share: bool = False) -> None:
         self.value, self.share = value, share
         self._resample = resample
 
     @cached_property
-    def _resampled(self) -> Resampled:
+    def _resampled(self) -> ResampledMetric:
         return self._resample()
 
     @property
@@ -106,7 +106,9 @@ class QueryBootstrap:
     """
 
     def __init__(self, query: NDArray[np.str_], streams: Streams, resamples: int = RESAMPLES) -> None:
-        """Draw R resamples of the queries of L lists; they depend on the seed and the number of queries only.
+        """R resamples of the queries of L lists, drawn when they are needed.
+
+        They depend on the seed and the number of queries only.
 
         Args:
             query: name of each list's query, (L,).
@@ -117,9 +119,9 @@ class QueryBootstrap:
         self._streams, self._resamples = streams, resamples
         self._known_totals: dict[bytes, Floats] = {}
 
-    @cached_property
+    @property
     def weights(self) -> Ints:
-        """How often each query was drawn, int64 (R, Q)."""
+        """How often each query was drawn, int64 (R, Q); a large array that only a cache keeps."""
         return _drawn_weights(self._streams, self.names.size, self._resamples)
 
     @property
@@ -127,11 +129,9 @@ class QueryBootstrap:
         """The weights under which every query counts once, int64 (1, Q)."""
         return read_only(np.ones((1, self.names.size)), np.int64)
 
-    @cached_property
+    @property
     def _factors(self) -> Ints | Floats:
-        # Sums over all queries are faster where nothing is converted. Integers are converted a buffer at a
-        # time, and these buffers are summed by themselves: the bytes are the same up to one of them.
-        return self.weights.astype(np.float64) if self.names.size <= _BUFFER else self.weights
+        return _as_factors(self._streams, self.names.size, self._resamples)
 
     def mean(self, values: Floats) -> Estimate:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
@@ -154,13 +154,13 @@ class QueryBootstrap:
         if not defined.any():
             return BootstrapDistribution(math.nan, self._nothing, share=share)
 
-        def resample() -> Resampled:
+        def resample() -> ResampledMetric:
             return self._ratios(self._by_query(np.where(defined, values, 0.0)), self._by_query(defined))
 
         return BootstrapDistribution(float(values[defined].mean()), resample, share=share)
 
-    def _nothing(self) -> Resampled:
-        return Resampled(np.full(self._resamples, np.nan), 0)
+    def _nothing(self) -> ResampledMetric:
+        return ResampledMetric(np.full(self._resamples, np.nan), 0)
 
     def ratio(
         self,
@@ -184,7 +184,7 @@ class QueryBootstrap:
         ratio = np.array([float(numerators.sum()) / total])
         value = ratio if transform is None else transform(ratio)
 
-        def resample() -> Resampled:
+        def resample() -> ResampledMetric:
             found = self._ratios(self._by_query(numerators), self._by_query(denominators))
             return found if transform is None else found._replace(draws=transform(found.draws))
 
@@ -193,14 +193,14 @@ class QueryBootstrap:
     def _by_query(self, values: Floats | Bools) -> Floats:
         return np.bincount(self.cluster, weights=values, minlength=self.names.size).astype(np.float64)
 
-    def _ratios(self, sums: Floats, counts: Floats) -> Resampled:
+    def _ratios(self, sums: Floats, counts: Floats) -> ResampledMetric:
         """Sums over counts, both by query (Q,), in each resample."""
         totals = self._totals(counts)
         # A resample may hold no query with a value: it is NaN and left out, instead of a division by 0.
         blank = np.full_like(totals, np.nan)
         drawn = np.einsum("bq,q->b", self._factors, sums)
         ratios: Floats = np.divide(drawn, totals, out=blank, where=totals > 0)
-        return Resampled(ratios, int((counts > 0).sum()))
+        return ResampledMetric(ratios, int((counts > 0).sum()))
 
     def _totals(self, counts: Floats) -> Floats:
         """The sum of counts (Q,) in each resample, (R,); most metrics have the same counts."""
@@ -215,6 +215,17 @@ def _drawn_weights(streams: Streams, queries: int, resamples: int) -> Ints:
     """How often each query is drawn, int64 (R, Q); the cells of a comparison share them."""
     draws = streams.generator("bootstrap").integers(0, max(queries, 1), size=(resamples, queries))
     return read_only(np.stack([np.bincount(draw, minlength=queries) for draw in draws]), np.int64)
+
+
+@lru_cache(maxsize=1)
+def _as_factors(streams: Streams, queries: int, resamples: int) -> Ints | Floats:
+    """The same in the form in which sums over all queries are faster, (R, Q).
+
+    Integers are converted a buffer at a time, and these buffers are summed by themselves: the bytes are the
+    same up to one of them.
+    """
+    weights = _drawn_weights(streams, queries, resamples)
+    return weights.astype(np.float64) if queries <= _BUFFER else weights
 
 
 def interval(resampled: Floats, queries: int) -> Interval | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.judge.bootstrap import BootstrapDistribution, QueryBootstrap, Resampled
+from foltr_audit.judge.bootstrap import BootstrapDistribution, QueryBootstrap, ResampledMetric
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.rows import Estimate
 
@@ -55,9 +55,9 @@ class ScoreRanking(NamedTuple):
         def area(weights: Ints) -> Floats:
             return weighted_auc(self.positive, self.tie, self.cluster, weights)
 
-        def resample() -> Resampled:
+        def resample() -> ResampledMetric:
             speak = min(self._queries(which) for which in (self.positive, ~self.positive))
-            return Resampled(area(resamples.weights), speak)
+            return ResampledMetric(area(resamples.weights), speak)
 
         return BootstrapDistribution(float(area(resamples.everybody)[0]), resample, share=True)
 
@@ -74,8 +74,8 @@ class ScoreRanking(NamedTuple):
         rates, allowed = self._rates(resamples.everybody)
         resampled = cache(lambda: self._rates(resamples.weights)[0])
 
-        def resample(level: int) -> Resampled:
-            return Resampled(resampled()[:, level], self._queries(self.positive))
+        def resample(level: int) -> ResampledMetric:
+            return ResampledMetric(resampled()[:, level], self._queries(self.positive))
 
         found = {}
         for level, name in enumerate(FALSE_POSITIVES):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
@@ -28,6 +28,11 @@ from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.reading import toml_table
 from foltr_audit.utils.rows import JsonValue
 
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
+
+T = TypeVar("T", bound=SpecTable)
+
 
 def _described(data: object) -> object:
     """Data as Specs hold them; a collection is described."""
@@ -38,13 +43,14 @@ def _described(data: object) -> object:
     return DataSpec.of(data) if isinstance(data, Collection) else data
 
 
-def _defaults_of(table: type[SpecTable]) -> Any:
+def _defaults_of(table: type[T]) -> T:
     """A field whose default is a table of defaults, made when it is needed: that of plug-ins imports them."""
 
-    def describe(schema: dict[str, Any]) -> None:
+    def describe(schema: JsonDict) -> None:
         schema["default"] = table().model_dump(mode="json")
 
-    return Field(default_factory=table, json_schema_extra=describe)
+    field: T = Field(default_factory=table, json_schema_extra=describe)
+    return field
 
 
 class Spec(SpecTable):
