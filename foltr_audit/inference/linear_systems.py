@@ -76,7 +76,7 @@ def singular_vectors(columns: Floats) -> tuple[Floats, Floats, Floats]:
     lists; where memory is kept, it is found by a digest of the columns.
     """
     svd = cache(lambda: np.linalg.svd(columns, full_matrices=False))
-    digest = cache(lambda: hashlib.blake2b(np.ascontiguousarray(columns).data).digest())
+    digest = cache(lambda: hashlib.sha256(np.ascontiguousarray(columns).data).digest())
 
     def part(place: int) -> Floats:
         return remembered(lambda: ("svd", place, columns.shape, digest()), lambda: svd()[place])
