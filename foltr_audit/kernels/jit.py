@@ -84,11 +84,7 @@ def _compiled(function: F, *, _nrt: bool = True, **options: bool | str) -> F:
 
     from .code_cache import CodeCache
 
-    always = {"error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": _nrt}
     compiled = cast("Callable[..., F]", numba.njit)
-    try:
-        dispatcher = compiled(function, cache=True, **always, **options)
-    except RuntimeError:  # numba finds no folder that it may write to
-        return compiled(function, **always, **options)
-    vars(dispatcher)["_cache"] = CodeCache(function)  # type: ignore[no-untyped-call]
+    dispatcher = compiled(function, error_model="numpy", no_cfunc_wrapper=True, _nrt=_nrt, **options)
+    vars(dispatcher)["_cache"] = CodeCache(function, entry="no_cpython_wrapper" not in options)
     return dispatcher
