@@ -13,6 +13,7 @@ from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, Roun
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.array_layout import FLOATING
 from foltr_audit.recorder.implied_columns import sources_of, with_implied
+from foltr_audit.recorder.packed_columns import unpack_columns
 from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace.header import MOST_WHOLE, TraceHeader
 from foltr_audit.trace.layout import joined
@@ -35,7 +36,11 @@ def load(data: bytes, header: TraceHeader, table: str, path: Path, rows: int) ->
     """
     where = f"trace: {path}"
     # A round without messages of a large model: its axes are compared with those of the header.
-    found = read_archive(data, where, TraceError, stored=True, longest=MOST_WHOLE)
+    stored = read_archive(data, where, TraceError, stored=True, longest=MOST_WHOLE)
+    try:
+        found = unpack_columns(stored, rows)
+    except ValueError as error:
+        raise TraceError(f"{where}: {error}") from None
     expected = columns(header, table)
     for name in found:
         if name not in expected:
