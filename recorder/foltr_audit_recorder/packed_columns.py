@@ -1,11 +1,12 @@
 """Columns in fewer bytes: numbers that take few values are written as codes of a few bits.
 
-A packed column NAME is two arrays in the file of its table: `NAME.type`, an array without rows that has the
-column's type and axes, and `NAME.packed`, the bytes (uint8) of all its numbers, row after row:
+A packed column NAME is three arrays in the file of its table: `NAME.type`, an array without rows that has the
+column's type and axes, `NAME.blocks`, the number of rows in each block, which may be left out if there is one
+block, and `NAME.packed`, the bytes (uint8) of block after block:
 
-    column  = a byte s, from 0 to 7; if s > 0, codes of s bits: each number below 2^s - 1 is its own code, and
-              2^s - 1 says that the number is among the others; then the bytes of the others (of all numbers
-              if s = 0): first the lowest byte of each as one list of bytes, then the second lowest ...
+    block   = a byte s, from 0 to 7; if s > 0, codes of s bits: each number below 2^s - 1 is its own code, and
+              2^s - 1 says that the number is among the others; then the others, less 2^s - 1, as a block of
+              their own; if s = 0, the lowest byte of each number as one list, the second lowest as one ...
     list    = nothing for no bytes; else a byte b; if b = 8, the bytes as they are; if b is from 1 to 7,
               2^b - 1 bytes, whose codes are 0, 1, 2 ..., the codes of b bits of all bytes, of which 2^b - 1
               says that a byte is among the others, and the list of the others
@@ -18,35 +19,80 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-TYPE, PACKED = ".type", ".packed"
-"""What the names of the two arrays of a packed column end with."""
+TYPE, BLOCKS, PACKED = ".type", ".blocks", ".packed"
+"""What the names of the arrays of a packed column end with."""
 
-MOST_LISTS = 4
-"""How many lists of bytes may lie in each other."""
+MOST_LEVELS = 4
+"""How many blocks of others, or lists of others, may lie in each other."""
+
+LEAST_BYTES = 4096
+"""Bytes of a column below which packing is not tried."""
 
 _AS_THEY_ARE = 8  # in the place of a number of bits
-_LEAST = 4096  # bytes of a column below which packing is not tried
-_LOOK = 8192  # bytes of a list that tell whether it takes few values
+_LOOK = 2048  # bytes of a list that tell whether it takes few values
+_RUNS = 8  # so many runs of numbers among these
+_CODES = (1 << np.arange(1, 8)) - 1  # bytes that have codes of 1 to 7 bits
+_MOST_SMALL = 4  # bits of codes for small numbers that are tried
+_BLOCK = 1 << 18  # numbers of a block of a column that comes row by row
 _WORTH = 0.9  # a column stays as it is if packing keeps more than this share of it
 
 Bytes = NDArray[np.uint8]
+
+
+class PackedColumn:
+    """A column that is packed block by block, as its rows come.
+
+    Attributes:
+        like: an array without rows, of the column's type and axes.
+    """
+
+    def __init__(self, values: NDArray[np.generic]) -> None:
+        """The column with its first rows."""
+        self.like = values[:0]
+        self._waiting = [values]
+        self._rows: list[int] = []
+        self._blocks: list[Bytes] = []
+
+    def add(self, values: NDArray[np.generic]) -> None:
+        """Take the next rows, which may be packed now or later."""
+        self._waiting.append(values)
+        if sum(each.size for each in self._waiting) >= _BLOCK:
+            self._pack()
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(self._rows) + sum(len(each) for each in self._waiting)
+
+    def arrays(self, name: str) -> dict[str, NDArray[np.generic]]:
+        """The arrays in the file of a table that stand for the column."""
+        self._pack()
+        rows = {} if len(self._rows) == 1 else {name + BLOCKS: np.array(self._rows, dtype=np.uint32)}
+        return {name + TYPE: self.like, **rows, name + PACKED: np.concatenate(self._blocks)}
+
+    def _pack(self) -> None:
+        if self._waiting:
+            values = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
+            self._waiting.clear()
+            self._rows.append(len(values))
+            self._blocks.append(pack_block(values))
 
 
 def pack_columns(columns: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
     """The arrays of a table's file: columns that packing makes smaller are packed, others stay."""
     stored: dict[str, NDArray[np.generic]] = {}
     for name, values in columns.items():
-        packed = None
-        if values.nbytes >= _LEAST and values.dtype.kind in "iufb":
-            packed = _packed(values.astype(values.dtype.newbyteorder("<"), copy=False))
+        tried = values.nbytes >= LEAST_BYTES and values.dtype.kind in "iufb"
+        packed = pack_block(values) if tried else None
         if packed is None or packed.size > _WORTH * values.nbytes:
             stored[name] = values
         else:
-            stored |= {name + TYPE: np.empty((0, *values.shape[1:]), values.dtype), name + PACKED: packed}
+            stored |= {name + TYPE: values[:0], name + PACKED: packed}
     return stored
 
 
@@ -56,53 +102,62 @@ def unpack_columns(stored: Mapping[str, NDArray[np.generic]], rows: int) -> dict
     Raises:
         ValueError: bytes that are no packed column of so many rows; it begins with the column's name.
     """
-    columns: dict[str, NDArray[np.generic]] = {}
-    for name, values in stored.items():
-        column = name.removesuffix(PACKED)
-        like = stored.get(column + TYPE)
-        if name.endswith(TYPE) and name.removesuffix(TYPE) + PACKED in stored:
-            continue
-        if column == name or like is None:
-            columns[name] = values
-            continue
-        if column in stored:
-            raise ValueError(f"column {column} is there twice, packed and as it is")
+    packed = [name.removesuffix(PACKED) for name in stored if name.endswith(PACKED)]
+    packed = [name for name in packed if name + TYPE in stored]
+    parts = {name + end for name in packed for end in (TYPE, BLOCKS, PACKED)}
+    columns = {name: values for name, values in stored.items() if name not in parts}
+    for name in packed:
+        if name in columns:
+            raise ValueError(f"column {name} is there twice, packed and as it is")
+        like, values = stored[name + TYPE], stored[name + PACKED]
+        blocks = stored.get(name + BLOCKS, np.array([rows]))
         if like.ndim < 1 or len(like) or like.dtype.kind not in "iufb" or values.dtype != np.uint8:
-            raise ValueError(f"column {column} is packed otherwise than as bytes of a type of numbers")
+            raise ValueError(f"column {name} is packed otherwise than as bytes of a type of numbers")
         try:
-            columns[column] = _unpacked(values.reshape(-1).view(np.uint8), like, rows)
+            columns[name] = _unpacked(values.reshape(-1).view(np.uint8), like, blocks.reshape(-1), rows)
         except ValueError as error:
-            raise ValueError(f"column {column}: {error}") from None
+            raise ValueError(f"column {name}: {error}") from None
     return columns
 
 
-def _packed(values: NDArray[np.generic]) -> Bytes:
-    flat = np.ascontiguousarray(values).reshape(-1)
-    width = _small_width(flat)
-    pieces = [np.array([width], dtype=np.uint8)]
-    if width:
-        most = (1 << width) - 1
+def pack_block(values: NDArray[np.generic]) -> Bytes:
+    """The bytes of a block of numbers."""
+    flat = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).reshape(-1)
+    pieces: list[Bytes] = []
+    for level in range(MOST_LEVELS):
+        width = _small_width(flat) if level < MOST_LEVELS - 1 else 0
+        pieces.append(np.array([width], dtype=np.uint8))
+        if not width:
+            break
+        most = flat.dtype.type((1 << width) - 1)
         codes = np.minimum(flat, most).astype(np.uint8)
         pieces += _bits(codes, width)
-        flat = flat[codes == most]
+        flat = flat[codes == most] - most
     size = flat.dtype.itemsize
     every = flat.view(np.uint8).reshape(-1, size)
     for place in range(size):
-        pieces += _list(np.ascontiguousarray(every[:, place]), MOST_LISTS)
+        pieces += _list(np.ascontiguousarray(every[:, place]), MOST_LEVELS)
     return np.concatenate(pieces)
 
 
 def _small_width(flat: NDArray[np.generic]) -> int:
     """Bits of a code for small numbers, with which a column of whole numbers is smallest; 0 without codes."""
-    size = flat.dtype.itemsize
-    if flat.dtype.kind != "u" or size == 1:
+    if flat.dtype.kind != "u" or flat.dtype.itemsize == 1 or not flat.size:
         return 0
-    counts = np.bincount(
-        np.minimum(flat[:: 1 + flat.size // (4 * _LOOK)], 127).astype(np.uint8), minlength=128
-    )
-    below = np.cumsum(counts) / counts.sum()
-    costs = [float(size), *(width / 8 + (1 - below[(1 << width) - 2]) * size for width in range(1, 8))]
-    return int(np.argmin(costs))
+    some = _some(flat)
+    least, best = _least_size(some), 0
+    for width in range(1, _MOST_SMALL + 1):
+        size = _least_size(some[some >= (1 << width) - 1]) + width * some.size / 8
+        if size >= least:
+            break
+        least, best = size, width
+    return best
+
+
+def _least_size(flat: NDArray[np.generic]) -> float:
+    """About how many bytes numbers take as a list of each of their bytes."""
+    every = flat.view(np.uint8).reshape(-1, flat.dtype.itemsize)
+    return sum(float(_costs(_counts(every[:, place])).min()) for place in range(every.shape[1]))
 
 
 def _list(values: Bytes, depth: int) -> Iterator[Bytes]:
@@ -124,22 +179,33 @@ def _list(values: Bytes, depth: int) -> Iterator[Bytes]:
 
 def _width(values: Bytes) -> tuple[int, Bytes]:
     """Bits of a code with which a list is smallest, and all bytes, the most frequent first."""
-    step = 1 + values.size // _LOOK
-    if step > 1 and _cheapest(values[::step])[0] == _AS_THEY_ARE:
-        return _AS_THEY_ARE, values  # as random bytes are, which nobody need count
-    return _cheapest(values)
+    counts = _counts(_some(values))
+    if values.size > _LOOK and _costs(counts).argmin() < 7:  # else random bytes, which nobody need count
+        counts = _counts(values)
+    return 1 + int(_costs(counts).argmin()), (-counts).argsort(kind="stable").astype(np.uint8)
 
 
-def _cheapest(values: Bytes) -> tuple[int, Bytes]:
-    counts = np.bincount(values, minlength=256)
-    order = np.argsort(-counts, kind="stable").astype(np.uint8)
-    below = np.cumsum(counts[order])
+def _counts(values: Bytes) -> NDArray[np.int64]:
+    """How often each byte occurs, (256,)."""
+    return np.bincount(values, minlength=256)
+
+
+def _costs(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How many bytes a list takes with codes of 1 to 7 bits, and as it is, (8,)."""
+    total = counts.sum()
+    ordered = -counts
+    ordered.sort()
     # Others may be packed again; that they stay as they are is what is counted on.
-    costs = {_AS_THEY_ARE: values.size}
-    for width in range(1, 8):
-        most = (1 << width) - 1
-        costs[width] = most + width * (values.size + 7 >> 3) + values.size - int(below[most - 1])
-    return min(costs, key=lambda width: costs[width]), order
+    others = total + ordered.cumsum()[_CODES - 1]
+    return np.append(_CODES + np.arange(1, 8) * (total / 8) + others, total)
+
+
+def _some(values: NDArray[Any]) -> NDArray[Any]:
+    """A few numbers that tell about all: some runs, since every n-th could come from a few coordinates."""
+    if values.size <= _LOOK:
+        return values
+    runs = values[: values.size // _RUNS * _RUNS].reshape(_RUNS, -1)
+    return runs[:, : _LOOK // _RUNS].reshape(-1)
 
 
 def _bits(codes: Bytes, width: int) -> Iterator[Bytes]:
@@ -147,27 +213,19 @@ def _bits(codes: Bytes, width: int) -> Iterator[Bytes]:
         yield np.packbits(codes & np.uint8(1 << bit))
 
 
-def _unpacked(packed: Bytes, like: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-    kind = like.dtype.newbyteorder("<")
-    count = rows * math.prod(like.shape[1:])
+def _unpacked(
+    packed: Bytes, like: NDArray[np.generic], blocks: NDArray[np.generic], rows: int
+) -> NDArray[np.generic]:
+    if blocks.dtype.kind not in "iu" or blocks.size > max(1, packed.size):
+        raise ValueError(f"{blocks.size} blocks of type {blocks.dtype}; expected the rows of each")
+    lengths = [int(length) for length in blocks]
+    if min(lengths, default=0) < 0 or sum(lengths) != rows:
+        raise ValueError(f"blocks of {sum(lengths)} rows; expected {rows}")
     reader = _PackedBytes(packed)
-    width = reader.byte()
-    if width > 7 or (width and kind.kind != "u"):
-        raise ValueError(f"codes of {width} bits; expected at most 7, and of unsigned numbers only")
-    codes = reader.codes(count, width) if width else None
-    others = count if codes is None else int(np.count_nonzero(codes == (1 << width) - 1))
-    reader.expect(others * kind.itemsize)
-    every = np.empty((others, kind.itemsize), dtype=np.uint8)
-    for place in range(kind.itemsize):
-        every[:, place] = reader.list(others, MOST_LISTS)
+    width = math.prod(like.shape[1:])
+    found = [reader.block(length * width, like.dtype.newbyteorder("<")) for length in lengths]
     reader.end()
-    flat = every.reshape(-1).view(kind)
-    if kind.kind == "b" and every.size and int(every.max()) > 1:
-        raise ValueError("a truth value that is neither 0 nor 1")
-    if codes is not None:
-        whole = codes.astype(kind)
-        whole[codes == (1 << width) - 1] = flat
-        flat = whole
+    flat = found[0] if len(found) == 1 else np.concatenate([np.empty(0, like.dtype), *found])
     flat = flat.reshape((rows, *like.shape[1:]))
     flat.flags.writeable = False
     return flat
@@ -195,14 +253,41 @@ class _PackedBytes:
         """The next byte, as a number."""
         return int(self.take(1)[0])
 
-    def expect(self, count: int) -> None:
-        """Refuse so many bytes of a column before memory is taken: an eighth of them must be there.
+    def block(self, count: int, kind: np.dtype[np.generic]) -> NDArray[np.generic]:
+        """A block of numbers.
 
         Raises:
-            ValueError: there are fewer.
+            ValueError: codes of too many bits, or of numbers that have none.
         """
-        if count > 8 * (self._packed.size - self._at):
+        small: list[tuple[Bytes, int]] = []  # codes of each level, and the one that says that others follow
+        while width := self.byte():
+            if width > 7 or kind.kind != "u" or len(small) == MOST_LEVELS - 1:
+                raise ValueError(f"codes of {width} bits of {kind.name} in {len(small)} blocks of others")
+            codes, most = self.codes(count, width), (1 << width) - 1
+            small.append((codes, most))
+            count = int(np.count_nonzero(codes == most))
+        flat = self.numbers(count, kind)
+        for codes, most in reversed(small):
+            whole = codes.astype(kind)
+            whole[codes == most] += flat
+            flat = whole
+        return flat
+
+    def numbers(self, count: int, kind: np.dtype[np.generic]) -> NDArray[np.generic]:
+        """Numbers as a list of each of their bytes.
+
+        Raises:
+            ValueError: there are fewer, or they are no truth values where these are expected.
+        """
+        # Before memory is taken: a byte stands for eight at most.
+        if count * kind.itemsize > 8 * (self._packed.size - self._at):
             raise ValueError(f"{self._packed.size} packed bytes, which are too few")
+        every = np.empty((count, kind.itemsize), dtype=np.uint8)
+        for place in range(kind.itemsize):
+            every[:, place] = self.list(count, MOST_LEVELS)
+        if kind.kind == "b" and every.size and int(every.max()) > 1:
+            raise ValueError("a truth value that is neither 0 nor 1")
+        return every.reshape(-1).view(kind)
 
     def codes(self, count: int, width: int) -> Bytes:
         """The codes of some numbers."""
@@ -224,7 +309,7 @@ class _PackedBytes:
         if width == _AS_THEY_ARE:
             return self.take(count)
         if not 1 <= width < _AS_THEY_ARE or depth <= 1:
-            raise ValueError(f"codes of {width} bits, or lists in more than {MOST_LISTS} others")
+            raise ValueError(f"codes of {width} bits, or lists in more than {MOST_LEVELS} others")
         most = (1 << width) - 1
         values = np.append(self.take(most), np.uint8(0))
         codes = self.codes(count, width)

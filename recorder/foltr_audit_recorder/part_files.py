@@ -18,9 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 
 from . import atomic_files
 from .implied_columns import without_implied
+from .packed_columns import PackedColumn
 from .table_files import Columns, row_count, table_bytes
 
 VERSION = "0.1.0"
@@ -76,10 +78,19 @@ def marker_indices(folder: Path) -> list[int]:
     return sorted({int(match[1]) for entry in entries if (match := _MARKER.fullmatch(entry.name))})
 
 
-def part_files(part: PartRange, tables: Mapping[str, Columns]) -> dict[str, bytes]:
+def part_files(
+    part: PartRange,
+    tables: Mapping[str, Columns],
+    packed: Mapping[str, Mapping[str, PackedColumn]] = MappingProxyType({}),
+) -> dict[str, bytes]:
     """The files of a part by their paths inside the trace folder, the marker last.
 
     Columns that follow from others are left out: see `implied_columns`.
+
+    Args:
+        part: which part.
+        tables: its tables.
+        packed: columns of them that are packed already, by table.
 
     Raises:
         ValueError: a table whose columns have different lengths or hold objects.
@@ -87,7 +98,7 @@ def part_files(part: PartRange, tables: Mapping[str, Columns]) -> dict[str, byte
     files: dict[str, bytes] = {}
     entries: dict[str, dict[str, object]] = {}
     for table, columns in without_implied(tables).items():
-        name, data = file_name(table, part.index), table_bytes(columns)
+        name, data = file_name(table, part.index), table_bytes(columns, packed.get(table, {}))
         files[name] = data
         entries[name] = {
             "rows": row_count(columns),

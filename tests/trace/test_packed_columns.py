@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.recorder import packed_columns
-from foltr_audit.recorder.packed_columns import MOST_LISTS, pack_columns, unpack_columns
+from foltr_audit.recorder.packed_columns import (
+    MOST_LEVELS,
+    PackedColumn,
+    pack_block,
+    pack_columns,
+    unpack_columns,
+)
 
 TYPES = ["u1", "u2", "u4", "u8", "i1", "i4", "i8", "f2", "f4", "f8", ">f4", "?"]
 
@@ -42,12 +48,17 @@ def test_every_number_comes_back_with_its_bits(
     kind: str, rows: int, width: int, values: int, rare: float, seed: int
 ) -> None:
     column = drawn(kind, rows, width, values, rare, seed)
+    whole = {"a.type": column[:0], "a.packed": pack_block(column)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_columns, "_LEAST", 0)
-        patch.setattr(packed_columns, "_WORTH", 1e9)
-        stored = pack_columns({"a": column})
-    assert set(stored) == {"a.type", "a.packed"}
-    [found] = unpack_columns(stored, rows).values()
+        patch.setattr(packed_columns, "_BLOCK", 500)
+        packed = PackedColumn(column[: rows // 3])
+        for begin in range(rows // 3, rows, 100):
+            packed.add(column[begin : begin + 100])
+        assert packed.rows == rows
+        blocks = packed.arrays("a")
+    [found] = unpack_columns(whole, rows).values()
+    [again] = unpack_columns(blocks, rows).values()
+    assert again.tobytes() == found.tobytes()
     assert found.dtype == column.dtype.newbyteorder("=")
     assert found.shape == column.shape
     assert found.tobytes() == column.astype(found.dtype).tobytes()
@@ -80,15 +91,25 @@ FORGED: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
     "none": ({"a.packed": octets()}, "0 packed bytes, which are too few"),
     "cut": ({"a.packed": octets(0, 8, 1, 2)}, "4 packed bytes, which are too few"),
     "cut in codes": ({"a.packed": octets(1, 0)}, "2 packed bytes, which are too few"),
-    "wide codes": ({"a.packed": octets(8)}, "codes of 8 bits; expected at most 7"),
+    "wide codes": ({"a.packed": octets(8)}, "codes of 8 bits of uint16 in 0 blocks of others"),
     "codes of floats": (
         {"a.type": np.empty((0, 2), dtype=np.float32), "a.packed": octets(1)},
-        "codes of 1 bits; expected at most 7, and of unsigned numbers only",
+        "codes of 1 bits of float32 in 0 blocks",
     ),
+    "blocks without end": (
+        {"a.packed": octets(*[1, 255, 255, 255] * 9)},
+        "codes of 1 bits of uint16 in 3 blocks",
+    ),
+    "rows of blocks": (
+        {"a.blocks": np.array([4, 5]), "a.packed": octets(*[0] * 9)},
+        "blocks of 9 rows; expected 10",
+    ),
+    "rows below 0": ({"a.blocks": np.array([-4, 14]), "a.packed": octets(*[0] * 9)}, "blocks of 10 rows"),
+    "blocks of text": ({"a.blocks": np.array(["x"]), "a.packed": octets(*[0] * 9)}, "blocks of type <U1"),
     "wide list": ({"a.packed": octets(0, 9, *[0] * 9)}, "codes of 9 bits, or lists"),
     "lists without end": (
         {"a.packed": octets(0, *[1, 0, 255, 255, 255] * 9)},
-        f"lists in more than {MOST_LISTS} others",
+        f"lists in more than {MOST_LEVELS} others",
     ),
     "too long": ({"a.packed": octets(0, *[8, *[0] * 20] * 2, 7)}, "1 packed bytes too many"),
     "truth values": (
