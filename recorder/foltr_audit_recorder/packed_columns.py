@@ -34,9 +34,10 @@ LEAST_BYTES = 4096
 """Bytes of a column below which packing is not tried."""
 
 _AS_THEY_ARE = 8  # in the place of a number of bits
-_LOOK = 2048  # bytes of a list that tell whether it takes few values
+_LOOK = 1024  # bytes of a list that tell whether it takes few values
 _RUNS = 8  # so many runs of numbers among these
 _CODES = (1 << np.arange(1, 8)) - 1  # bytes that have codes of 1 to 7 bits
+_BYTES = np.arange(1, 8) / 8  # of these codes
 _MOST_SMALL = 4  # bits of codes for small numbers that are tried
 _BLOCK = 1 << 18  # numbers of a block of a column that comes row by row
 _WORTH = 0.9  # a column stays as it is if packing keeps more than this share of it
@@ -192,12 +193,14 @@ def _counts(values: Bytes) -> NDArray[np.int64]:
 
 def _costs(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """How many bytes a list takes with codes of 1 to 7 bits, and as it is, (8,)."""
-    total = counts.sum()
+    total = int(counts.sum())
     ordered = -counts
     ordered.sort()
+    costs = np.empty(8)
+    costs[7] = total
     # Others may be packed again; that they stay as they are is what is counted on.
-    others = total + ordered.cumsum()[_CODES - 1]
-    return np.append(_CODES + np.arange(1, 8) * (total / 8) + others, total)
+    costs[:7] = _CODES + total * _BYTES + ordered.cumsum()[_CODES - 1] + total
+    return costs
 
 
 def _some(values: NDArray[Any]) -> NDArray[Any]:

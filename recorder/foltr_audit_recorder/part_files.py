@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 
@@ -117,13 +116,12 @@ def commit_part(folder: Path, files: Mapping[str, bytes]) -> None:
         OSError: the folder cannot be written, or the disk is full; what was committed before stays valid.
             Or somebody else has written this part.
     """
-    marker = list(files)[-1]
+    *tables, marker = files
     if (folder / marker).exists():
         raise FileExistsError(errno.EEXIST, "another writer has written this part", str(folder / marker))
-    # A folder is flushed once for all of its files, which takes as long as for one of them. All tables are on
-    # the disk before the marker, in a folder of its own, names them.
-    for place, group in groupby(files, lambda name: (folder / name).parent):
-        atomic_files.write_files(place, {Path(name).name: files[name] for name in group})
+    # All tables are on the disk, under their names, before the marker names them.
+    atomic_files.write_files(folder, {name: files[name] for name in tables})
+    atomic_files.write_files(folder, {marker: files[marker]})
 
 
 def clean(folder: Path, next_part: int) -> None:
