@@ -34,7 +34,8 @@ LEAST_BYTES = 4096
 """Bytes of a column below which packing is not tried."""
 
 _AS_THEY_ARE = 8  # in the place of a number of bits
-_LOOK = 1024  # bytes of a list that tell whether it takes few values
+_LOOK = 1024  # numbers that tell whether small ones are worth codes
+_LOOK_LONG = 4096  # bytes of a list that tell which of them are frequent
 _RUNS = 8  # so many runs of numbers among these
 _CODES = (1 << np.arange(1, 8)) - 1  # bytes that have codes of 1 to 7 bits
 _BYTES = np.arange(1, 8) / 8  # of these codes
@@ -133,7 +134,7 @@ def pack_block(values: NDArray[np.generic]) -> Bytes:
         most = flat.dtype.type((1 << width) - 1)
         codes = np.minimum(flat, most).astype(np.uint8)
         pieces += _bits(codes, width)
-        flat = flat[codes == most] - most
+        flat = flat.compress(codes == most) - most  # where few are, in a fifth of the time of an index
     size = flat.dtype.itemsize
     every = flat.view(np.uint8).reshape(-1, size)
     for place in range(size):
@@ -145,7 +146,7 @@ def _small_width(flat: NDArray[np.generic]) -> int:
     """Bits of a code for small numbers, with which a column of whole numbers is smallest; 0 without codes."""
     if flat.dtype.kind != "u" or flat.dtype.itemsize == 1 or not flat.size:
         return 0
-    some = _some(flat)
+    some = _some(flat, _LOOK)
     least, best = _least_size(some), 0
     for width in range(1, _MOST_SMALL + 1):
         size = _least_size(some[some >= (1 << width) - 1]) + width * some.size / 8
@@ -172,17 +173,15 @@ def _list(values: Bytes, depth: int) -> Iterator[Bytes]:
     most = (1 << width) - 1
     table = np.full(256, most, dtype=np.uint8)
     table[order[:most]] = np.arange(most)
-    codes = table.take(values)
+    codes = _translated(values, table)
     yield order[:most]
     yield from _bits(codes, width)
-    yield from _list(values[codes == most], depth - 1)
+    yield from _list(values.compress(codes == most), depth - 1)
 
 
 def _width(values: Bytes) -> tuple[int, Bytes]:
     """Bits of a code with which a list is smallest, and all bytes, the most frequent first."""
-    counts = _counts(_some(values))
-    if values.size > _LOOK and _costs(counts).argmin() < 7:  # else random bytes, which nobody need count
-        counts = _counts(values)
+    counts = _counts(_some(values, _LOOK_LONG))
     return 1 + int(_costs(counts).argmin()), (-counts).argsort(kind="stable").astype(np.uint8)
 
 
@@ -203,12 +202,17 @@ def _costs(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return costs
 
 
-def _some(values: NDArray[Any]) -> NDArray[Any]:
-    """A few numbers that tell about all: some runs, since every n-th could come from a few coordinates."""
-    if values.size <= _LOOK:
+def _some(values: NDArray[Any], count: int) -> NDArray[Any]:
+    """About so many numbers that tell of all: some runs, as every n-th could come from a few coordinates."""
+    if values.size <= count:
         return values
     runs = values[: values.size // _RUNS * _RUNS].reshape(_RUNS, -1)
-    return runs[:, : _LOOK // _RUNS].reshape(-1)
+    return runs[:, : count // _RUNS].reshape(-1)
+
+
+def _translated(values: Bytes, table: Bytes) -> Bytes:
+    """What a table (256,) has for each byte, read-only; four times as fast as `take`."""
+    return np.frombuffer(values.tobytes().translate(table.tobytes()), dtype=np.uint8)
 
 
 def _bits(codes: Bytes, width: int) -> Iterator[Bytes]:
@@ -272,7 +276,7 @@ class _PackedBytes:
         flat = self.numbers(count, kind)
         for codes, most in reversed(small):
             whole = codes.astype(kind)
-            whole[codes == most] += flat
+            whole[np.flatnonzero(codes == most)] += flat
             flat = whole
         return flat
 
@@ -314,11 +318,12 @@ class _PackedBytes:
         if not 1 <= width < _AS_THEY_ARE or depth <= 1:
             raise ValueError(f"codes of {width} bits, or lists in more than {MOST_LEVELS} others")
         most = (1 << width) - 1
-        values = np.append(self.take(most), np.uint8(0))
+        values = np.zeros(256, dtype=np.uint8)
+        values[:most] = self.take(most)
         codes = self.codes(count, width)
-        others = codes == most
-        found = values.take(codes)
-        found[others] = self.list(int(np.count_nonzero(others)), depth - 1)
+        others = np.flatnonzero(codes == most)
+        found = _translated(codes, values).copy()
+        found[others] = self.list(others.size, depth - 1)
         return found
 
     def end(self) -> None:
