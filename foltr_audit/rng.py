@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ UNIFORM_STEP = 2.0**-52
 """Uniform numbers of a stream are the midpoints of steps of this width, so that 0 and 1 are never drawn."""
 
 
+@lru_cache(maxsize=1024)
 def _digest(text: str, bits: int) -> int:
     # Not `hash`: Python salts the hash of a text anew in every process, so a seed would not fix the draws.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=bits // 8).digest(), "little")

@@ -138,7 +138,7 @@ class ResultRow:
             ValueError: a column is missing, unknown, or has a value of another type.
         """
         left = dict(table)
-        row = _read(cls, left, frozenset(_names(cls)))
+        row = _read(cls, left, _names(cast(type, cls)))
         if left:
             raise ValueError(f"unknown column {next(iter(left))!r} in a {cls.__name__}")
         return row
@@ -200,23 +200,30 @@ def _plain(value: object) -> JsonValue:
     return cast(JsonValue, value)
 
 
-def _names(cls: type[ResultRow]) -> Iterator[str]:
+@cache
+def _types(cls: type) -> dict[str, object]:
+    """The type of each field, which is written as text in the class."""
+    return get_type_hints(cls)
+
+
+@cache
+def _names(cls: type) -> frozenset[str]:
     """The names of all columns but those of embedded mappings."""
-    types = get_type_hints(cls)
+    found: set[str] = set()
     for each in fields(cls):
-        kind = types[each.name]
+        kind = _types(cls)[each.name]
         if not each.metadata.get("embedded"):
-            yield from (_name(each), _name(each) + CI95) if kind is Estimate else (_name(each),)
+            found |= {_name(each), _name(each) + CI95} if kind is Estimate else {_name(each)}
         elif isinstance(kind, type) and issubclass(kind, ResultRow):
-            yield from (_prefix(each) + name for name in _names(kind))
+            found |= {_prefix(each) + name for name in _names(cast(type, kind))}
+    return frozenset(found)
 
 
 def _read(cls: type[R], left: dict[str, object], known: frozenset[str], prefix: str = "") -> R:
     """A row made of the columns that it takes out of `left`; a mapping takes those that are not `known`."""
     found: dict[str, object] = {}
-    types = get_type_hints(cls)
     for each in fields(cls):
-        kind, name = types[each.name], prefix + _name(each)
+        kind, name = _types(cast(type, cls))[each.name], prefix + _name(each)
         if each.metadata.get("embedded"):
             if isinstance(kind, type) and issubclass(kind, ResultRow):
                 found[each.name] = _read(kind, left, known, prefix + _prefix(each))
@@ -242,7 +249,7 @@ def _read(cls: type[R], left: dict[str, object], known: frozenset[str], prefix: 
 def _rows_by_key(kind: object, table: Mapping[str, object]) -> dict[str, ResultRow]:
     """The rows of an embedded mapping, by their keys."""
     row = _row_in(kind) or ResultRow
-    columns = sorted(_names(row), key=len, reverse=True)
+    columns = sorted(_names(cast(type, row)), key=len, reverse=True)
     found: dict[str, dict[str, object]] = {}
     for name, value in table.items():
         column = next((one for one in columns if name.startswith(f"{one}_")), None)
@@ -287,10 +294,10 @@ def _describe(
     cls: type[ResultRow], properties: dict[str, JsonValue], required: list[JsonValue], prefix: str = ""
 ) -> bool:
     """Add the columns of a row to a schema; whether it may have others."""
-    more, types = False, get_type_hints(cls)
+    more = False
     later: dict[str, JsonValue] = {}
     for each in fields(cls):
-        kind, name = types[each.name], prefix + _name(each)
+        kind, name = _types(cast(type, cls))[each.name], prefix + _name(each)
         if each.metadata.get("embedded"):
             if isinstance(kind, type) and issubclass(kind, ResultRow):
                 more |= _describe(kind, properties, required, prefix + _prefix(each))

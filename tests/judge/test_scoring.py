@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import combinations, product
 from math import floor
 
@@ -34,7 +35,13 @@ def interval(row: AttackScores, metric: str) -> tuple[float, float]:
 
 
 def sklearn_metrics(clicks: NDArray[np.bool_], guess: NDArray[np.bool_]) -> dict[str, float]:
-    """The metrics of one list with a click."""
+    """The metrics of one list with a click; alike lists are asked for again and again."""
+    return _metrics_of(clicks.tobytes(), guess.tobytes())
+
+
+@cache
+def _metrics_of(clicked: bytes, guessed: bytes) -> dict[str, float]:
+    clicks, guess = (np.frombuffer(each, dtype=np.bool_) for each in (clicked, guessed))
     recall = sk.recall_score(clicks, guess)
     specificity = recall if clicks.all() else sk.recall_score(~clicks, ~guess)
     return {

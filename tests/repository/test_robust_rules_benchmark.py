@@ -7,15 +7,16 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.robust_rules import MEAN, NO_POISONING, RobustStudy, RuleSecrecy, main
+from benchmarks.robust_rules import GUESS, MEAN, NO_POISONING, RobustStudy, RuleSecrecy, main
 from foltr_audit.judge.significance import paired_t_test
 
 DATA = "synthetic:mq2007:40"
 
 
 def test_every_rule_has_a_row_for_each_poisoning_and_one_of_its_price(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("benchmarks.robust_rules.ATTACK", GUESS)  # how much is read is another test's subject
     rules = [MEAN, "median"]
     chosen = [word for rule in rules for word in ("--rule", rule)]
     chosen += ["--poisoning", "lie", "--share", "0.2", "--share", "0.3"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeGuard
 
@@ -72,6 +73,7 @@ def findings(tree: ast.Module) -> Iterator[str]:
             yield f"line {each.lineno}: an alias"
 
 
+@cache
 def found() -> dict[str, list[str]]:
     """What every module of the library says, without those that say nothing."""
     every = {name: list(findings(ast.parse(path.read_text("utf-8")))) for name, path in library().items()}

@@ -57,17 +57,16 @@ def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | 
     places = np.flatnonzero((shares > 0) & (expected > 0))
     r, v = (scale * held * each.flat[places] for each in (shares, expected))
     alpha = (1.0 - confidence) / len(possible)
-    bounds = binomial_bound(v, r, alpha)
-    best = int(np.argmax(bounds))
+    sizes = np.floor(2.0 * np.log2(r)) if worth is not None else np.zeros(r.size)
+    groups = [_best_trades(r, v, np.flatnonzero(sizes == size)) for size in np.unique(sizes)]
+    bounds = [binomial_bound(v[group], r[group], alpha) for group in groups]
+    of_size = [int(group[np.argmax(bound)]) for group, bound in zip(groups, bounds, strict=True)]
+    best = of_size[0]
     if worth is not None:
-        sizes = np.floor(2.0 * np.log2(r))
-        of_size = [
-            int(each[np.argmax(bounds[each])])
-            for each in map(np.flatnonzero, sizes == np.unique(sizes)[:, np.newaxis])
-        ]
+        known = {i: float(bound.max()) for i, bound in zip(of_size, bounds, strict=True)}
 
         def rank(i: int) -> tuple[float, float]:  # where all show nothing, the one that is next to it
-            return worth(round(scale * held), round(r[i]), int(v[i]), 1.0 - alpha), float(bounds[i])
+            return worth(round(scale * held), round(r[i]), int(v[i]), 1.0 - alpha), known[i]
 
         best = max(of_size, key=rank)
     high, low = possible[places[best] % len(possible)]
@@ -76,6 +75,16 @@ def choose_guessing(trials: TrialScores, confidence: float, worth: GuessWorth | 
         high=float(highest[:, high].sum()) / held,
         share=float(shares.flat[places[best]]),
     )
+
+
+def _best_trades(r: Floats, v: Floats, places: Ints) -> Ints:
+    """Those places of r guesses, v of them right, that no other beats with fewer guesses and more right ones.
+
+    The bound of a place that another beats is smaller. Of equal places the first stays.
+    """
+    order = places[np.lexsort((-v[places], r[places]))]
+    most = np.maximum.accumulate(v[order])
+    return np.sort(order[np.concatenate([[True], v[order][1:] > most[:-1]])])
 
 
 def _with_margins(tails: Floats, accuracy: Floats, variance: float) -> tuple[Floats, Floats]:

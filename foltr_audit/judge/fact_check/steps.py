@@ -35,8 +35,10 @@ class PatternSteps(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _patterns(length: int) -> Bools:
-    return patterns_as_clicks(np.arange(1 << length), length)
+def _patterns(length: int) -> tuple[Bools, Floats]:
+    """Every click pattern of a list, (H, L), and the share of the list that it clicks, (H,)."""
+    clicks = patterns_as_clicks(np.arange(1 << length), length)
+    return clicks, clicks.sum(axis=1) / max(1, length)
 
 
 def coefficients(weights: Floats, clicks: Bools, *, only_observed: bool) -> Floats:
@@ -64,7 +66,7 @@ class SingleListReplay:
     def steps(self, i: int) -> Iterator[PatternSteps]:
         """Steps of every click pattern of a message's list, a bounded number at a time."""
         L, P = int(self.lengths[i]), self.rows.shape[2]
-        clicks, rows, weights = _patterns(L), self.rows[i, :L], self.weights[i, :L, :L]
+        (clicks, clicked), rows, weights = _patterns(L), self.rows[i, :L], self.weights[i, :L, :L]
         largest = np.abs(rows).max(axis=0, initial=0.0)
         each = max(1, _NUMBERS // max(1, P))
         for first in range(0, len(clicks), each):
@@ -72,7 +74,7 @@ class SingleListReplay:
             by_document = coefficients(weights, here, only_observed=self.replay.only_observed)
             size = np.abs(by_document).sum(axis=1)
             sizes = size[:, np.newaxis] * largest
-            yield PatternSteps(by_document @ rows, sizes, size > 0, here.sum(axis=1) / max(1, L))
+            yield PatternSteps(by_document @ rows, sizes, size > 0, clicked[first : first + each])
 
     def predicted(self, i: int, steps: PatternSteps) -> Floats:
         """Updates of these patterns under the declared learning rate and clip, (H, P)."""

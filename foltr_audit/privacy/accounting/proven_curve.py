@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -28,7 +29,11 @@ def trade_off(events: Sequence[PrivacyEvent], situation: AccountingContext) -> T
         events: what the chain does to a message.
         situation: what the curve is for; neighbours replace one of its units.
     """
+    return _curve(tuple(events), replace(situation, delta=0.0))
 
+
+@lru_cache(maxsize=256)  # candidates of one chain, repetitions and attacked users ask again
+def _curve(events: tuple[PrivacyEvent, ...], situation: AccountingContext) -> TradeOff:
     def epsilon(delta: float) -> float:
         return upper_bound(events, replace(situation, delta=delta)).epsilon
 

@@ -65,6 +65,7 @@ def pure_over(epsilon: float, times: int, delta: float) -> float:
     return smallest(pure_delta(epsilon, times), total, delta)
 
 
+@lru_cache(maxsize=64)
 def pure_delta(epsilon: float, times: int) -> Callable[[float], float]:
     """Delta at each epsilon of any mechanism of a pure epsilon, above 0, that runs several times.
 

@@ -59,7 +59,7 @@ class LagDifferences:
         if apart == 1:
             self.rounds += 1
             self.messages += differences.shape[0]
-        if self.example is None and too_many(windows, hits, differences.size).any():
+        if self.example is None and hits.any() and too_many(windows, hits, differences.size).any():
             self.example = f"round {round_}"
 
     @property

@@ -35,7 +35,7 @@ def inside(
     Windows are narrower by `margin`, by which rounding may have moved a value; it broadcasts to the values.
     """
     size = np.abs(values) + margin
-    counts = [np.atleast_1d((size < window.half).sum(axis=axis)) for window in windows]
+    counts = [np.count_nonzero(size < window.half, axis=axis) for window in windows]
     return np.array(counts, dtype=np.int64).reshape(len(windows), -1)
 
 
