@@ -7,6 +7,7 @@ does, changes no exit code.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import sys
@@ -121,6 +122,17 @@ def command_line() -> Any:
     return get_command(app)
 
 
+@cache
+def _search_less_for_garbage() -> None:
+    """Let Python search for unreachable objects when there are many new ones, and not at the end.
+
+    Imports and compilers make many objects that live on. By default Python searches after each 700, which is
+    an eighth of the time to compile the kernels, and twice before it ends, a tenth of the time of `attack`.
+    """
+    gc.set_threshold(_OBJECTS_BETWEEN_SEARCHES)
+    atexit.register(gc.freeze)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if sys.stdout is None or sys.stderr is None:  # closed by the parent process
@@ -128,9 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ASCII terminal shows ? for other characters
-    # Imports and compilers make many objects that live on; Python's default is to search for unreachable ones
-    # after each 700, which is an eighth of the time to compile the kernels.
-    gc.set_threshold(_OBJECTS_BETWEEN_SEARCHES)
+    _search_less_for_garbage()
     try:
         return _run(arguments)
     except FoltrAuditError as error:

@@ -5,12 +5,12 @@ Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from foltr_audit.errors import UsageError, suggest_name
-from foltr_audit.utils.arrays import Bools
+
+if TYPE_CHECKING:
+    from foltr_audit.utils.arrays import Bools
 
 Pairs = Literal["all", "last-click+1"]
 Normaliser = Literal["shown", "candidates"]
@@ -72,6 +72,8 @@ def observed_documents(clicks: Bools, is_document: Bools, *, only_observed: bool
     With `only_observed`, those up to one place after the last click; else all. A list in which all of these
     documents or none of them are clicked has no pairs.
     """
+    import numpy as np  # Specs know the settings without it
+
     position = np.arange(clicks.shape[1])
     # -2, not -1, where nothing was clicked: `last + 1` is then before every position, and no document counts
     # as observed.

@@ -20,8 +20,9 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins import Attack, ClickModel
-from foltr_audit.core.plugins.registry import first_problem, make
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.experiment import Spec, flat
 from foltr_audit.core.spec.train import TrainSpec
 from foltr_audit.errors import UsageError, suggest_name

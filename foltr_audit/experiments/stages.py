@@ -38,10 +38,14 @@ from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.recorder import RoundStore, record_rounds, trace_header
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.utils.array_memo import at_least_remembering
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress, Stopwatch
 
 _LOG = logging.getLogger(__name__)
+
+_MOST_SHARED = 64 << 20
+"""Bytes of arrays that the click models of one attack share: their clients see the same lists."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,29 +252,43 @@ def attack_fresh(
     progress: Progress = SILENT,
 ) -> dict[str, TaskEvidence]:
     """Judge attacks on the messages of fresh clients, who train a given model; results by click model."""
-    protocol, found = clients.protocol, {}
-    for click_model in protocol.click_models:
-        header = trace_header(setup, click_model, clients.queries.size, protocol.interactions, protocol.lists)
-        play = partial(clients.rounds, parameters, click_model)
-        with progress.task(f"send {click_model}", protocol.repeats) as tick:
-            recording = record_rounds(
-                play,
-                header,
-                folder.fresh(click_model) if folder else None,
-                resume=bool(folder and folder.resume),
-                keep=True,
-                tick=tick,
-            )
-        found[click_model] = judge_attacks(
-            recording,
-            setup.collection,
-            protocol,
-            setup.streams,
-            progress,
-            click_model,
-            ClientGroups.of(setup.clients.population, fresh=True),
+    with at_least_remembering(_MOST_SHARED):
+        return {
+            click_model: _attack_clicks(setup, clients, parameters, click_model, folder, progress)
+            for click_model in clients.protocol.click_models
+        }
+
+
+def _attack_clicks(
+    setup: Setup,
+    clients: FreshClients,
+    parameters: Floats,
+    click_model: str,
+    folder: RunFolder | None,
+    progress: Progress,
+) -> TaskEvidence:
+    """Judge attacks on the messages of fresh clients who click by one model."""
+    protocol = clients.protocol
+    header = trace_header(setup, click_model, clients.queries.size, protocol.interactions, protocol.lists)
+    play = partial(clients.rounds, parameters, click_model)
+    with progress.task(f"send {click_model}", protocol.repeats) as tick:
+        recording = record_rounds(
+            play,
+            header,
+            folder.fresh(click_model) if folder else None,
+            resume=bool(folder and folder.resume),
+            keep=True,
+            tick=tick,
         )
-    return found
+    return judge_attacks(
+        recording,
+        setup.collection,
+        protocol,
+        setup.streams,
+        progress,
+        click_model,
+        ClientGroups.of(setup.clients.population, fresh=True),
+    )
 
 
 def attack_training(

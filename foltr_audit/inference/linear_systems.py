@@ -58,7 +58,7 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
         nothing = np.zeros((columns.shape[0], columns.shape[2]))
         return LeastSquaresFit(nothing, nothing, np.zeros(len(columns), dtype=np.bool_))
     # Not `np.linalg.lstsq` or `pinv`: singular values and vectors also give the errors of the weights.
-    U, s, Vt = _singular(columns)
+    U, s, Vt = singular_vectors(columns)
     floor = np.finfo(np.float64).eps * max(columns.shape[1:]) * s.max(axis=-1, keepdims=True, initial=0.0)
     inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > floor)
     weights = np.einsum("nrm,nr->nm", Vt, inverse * np.einsum("npr,np->nr", U, values))
@@ -69,13 +69,14 @@ def least_squares(columns: Floats, values: Floats, roundings: Floats, off: float
     return LeastSquaresFit(weights, errors, left > _NOISE * spread[:, 0])
 
 
-def _singular(columns: Floats) -> tuple[Floats, Floats, Floats]:
+def singular_vectors(columns: Floats) -> tuple[Floats, Floats, Floats]:
     """The singular value decomposition U, s, Vt of each of n matrices (n, P, m).
 
-    Several attacks need the same one of a view; where memory is kept, it is found by a digest of the columns.
+    Several attacks need the same one of a view, and views under several click models often show the same
+    lists; where memory is kept, it is found by a digest of the columns.
     """
     svd = cache(lambda: np.linalg.svd(columns, full_matrices=False))
-    digest = cache(lambda: hashlib.blake2b(np.ascontiguousarray(columns).data).digest())
+    digest = cache(lambda: hashlib.sha256(np.ascontiguousarray(columns).data).digest())
 
     def part(place: int) -> Floats:
         return remembered(lambda: ("svd", place, columns.shape, digest()), lambda: svd()[place])

@@ -13,6 +13,7 @@ from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.inference.replay import Replay
 from foltr_audit.inference.step_replay import StepReplay
 from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw, RoundingNoise, ScaleFreeNoise, parse_law
+from foltr_audit.utils.array_memo import remembered
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class PatternDecoder:
 
         Returns:
             Log priors of every pattern (D, 2^k), the lengths of their lists (D,), and which of them each
-            message has (H,).
+            message has (H,). Do not write to them.
         """
         from foltr_audit.kernels.patterns import cascade_log_priors
 
@@ -191,7 +192,13 @@ class PatternDecoder:
         facts = np.column_stack([click, stop, lengths])
         _, first, which = np.unique(facts, axis=0, return_index=True, return_inverse=True)
         click, stop, lengths = (np.ascontiguousarray(one[first]) for one in (click, stop, lengths))
-        return cascade_log_priors(click, stop, lengths), lengths, which.reshape(-1)
+
+        def key() -> tuple[object, ...]:
+            return "log priors", click.shape, click.tobytes(), stop.tobytes(), lengths.tobytes()
+
+        # Attacks, and the judge, ask for those of one view.
+        priors = remembered(key, lambda: cascade_log_priors(click, stop, lengths))
+        return priors, lengths, which.reshape(-1)
 
     def log_prior_of(self, messages: Ints, b: int, clicks: Bools) -> Floats:
         """Log prior of clicks (H, k) on list b of some messages (H,): (H,)."""

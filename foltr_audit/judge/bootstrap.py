@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import read_only
-from foltr_audit.utils.rows import UNKNOWN, Estimate
+from foltr_audit.utils.rows import UNKNOWN, Estimate, Interval
 
 RESAMPLES = 1000
 
@@ -30,12 +30,23 @@ TAIL = 0.025
 _BUFFER = 8192  # numbers that NumPy converts at a time
 _ROUNDING = 1e-12  # a share below this counts as 0
 
-Interval = tuple[float, float]
 Transform = Callable[[Floats], Floats]
 
 
-class BootstrapDistribution(NamedTuple):
-    """A metric of all lists, and of the lists of each resample.
+class ResampledMetric(NamedTuple):
+    """A metric in each resample.
+
+    Attributes:
+        draws: its values, float64 (R,), NaN where it is not defined.
+        queries: how many queries have a value.
+    """
+
+    draws: Floats
+    queries: int
+
+
+class BootstrapDistribution:
+    """A metric of all lists, and of the lists of each resample, which are drawn when somebody asks for them.
 
     Attributes:
         value: of all lists.
@@ -44,17 +55,32 @@ class BootstrapDistribution(NamedTuple):
         share: whether it lies between 0 and 1, so that its interval is that of a share.
     """
 
-    value: float
-    draws: Floats
-    queries: int
-    share: bool = False
+    def __init__(self, value: float, resample: Callable[[], ResampledMetric], *, share: bool = False) -> None:
+        self.value, self.share = value, share
+        self._resample = resample
+
+    @cached_property
+    def _resampled(self) -> ResampledMetric:
+        return self._resample()
+
+    @property
+    def draws(self) -> Floats:
+        """The metric of each resample."""
+        return self._resampled.draws
+
+    @property
+    def queries(self) -> int:
+        """How many queries have a value."""
+        return self._resampled.queries
 
     @property
     def score(self) -> Estimate:
         """The value with its interval."""
-        if self.share:
-            return Estimate(self.value, share_interval(self.value, self.draws, self.queries))
-        return Estimate(self.value, interval(self.draws, self.queries))
+        return Estimate(self.value, self._ends)
+
+    def _ends(self) -> Interval | None:
+        draws, queries = self._resampled
+        return share_interval(self.value, draws, queries) if self.share else interval(draws, queries)
 
     def minus(self, other: BootstrapDistribution) -> Estimate:
         """The difference to another metric in the same resamples.
@@ -80,7 +106,9 @@ class QueryBootstrap:
     """
 
     def __init__(self, query: NDArray[np.str_], streams: Streams, resamples: int = RESAMPLES) -> None:
-        """Draw R resamples of the queries of L lists; they depend on the seed and the number of queries only.
+        """R resamples of the queries of L lists, drawn when they are needed.
+
+        They depend on the seed and the number of queries only.
 
         Args:
             query: name of each list's query, (L,).
@@ -88,17 +116,22 @@ class QueryBootstrap:
             resamples: how many.
         """
         self.names, self.cluster = np.unique(query, return_inverse=True)
-        self.weights = _drawn_weights(streams, self.names.size, resamples)
-        # Sums over all queries are faster where nothing is converted. Integers are converted a buffer at a
-        # time, and these buffers are summed by themselves: the bytes are the same up to one of them.
-        small = self.names.size <= _BUFFER
-        self._factors = self.weights.astype(np.float64) if small else self.weights
+        self._streams, self._resamples = streams, resamples
         self._known_totals: dict[bytes, Floats] = {}
 
-    @cached_property
-    def with_everybody(self) -> Ints:
-        """The weights with a first row in which every query counts once, int64 (R + 1, Q)."""
-        return np.concatenate([np.ones((1, self.names.size), dtype=np.int64), self.weights])
+    @property
+    def weights(self) -> Ints:
+        """How often each query was drawn, int64 (R, Q); a large array that only a cache keeps."""
+        return _drawn_weights(self._streams, self.names.size, self._resamples)
+
+    @property
+    def everybody(self) -> Ints:
+        """The weights under which every query counts once, int64 (1, Q)."""
+        return read_only(np.ones((1, self.names.size)), np.int64)
+
+    @property
+    def _factors(self) -> Ints | Floats:
+        return _as_factors(self._streams, self.names.size, self._resamples)
 
     def mean(self, values: Floats) -> Estimate:
         """Mean of values (L,) over the lists where they are defined (no NaN)."""
@@ -110,17 +143,24 @@ class QueryBootstrap:
 
     def shares(self, values: Floats) -> BootstrapDistribution:
         """As `share`, with the mean of every resample."""
-        return self.means(values)._replace(share=True)
+        return self._means(values, share=True)
 
     def means(self, values: Floats) -> BootstrapDistribution:
         """As `mean`, with the mean of every resample."""
+        return self._means(values)
+
+    def _means(self, values: Floats, *, share: bool = False) -> BootstrapDistribution:
         defined = ~np.isnan(values)
         if not defined.any():
-            return BootstrapDistribution(float("nan"), np.full(len(self.weights), np.nan), 0)
-        sums, counts = self._by_query(np.where(defined, values, 0.0)), self._by_query(defined)
-        return BootstrapDistribution(
-            float(values[defined].mean()), self._ratios(sums, counts), int((counts > 0).sum())
-        )
+            return BootstrapDistribution(math.nan, self._nothing, share=share)
+
+        def resample() -> ResampledMetric:
+            return self._ratios(self._by_query(np.where(defined, values, 0.0)), self._by_query(defined))
+
+        return BootstrapDistribution(float(values[defined].mean()), resample, share=share)
+
+    def _nothing(self) -> ResampledMetric:
+        return ResampledMetric(np.full(self._resamples, np.nan), 0)
 
     def ratio(
         self,
@@ -142,24 +182,25 @@ class QueryBootstrap:
         if not total > 0:
             return UNKNOWN
         ratio = np.array([float(numerators.sum()) / total])
-        sums, counts = self._by_query(numerators), self._by_query(denominators)
         value = ratio if transform is None else transform(ratio)
-        draws = self._ratios(sums, counts)
-        draws = draws if transform is None else transform(draws)
-        return BootstrapDistribution(float(value[0]), draws, int((counts > 0).sum()), share).score
+
+        def resample() -> ResampledMetric:
+            found = self._ratios(self._by_query(numerators), self._by_query(denominators))
+            return found if transform is None else found._replace(draws=transform(found.draws))
+
+        return BootstrapDistribution(float(value[0]), resample, share=share).score
 
     def _by_query(self, values: Floats | Bools) -> Floats:
         return np.bincount(self.cluster, weights=values, minlength=self.names.size).astype(np.float64)
 
-    def _ratios(self, sums: Floats, counts: Floats) -> Floats:
-        """Sums over counts, both by query (Q,), in each resample, (R,)."""
+    def _ratios(self, sums: Floats, counts: Floats) -> ResampledMetric:
+        """Sums over counts, both by query (Q,), in each resample."""
         totals = self._totals(counts)
         # A resample may hold no query with a value: it is NaN and left out, instead of a division by 0.
         blank = np.full_like(totals, np.nan)
-        ratios: Floats = np.divide(
-            np.einsum("bq,q->b", self._factors, sums), totals, out=blank, where=totals > 0
-        )
-        return ratios
+        drawn = np.einsum("bq,q->b", self._factors, sums)
+        ratios: Floats = np.divide(drawn, totals, out=blank, where=totals > 0)
+        return ResampledMetric(ratios, int((counts > 0).sum()))
 
     def _totals(self, counts: Floats) -> Floats:
         """The sum of counts (Q,) in each resample, (R,); most metrics have the same counts."""
@@ -174,6 +215,17 @@ def _drawn_weights(streams: Streams, queries: int, resamples: int) -> Ints:
     """How often each query is drawn, int64 (R, Q); the cells of a comparison share them."""
     draws = streams.generator("bootstrap").integers(0, max(queries, 1), size=(resamples, queries))
     return read_only(np.stack([np.bincount(draw, minlength=queries) for draw in draws]), np.int64)
+
+
+@lru_cache(maxsize=1)
+def _as_factors(streams: Streams, queries: int, resamples: int) -> Ints | Floats:
+    """The same in the form in which sums over all queries are faster, (R, Q).
+
+    Integers are converted a buffer at a time, and these buffers are summed by themselves: the bytes are the
+    same up to one of them.
+    """
+    weights = _drawn_weights(streams, queries, resamples)
+    return weights.astype(np.float64) if queries <= _BUFFER else weights
 
 
 def interval(resampled: Floats, queries: int) -> Interval | None:

@@ -27,6 +27,7 @@ from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.blas_threads import one_blas_thread
 
 
 class RoundAnswers:
@@ -166,7 +167,8 @@ class ClickTask(AttackTask[ClickEvidence]):
 
     def see(self, seen: RoundView) -> None:
         """Ask the attacks, and note what the messages can reveal to any attack."""
-        self._facts.append(identifiability(seen.full))
+        with one_blas_thread():  # attacks share decompositions with it
+            self._facts.append(identifiability(seen.full))
         self._before.append(self._surprisals.before(seen.rows, seen.full))
         self._priors.append(click_priors(seen.full, self.observer.header.intents))
         self._answers.add(seen)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foltr_audit.core.plugins import View
-from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
+from foltr_audit.inference.linear_systems import least_squares, roundings, singular_vectors, with_model_column
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -73,7 +73,7 @@ def identifiability(view: View) -> Identifiability:
     # small features would fall below it, although scaling a column does not change which are independent.
     sizes = np.max(np.abs(columns), axis=1, keepdims=True, initial=0.0)
     scaled = np.divide(columns, sizes, out=np.zeros_like(columns), where=sizes > 0)
-    _, s, Vt = np.linalg.svd(scaled, full_matrices=False)
+    _, s, Vt = singular_vectors(scaled)
     kept = s > _FLOOR * s.max(axis=1, keepdims=True, initial=0.0)
     inside = np.einsum("nr,nrm->nm", kept, Vt**2)  # 1 where a unit vector lies in the row space
     independent = (inside > 1 - 1e-6).reshape(n, B, k) & view.is_document

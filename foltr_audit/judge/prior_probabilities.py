@@ -58,12 +58,14 @@ def click_priors(view: View, intents: int) -> ClickPriors:
     decoder = PatternDecoder(view, "relevance")
     for messages in decoder.chunks():
         for b in range(view.shown.shape[1]):
-            logs = decoder.log_priors(messages, b)
+            beliefs, lengths, which = decoder.distinct_log_priors(messages, b)
+            logs = beliefs.copy()
             logs[:, 0] = -np.inf  # the list has a click
-            lengths = view.is_document[messages, b].sum(axis=1)
             clicked, _, _, total = marginals(logs, lengths, k)
             possible = np.isfinite(total)
-            found.clicked[messages[possible], b] = clicked[possible]
-            found.pattern[messages[possible], b] = np.exp(logs[possible].max(axis=1) - total[possible])
-            found.any_click[messages, b] = np.exp(total)
+            clicked[~possible] = np.nan
+            most = np.full(total.size, np.nan)
+            most[possible] = np.exp(logs[possible].max(axis=1) - total[possible])
+            found.clicked[messages, b], found.pattern[messages, b] = clicked[which], most[which]
+            found.any_click[messages, b] = np.exp(total)[which]
     return found

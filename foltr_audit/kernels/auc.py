@@ -69,7 +69,8 @@ def _walk(
     """Fill twice the weight of won pairs, and that of each class, (r,), from weights (clusters, r)."""
     # A positive item wins the negative weight below its score, and that up to it: a tie counts half as much.
     # These are whole numbers, which float64 adds exactly below 2^53, in any order.
-    won[:], below[:], positives[:] = 0.0, 0.0, 0.0
+    for r in range(side.shape[1]):
+        won[r], below[r], positives[r] = 0.0, 0.0, 0.0
     i = 0
     while i < tie.size:
         last = i + 1

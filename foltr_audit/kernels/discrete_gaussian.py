@@ -34,7 +34,7 @@ def _fill(
     """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
     t = math.floor(sigma) + 1.0
     centre = sigma * sigma / t
-    at, block = numbers.shape[1], 0
+    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
     for column in range(out.shape[1]):
         # A variate takes two pairs: one for its part modulo t, one for the rest, the sign and the coin.
         low, drawn = -1.0, False

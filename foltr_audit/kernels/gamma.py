@@ -40,7 +40,7 @@ def _fill_differences(
     t = 0.07 + 0.75 * math.sqrt(1.0 - shape)
     b = 1.0 + exp(-t) * shape / t
     gone = exp(_LOG_UNDERFLOW * shape)
-    at, block = numbers.shape[1], 0
+    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
     for variate in range(2 * out.shape[1]):
         x, drawn = 0.0, False
         while not drawn:
@@ -74,7 +74,7 @@ def _fill_large_differences(
     """The same for a shape above 1; `numbers` (1, multiple of four)."""
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
-    at, block = numbers.shape[1], 0
+    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
     for variate in range(2 * out.shape[1]):
         x, drawn = 0.0, False
         while not drawn:

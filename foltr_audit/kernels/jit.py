@@ -69,9 +69,6 @@ def _compiled(function: F, **options: bool | str) -> F:
     from .code_cache import CodeCache
 
     compiled = cast("Callable[..., F]", numba.njit)
-    try:
-        dispatcher = compiled(function, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)
-    except RuntimeError:  # numba finds no folder that it may write to
-        return compiled(function, error_model="numpy", no_cfunc_wrapper=True, **options)
-    vars(dispatcher)["_cache"] = CodeCache(function)  # type: ignore[no-untyped-call]
+    dispatcher = compiled(function, error_model="numpy", no_cfunc_wrapper=True, **options)
+    vars(dispatcher)["_cache"] = CodeCache(function, entry="no_cpython_wrapper" not in options)
     return dispatcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .elementary import exp
-from .jit import Floats, Ints, kernel
+from .jit import Floats, Ints, kernel, read_only
 from .threads import in_parts
 
 MOST_DOCUMENTS = 10
@@ -20,7 +20,7 @@ def pattern_probabilities(log_posterior: Floats, lengths: Ints) -> Floats:
     If no pattern of a list is possible, all patterns count as equally likely.
     """
     out = np.zeros(log_posterior.shape)
-    given = (log_posterior, lengths, out)
+    given = (read_only(log_posterior), lengths, out)
     in_parts(lambda begin, end: fill_probabilities(*given, begin, end), log_posterior.shape[0], _LISTS)
     return out
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from .density import DensityTable, log_density_at
 from .elementary import exp, log
-from .jit import Floats, Ints, inlined, kernel
+from .jit import Floats, Ints, inlined, kernel, read_only
 from .threads import in_parts
 
 _SMALL, _LARGE = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
@@ -248,7 +248,7 @@ def marginals(log_posterior: Floats, lengths: Ints, k: int) -> tuple[Floats, Int
     n = log_posterior.shape[0]
     clicked, best = np.zeros((n, k)), np.zeros(n, dtype=np.int64)
     anything, evidence = np.zeros(n), np.empty(n)
-    given = (log_posterior, lengths, clicked, best, anything, evidence)
+    given = (read_only(log_posterior), lengths, clicked, best, anything, evidence)
     in_parts(lambda begin, end: fill_marginals(*given, begin, end), n, _LISTS)
     return clicked, best, anything, evidence
 

@@ -84,7 +84,8 @@ def refill(
     """
     if at < numbers.shape[1]:
         return at, block
-    fill_uniforms(numbers, 0, numbers.shape[1], block, client, round_, purpose, key)
+    row = numbers.shape[0] - 1  # no literal 0, for which kernels would be compiled apart
+    fill_uniforms(numbers, row, numbers.shape[1], block, client, round_, purpose, key)
     return 0, block + numbers.shape[1] // 2
 
 

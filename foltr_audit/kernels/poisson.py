@@ -92,7 +92,7 @@ def _fill_differences(
     out: Floats,
 ) -> None:
     """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
-    at, block = numbers.shape[1], 0
+    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
     b = 0.931 + 2.53 * math.sqrt(mean)
     for column in range(out.shape[1]):
         first, drawn = -1.0, False

@@ -9,9 +9,10 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins import Plugin
 from foltr_audit.core.plugins.own_classes import at_hand
-from foltr_audit.core.plugins.registry import SINGULAR, first_problem, make
+from foltr_audit.core.plugins.registry import SINGULAR, make
 
 P = TypeVar("P", bound=Plugin)
 T = TypeVar("T")

@@ -65,6 +65,16 @@ def remembering(memo: ArrayMemo) -> Iterator[None]:
         _memo.reset(token)
 
 
+@contextmanager
+def at_least_remembering(most_bytes: int) -> Iterator[None]:
+    """As `remembering`, with the memo of the surrounding block where there is one, else a new one."""
+    if _memo.get() is not None:
+        yield
+        return
+    with remembering(ArrayMemo(most_bytes)):
+        yield
+
+
 def remembered(key: Callable[[], Hashable], make: Callable[[], NDArray[T]]) -> NDArray[T]:
     """The array that `make` makes, from the memo of the surrounding block if any; do not write to it.
 

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from types import UnionType
@@ -20,7 +20,6 @@ from typing import (
     TYPE_CHECKING,
     ClassVar,
     Literal,
-    NamedTuple,
     TypeVar,
     Union,
     cast,
@@ -43,11 +42,13 @@ JsonValue = Union[None, bool, int, float, str, "list[JsonValue]", "dict[str, Jso
 Scalar = None | bool | int | float | str
 """A value that fits into one cell of a table."""
 
+Interval = tuple[float, float]
+
 CI95 = "_ci95"
 """Ending of the column that holds the 95 % interval of the column before it."""
 
 
-class Estimate(NamedTuple):
+class Estimate:
     """A number with its 95 % interval: two columns, `NAME` and `NAME_ci95`.
 
     Attributes:
@@ -55,13 +56,40 @@ class Estimate(NamedTuple):
         ci95: the ends of its interval; None without one.
     """
 
-    value: float
-    ci95: tuple[float, float] | None = None
+    __slots__ = ("_ends", "_value")
+
+    def __init__(self, value: float, ci95: Interval | Callable[[], Interval | None] | None = None) -> None:
+        """`ci95` may compute the interval: it is called once, when somebody asks for it."""
+        self._value, self._ends = value, ci95
+
+    @property
+    def value(self) -> float:
+        """The number."""
+        return self._value
+
+    @property
+    def ci95(self) -> Interval | None:
+        """The ends of its interval."""
+        if callable(self._ends):
+            self._ends = self._ends()
+        return self._ends
 
     @property
     def known(self) -> bool:
         """Whether it is defined."""
         return not math.isnan(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Estimate) and (self.value, self.ci95) == (other.value, other.ci95)
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.ci95))
+
+    def __repr__(self) -> str:
+        return f"Estimate(value={self.value!r}, ci95={self.ci95!r})"
+
+    def __reduce__(self) -> tuple[type[Estimate], tuple[float, Interval | None]]:
+        return Estimate, (self.value, self.ci95)  # what computes the interval stays in its process
 
 
 UNKNOWN = Estimate(math.nan)

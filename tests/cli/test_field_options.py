@@ -33,7 +33,7 @@ def test_every_field_has_an_option() -> None:
     }
     names = set()
     for name, field in Spec.model_fields.items():
-        inner = tables.get(name) or type(field.default)
+        inner = tables.get(name) or type(field.get_default(call_default_factory=True))
         inside = getattr(inner, "model_fields", None)
         names |= {name} if inside is None else {f"{name}.{one}" for one in inside}
     assert names - OTHERWISE == set(FIELDS)

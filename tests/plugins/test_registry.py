@@ -11,6 +11,7 @@ from typing import ClassVar
 import pytest
 from pydantic import Field, ValidationError
 
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins import (
     Attack,
     ClickModel,
@@ -26,7 +27,6 @@ from foltr_audit.core.plugins import (
 from foltr_audit.core.plugins.registry import (
     GROUPS,
     SINGULAR,
-    first_problem,
     make,
     names,
     parameters,

@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 import foltr_audit as fa
@@ -16,7 +18,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import binomial_interval
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.doubts import doubt_rows
-from foltr_audit.report.results.meaning import describe_results, sure_auc
+from foltr_audit.report.results.meaning import beats_guessing, describe_results, sure_auc
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.command import SMALL, files, run
@@ -168,6 +170,21 @@ def test_a_perfect_auc_is_as_sure_as_that_many_won_trials(choices: int, queries:
 
 def test_a_row_without_interval_is_never_sure() -> None:
     assert sure_auc(Estimate(1.0), 1, 1) == -1.0
+    assert not beats_guessing(Estimate(1.0), 1, 1)
+
+
+@hypothesis.given(
+    auc=st.floats(0.0, 1.0),
+    below=st.floats(0.0, 0.1),
+    above=st.floats(0.0, 0.1),
+    queries=st.integers(2, 400),
+    choices=st.integers(1, 40),
+)
+def test_an_auc_beats_guessing_where_its_sure_value_does(
+    auc: float, below: float, above: float, queries: int, choices: int
+) -> None:
+    found = Estimate(auc, (max(auc - below, 0.0), min(auc + above, 1.0)))
+    assert beats_guessing(found, queries, choices) == (sure_auc(found, queries, choices) > 0.5)
 
 
 def test_training_rounds_refuse_options_of_the_fresh_protocol() -> None:

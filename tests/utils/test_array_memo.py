@@ -13,7 +13,7 @@ from foltr_audit.privacy.noise.base import AdditiveNoise
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.privacy.secure_aggregation.protocol import SecureSum
 from foltr_audit.rng import Streams
-from foltr_audit.utils.array_memo import ArrayMemo, remembered, remembering
+from foltr_audit.utils.array_memo import ArrayMemo, at_least_remembering, remembered, remembering
 from foltr_audit.utils.arrays import Floats
 
 
@@ -100,3 +100,14 @@ def test_masks_are_those_of_their_own_cohort() -> None:
         kept = [protocol.alone(each, counts, where, cohort).tobytes() for each, where, cohort in asked]
     assert kept == plain
     assert len(set(plain)) == len(plain)
+
+
+def test_a_block_that_asks_for_a_memo_takes_the_surrounding_one() -> None:
+    make, memo = Maker(), ArrayMemo(1000)
+    with remembering(memo):
+        first = make("a")
+        with at_least_remembering(1000):
+            assert make("a") is first
+    with at_least_remembering(1000):
+        assert make("b") is make("b")
+    assert make("b") is not make("b")

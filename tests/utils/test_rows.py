@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.utils.formatting import json_text
-from foltr_audit.utils.rows import UNKNOWN, Estimate, ResultRow, Scalar, column, schema_of
+from foltr_audit.utils.rows import UNKNOWN, Estimate, Interval, ResultRow, Scalar, column, schema_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,3 +127,18 @@ def test_the_schema_names_every_column() -> None:
 
 def test_the_schema_of_a_number_allows_what_json_text_writes() -> None:
     assert schema_of(float) == {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}, {"type": "null"}]}
+
+
+def test_an_interval_is_computed_once_and_only_when_asked_for() -> None:
+    asked: list[int] = []
+
+    def ends() -> Interval:
+        asked.append(1)
+        return (0.25, 0.75)
+
+    found = Estimate(0.5, ends)
+    assert found.known
+    assert not asked
+    assert found == copy(found) == Estimate(0.5, (0.25, 0.75))
+    assert found != Estimate(0.5)
+    assert len(asked) == 1

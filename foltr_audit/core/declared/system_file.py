@@ -18,7 +18,7 @@ from foltr_audit.core.declared.declared_system import (
     NumberFormat,
     Relation,
 )
-from foltr_audit.core.plugins.registry import first_problem
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.spec.audit import AuditView, Unit
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.errors import UsageError, shorten_value, suggest_name

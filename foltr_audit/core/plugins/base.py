@@ -12,7 +12,7 @@ from foltr_audit.errors import PluginError
 class Plugin(BaseModel):
     """A frozen object with a name and validated parameters."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     name: ClassVar[str]
     status: ClassVar[Literal["stable", "experimental"]] = "stable"

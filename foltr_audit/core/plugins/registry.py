@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 from urllib.parse import unquote, urlparse
 
-from pydantic import ValidationError, WrapValidator
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins import (
     Attack,
     ClickModel,
@@ -26,7 +26,7 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.own_classes import is_importable, make_known, own_class
-from foltr_audit.errors import PluginError, shorten_value, suggest_name
+from foltr_audit.errors import PluginError, suggest_name
 from foltr_audit.utils.reading import json_table
 
 P = TypeVar("P", bound=Plugin)
@@ -60,9 +60,16 @@ SINGULAR = {
 
 
 @cache
+def _installed() -> dict[str, EntryPoints]:
+    """The entry points of all packages by group; finding them reads a file of each package."""
+    every = entry_points()
+    return {group: every.select(group=group) for group in GROUPS.values()}
+
+
+@cache
 def _registered(group: str) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=group):
+    for point in _installed()[group]:
         if point.name in found and point.value != found[point.name].value:
             raise PluginError(
                 f"plug-ins: {point.name!r} is registered twice: {found[point.name].value} and {point.value}"
@@ -112,12 +119,18 @@ def _belongs(origin: Path, distribution: Distribution) -> bool:
     return any(Path(str(distribution.locate_file(file))).resolve() == origin for file in files)
 
 
+@cache
+def _name_of(distribution: Distribution) -> str:
+    """Its name, which stands in a file as long as the package's description."""
+    return distribution.name
+
+
 def _refuse_shadowed(point: EntryPoint) -> None:
     """Refuse a plug-in whose package or module is shadowed by another distribution.
 
     Our own plug-ins always come from the running package, even if another copy of it is installed.
     """
-    if point.dist is not None and point.dist.name == _OURS and point.module.startswith(f"{_PACKAGE}."):
+    if point.dist is not None and _name_of(point.dist) == _OURS and point.module.startswith(f"{_PACKAGE}."):
         return
     for name in (point.module.partition(".")[0], point.module):
         spec = importlib.util.find_spec(name)
@@ -270,27 +283,12 @@ def texts_of(base: type[Plugin], value: object) -> tuple[str, ...]:
     return tuple(make(base, str(text_of(base, one))).text for one in several)
 
 
-def chain_texts(value: object) -> object:
-    """What Specs hold for a chain of defenses: texts, objects and lists of them; other values as they are."""
-    if isinstance(value, str | Plugin | type):
-        return [text_of(Defense, value)]
-    if not isinstance(value, Sequence):
-        return value
-    inner = [chain_texts(one) if isinstance(one, str | Plugin | type | Sequence) else [one] for one in value]
-    return [text for texts in inner for text in cast("Sequence[object]", texts)]
-
-
 def make_if_known(base: type[P], text: str) -> P | None:
     """The plug-in that a text describes; None if it is not registered here, as in a report of another lab."""
     try:
         return make(base, text)
     except PluginError:
         return None
-
-
-def canonical(base: type[Plugin]) -> WrapValidator:
-    """A pydantic validator that turns a plug-in or its text into its canonical text."""
-    return WrapValidator(lambda value, read: make(base, read(text_of(base, value))).text)
 
 
 def remade(plugin: P, changes: Mapping[str, object]) -> P:
@@ -312,25 +310,6 @@ def _validated(cls: type[P], who: str, given: Mapping[str, object]) -> P:
         return cls.model_validate(given)
     except ValidationError as error:
         raise PluginError(f"{who}: {first_problem(error)}") from error
-
-
-def first_problem(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
-    """The first error of pydantic as one short line that names the field and the value.
-
-    `names` maps fields to other names, e.g. the options that set them.
-    """
-    details: ErrorDetails = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in details["loc"] if not isinstance(part, int))
-    where = (names or {}).get(where, where)
-    message = details["msg"].removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
-    if details["type"] == "missing":
-        return f"{where} is missing"
-    if not where:
-        return message
-    if details["type"] == "value_error":
-        return f"{where}: {message}"
-    return f"{where}={shorten_value(details['input'])}: {message}"
 
 
 def parameters(cls: type[Plugin]) -> list[dict[str, object]]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from foltr_audit.core.plugins import Attack, ClickModel
-from foltr_audit.core.plugins.registry import canonical, first_problem, make
-from foltr_audit.core.records import Collection
-from foltr_audit.core.records.view import KNOWLEDGE
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.spec.base import PARTS, Flag, SpecTable, known_parts, not_deterministic, once
 from foltr_audit.core.spec.defaults import (
     CLICK_MODELS,
@@ -21,7 +18,11 @@ from foltr_audit.core.spec.defaults import (
     SEVERAL_LISTS_ATTACK,
     SUM_ATTACK,
 )
+from foltr_audit.core.spec.plugin_texts import canonical
 from foltr_audit.errors import UsageError, suggest_name
+
+if TYPE_CHECKING:
+    from foltr_audit.core.records import Collection
 
 _NEAR_IDS = 3  # similar query ids that an error suggests
 _MOST_QUOTED = 20  # longest id that an error quotes: by mistake an id may be a line of another file
@@ -33,6 +34,8 @@ def known_knowledge(values: tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         ValueError: an unknown name.
     """
+    from foltr_audit.core.records.view import KNOWLEDGE
+
     for value in values:
         if value not in KNOWLEDGE:
             raise ValueError(f"unknown knowledge {value!r}; {suggest_name(value, KNOWLEDGE)}")
@@ -53,12 +56,12 @@ class AttackSpec(SpecTable):
     """
 
     methods: Annotated[
-        Annotated[tuple[Annotated[str, canonical(Attack)], ...], Field(min_length=1), AfterValidator(once)]
+        Annotated[tuple[Annotated[str, canonical("attack")], ...], Field(min_length=1), AfterValidator(once)]
         | None,
         Flag("method", "olsr, lad and map, or those that fit"),
     ] = Field(None, description="Attack, e.g. olsr, or all.")
     click_models: Annotated[
-        tuple[Annotated[str, canonical(ClickModel)], ...],
+        tuple[Annotated[str, canonical("click model")], ...],
         Field(min_length=1),
         AfterValidator(once),
         Flag("click-model"),
@@ -155,6 +158,9 @@ class AttackSpec(SpecTable):
 
     def defaults_on(self, kind: str) -> tuple[str, ...]:
         """The default attacks on messages of a kind."""
+        from foltr_audit.core.plugins import Attack
+        from foltr_audit.core.plugins.registry import make
+
         several = self.sums_of_rounds or (self.target == "fresh" and self.interactions > 1)
         if self.sums and not self.sums_of_rounds:
             return (make(Attack, SUM_ATTACK).text,)

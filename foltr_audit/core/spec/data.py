@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import AfterValidator, Field
 
-from foltr_audit.core.records import Collection
 from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.utils.reading import whole_number
+
+if TYPE_CHECKING:
+    from foltr_audit.core.records import Collection
 
 FEWEST_INTENTS, MOST_INTENTS, USUAL_INTENTS = 2, 10, 4
 """Limits and default of the number of synthetic intents: TREC topics have up to ten; studies use four."""

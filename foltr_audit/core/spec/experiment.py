@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import Learner
-from foltr_audit.core.plugins.registry import chain_texts, first_problem, make
-from foltr_audit.core.records import Collection
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import SpecTable
@@ -23,22 +20,37 @@ from foltr_audit.core.spec.defaults import NO_DEFENSE, PROTOCOLS
 from foltr_audit.core.spec.local_paths import without_paths
 from foltr_audit.core.spec.membership import CLIENTS, MembershipSpec
 from foltr_audit.core.spec.plain_table import with_default
+from foltr_audit.core.spec.plugin_texts import canonical_chain, chain_texts
 from foltr_audit.core.spec.population import PopulationSpec
-from foltr_audit.core.spec.server_fit import why_no_server, with_server_defaults
 from foltr_audit.core.spec.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.core.spec.unlearning import FEW_CLIENTS, UnlearningSpec
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.utils.reading import toml_table
 from foltr_audit.utils.rows import JsonValue
 
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
 
-def _canonical_chain(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return DefenseChain(parse_chain(texts)).texts
+T = TypeVar("T", bound=SpecTable)
 
 
 def _described(data: object) -> object:
     """Data as Specs hold them; a collection is described."""
+    if isinstance(data, Mapping | DataSpec):
+        return data
+    from foltr_audit.core.records import Collection
+
     return DataSpec.of(data) if isinstance(data, Collection) else data
+
+
+def _defaults_of(table: type[T]) -> T:
+    """A field whose default is a table of defaults, made when it is needed: that of plug-ins imports them."""
+
+    def describe(schema: JsonDict) -> None:
+        schema["default"] = table().model_dump(mode="json")
+
+    field: T = Field(default_factory=table, json_schema_extra=describe)
+    return field
 
 
 class Spec(SpecTable):
@@ -64,13 +76,13 @@ class Spec(SpecTable):
     schema_: Literal["foltr-audit/spec/1"] = Field("foltr-audit/spec/1", alias="schema")
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of all random draws.")
     repetition: int = Field(0, ge=0)
-    defense: Annotated[tuple[str, ...], BeforeValidator(chain_texts), AfterValidator(_canonical_chain)] = (
+    defense: Annotated[tuple[str, ...], BeforeValidator(chain_texts), AfterValidator(canonical_chain)] = (
         NO_DEFENSE,
     )
-    data: Annotated[DataSpec, BeforeValidator(_described)] = DataSpec()
-    population: PopulationSpec = PopulationSpec()
-    train: TrainSpec = TrainSpec()
-    trace: TraceSpec = TraceSpec()
+    data: Annotated[DataSpec, BeforeValidator(_described)] = _defaults_of(DataSpec)
+    population: PopulationSpec = _defaults_of(PopulationSpec)
+    train: TrainSpec = _defaults_of(TrainSpec)
+    trace: TraceSpec = _defaults_of(TraceSpec)
     attack: AttackSpec | None = None
     audit: AuditSpec | None = None
     membership: MembershipSpec | None = None
@@ -105,27 +117,17 @@ class Spec(SpecTable):
             table = with_default(table, "population", "clients", FEW_CLIENTS)
         if any(table.get(name) is not None for name in PROTOCOLS):
             table = with_default(table, "train", "learner", default_learner(attacks=True))
+        from foltr_audit.core.spec.server_fit import with_server_defaults
+
         return with_server_defaults(table)
 
     @model_validator(mode="after")
     def _learner_fits(self) -> Spec:
-        learner = make(Learner, self.train.learner)
-        problem = learner.why_not(self.train.ranker) or DefenseChain(parse_chain(self.defense)).why_not(
-            learner
-        )
-        if problem is None and learner.sends != "models":
-            if self.population.poisoning is not None:
-                problem = f"it sends {learner.sends}; poisoning needs messages that are models"
-            elif self.membership is not None:
-                problem = f"it sends {learner.sends}; membership needs messages that are models"
-            elif self.unlearning is not None:
-                problem = f"it sends {learner.sends}; unlearning needs messages that are models"
-            elif self.audit is not None:
-                problem = f"it sends {learner.sends}; an audit needs messages that are models"
-            elif self.attack is not None and self.attack.sums:
-                problem = f"it sends {learner.sends}; a view of sums needs messages that are models"
+        from foltr_audit.core.spec.learner_fit import why_no_learner
+
+        problem = why_no_learner(self)
         if problem is not None:
-            raise ValueError(f"learner {learner.name}: {problem}")
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")
@@ -137,6 +139,8 @@ class Spec(SpecTable):
     @model_validator(mode="after")
     def _clients_can_leave(self) -> Spec:
         if self.unlearning is not None:
+            from foltr_audit.core.defense_chain import DefenseChain, parse_chain
+
             hidden = DefenseChain(parse_chain(self.defense)).encoding is not None
             problem = self.unlearning.why_not(self.population.clients, hidden=hidden)
             if problem is not None:
@@ -151,6 +155,8 @@ class Spec(SpecTable):
 
     @model_validator(mode="after")
     def _server_fits(self) -> Spec:
+        from foltr_audit.core.spec.server_fit import why_no_server
+
         problem = why_no_server(self)
         if problem is not None:
             raise ValueError(f"server {self.train.server}: {problem}")
@@ -160,6 +166,9 @@ class Spec(SpecTable):
     def message_kind(self) -> str:
         """Kind of a message before any encoding: `model`, `update`, `es` or `clicks`."""
         kinds = {"models": self.trace.message, "metrics": "es", "clicks": "clicks"}
+        from foltr_audit.core.plugins import Learner
+        from foltr_audit.core.plugins.registry import make
+
         return kinds[make(Learner, self.train.learner).sends]
 
     @property

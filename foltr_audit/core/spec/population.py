@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.core.plugins import ClickModel, Poisoning, Scenario
-from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.core.spec.defaults import NO_POISONING, SCENARIO
-from foltr_audit.privacy.noise.parse import parts
+
+if TYPE_CHECKING:
+    from foltr_audit.core.plugins import Poisoning, Scenario
 
 
 def parse_scenarios(text: str) -> tuple[Scenario, ...]:
@@ -19,6 +19,10 @@ def parse_scenarios(text: str) -> tuple[Scenario, ...]:
     Raises:
         PluginError: an unknown scenario or click model, or an invalid parameter.
     """
+    from foltr_audit.core.plugins import ClickModel, Scenario
+    from foltr_audit.core.plugins.registry import make
+    from foltr_audit.privacy.noise.parse import parts
+
     scenarios = tuple(make(Scenario, part) for part in parts(text))
     for scenario in scenarios:
         for model in scenario.click_models:
@@ -53,7 +57,14 @@ def canonical_scenarios(text: str) -> str:
 
 def _canonical_poisoning(text: str | None) -> str | None:
     """The canonical text of a poisoning; None for `none`, the default, which Specs leave out."""
-    return None if text in (None, NO_POISONING) else make(Poisoning, text).text
+    return None if text is None or text == NO_POISONING else _poisoning(text).text
+
+
+def _poisoning(text: str) -> Poisoning:
+    from foltr_audit.core.plugins import Poisoning
+    from foltr_audit.core.plugins.registry import make
+
+    return make(Poisoning, text)
 
 
 class PopulationSpec(SpecTable):
@@ -92,7 +103,7 @@ class PopulationSpec(SpecTable):
 
     @model_validator(mode="after")
     def _somebody_is_malicious(self) -> PopulationSpec:
-        if self.poisoning is not None and not make(Poisoning, self.poisoning).count(self.clients):
+        if self.poisoning is not None and not _poisoning(self.poisoning).count(self.clients):
             raise ValueError(
                 f"poisoning={self.poisoning}: no client of {self.clients} is malicious; "
                 f"expected a share of {1 / self.clients:.3g} at least"

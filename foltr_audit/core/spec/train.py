@@ -7,11 +7,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from foltr_audit.core.pdgd import PDGD_SETTINGS
-from foltr_audit.core.plugins import ClickModel, Learner, Server
-from foltr_audit.core.plugins.registry import canonical, make
-from foltr_audit.core.rankers import ranker_text
 from foltr_audit.core.spec.base import Flag, SpecTable
 from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER, SERVER
+from foltr_audit.core.spec.plugin_texts import canonical
 
 ZEROS = "zeros"
 """The value of `init` for a model whose parameters are all 0."""
@@ -27,20 +25,31 @@ def default_learner(*, attacks: bool) -> str:
 
 def other_server(text: str | None) -> str | None:
     """The canonical text of a server; None for the honest one, the default, which Specs leave out."""
-    return None if text is None or text == SERVER else make(Server, text).text
+    if text is None or text == SERVER:
+        return None
+    from foltr_audit.core.plugins import Server
+    from foltr_audit.core.plugins.registry import make
+
+    return make(Server, text).text
+
+
+def _canonical_ranker(text: str) -> str:
+    from foltr_audit.core.rankers import ranker_text
+
+    return ranker_text(text)
 
 
 class TrainSpec(SpecTable):
     """How the global model is trained: by a learner plug-in, from `init` or an untrained model."""
 
-    learner: Annotated[str, canonical(Learner)] = default_learner(attacks=False)
-    ranker: Annotated[str, AfterValidator(ranker_text)] = Field(
+    learner: Annotated[str, canonical("learner")] = default_learner(attacks=False)
+    ranker: Annotated[str, AfterValidator(_canonical_ranker)] = Field(
         "linear",
         description="linear, or neural:hidden=H,layers=L with L of 1 or 2; neural alone has 64 units in 1 "
         "layer.",
     )
     rounds: int = Field(20, ge=1, le=10_000_000, description="Number of rounds.")
-    click_model: Annotated[str, canonical(ClickModel), Flag("train-click-model")] = Field(
+    click_model: Annotated[str, canonical("click model"), Flag("train-click-model")] = Field(
         CLICK_MODELS[0],
         description="How users click in training, or same to train under each attacked click model.",
     )

@@ -11,13 +11,12 @@ from typing import Literal, NamedTuple
 from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, CheckSubject, printable
-from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.compare_rows import ClaimRow
 from foltr_audit.report.results.few_lists import describe_few_lists
 from foltr_audit.report.results.wording import join_names
 from foltr_audit.utils.formatting import short
-from foltr_audit.utils.rows import ResultRow
+from foltr_audit.utils.rows import Interval, ResultRow
 
 Status = Literal["holds", "broken", "not judged"]
 
@@ -146,7 +145,7 @@ def _outcome(name: str, limits: SystemLimits, subject: CheckSubject) -> LimitOut
 
 def _read(limits: SystemLimits, reading: CheckReading, about: str, *, high_is_bad: bool) -> _LimitValue:
     """The value of a reading; with `use = "interval"` the worse end of its interval is compared too."""
-    value, interval = reading.found
+    value, interval = reading.found.value, reading.found.ci95
     if not reading.found.known:
         return _LimitValue(about=about, missing=reading.missing or f"no value is known: {about}")
     if limits.use == "value":

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from foltr_audit.core.plugins.registry import first_problem
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.spec.audit import AuditView
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.defaults import VIEW

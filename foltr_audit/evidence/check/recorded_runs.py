@@ -17,7 +17,7 @@ from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, Che
 from foltr_audit.experiments.comparison.proven_auc import system_aucs
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model
-from foltr_audit.judge.bootstrap import Interval, QueryBootstrap
+from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.attack_rows import AttackRow, RefusedRow
 from foltr_audit.report.results.compare_rows import ViewCeiling
 from foltr_audit.report.results.recorded_attack import recorded_report
@@ -26,7 +26,7 @@ from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.utils.progress import SILENT, Progress
-from foltr_audit.utils.rows import Estimate, JsonValue
+from foltr_audit.utils.rows import Estimate, Interval, JsonValue
 
 _NO_TRUTH = "the trace holds no truth to score attacks with"
 _NO_SPEC = "the trace holds no Spec, whose defenses proofs are of; expected a Run, or no --trace"

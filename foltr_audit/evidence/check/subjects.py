@@ -171,7 +171,7 @@ def _no_audit(report: CompareReport, row: CompareRow) -> str:
 def _loss(row: CompareRow) -> CheckReading:
     if row.setting.alternative == NO_DEFENSE:
         return CheckReading(Estimate(0.0, (0.0, 0.0)))
-    value, ends = row.ndcg_difference
+    value, ends = row.ndcg_difference.value, row.ndcg_difference.ci95
     if not row.ndcg_difference.known:
         return CheckReading(missing="there is no training without a defense to compare with")
     return CheckReading(Estimate(0.0 - value, None if ends is None else (0.0 - ends[1], 0.0 - ends[0])))

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from foltr_audit.auditing.declarations import State
 from foltr_audit.auditing.verdict import Verdict
-from foltr_audit.core.plugins.registry import first_problem
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.spec.audit import AuditView
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, shorten_value

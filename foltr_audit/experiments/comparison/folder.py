@@ -24,7 +24,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from foltr_audit.core.plugins.registry import first_problem
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.spec.base import SpecTable
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError

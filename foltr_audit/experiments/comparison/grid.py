@@ -7,8 +7,7 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 
-from foltr_audit.core.plugins import Attack, ClickModel, Learner
-from foltr_audit.core.plugins.registry import canonical, chain_texts, first_problem
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.spec.attack import AttackSpec
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.base import Flag, SpecTable, once
@@ -17,6 +16,7 @@ from foltr_audit.core.spec.defaults import CLICK_MODELS, DELTA, NO_DEFENSE, SCEN
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.core.spec.local_paths import without_paths
 from foltr_audit.core.spec.plain_table import with_default
+from foltr_audit.core.spec.plugin_texts import canonical, chain_texts
 from foltr_audit.core.spec.population import canonical_scenarios
 from foltr_audit.core.spec.server_fit import with_server_defaults
 from foltr_audit.core.spec.train import default_learner
@@ -84,12 +84,12 @@ class ComparisonGrid(SpecTable):
         "sensitivity). May be repeated; none is always included.",
     )
     attacks: Annotated[
-        tuple[Annotated[str, canonical(Attack)], ...],
+        tuple[Annotated[str, canonical("attack")], ...],
         AfterValidator(once),
         Flag("method", "olsr, lad and map, or those that fit the learner"),
     ] = Field((), description="Attack.")
     click_models: Annotated[
-        tuple[Annotated[str, canonical(ClickModel)], ...],
+        tuple[Annotated[str, canonical("click model")], ...],
         Field(min_length=1),
         AfterValidator(once),
         Flag("click-model"),
@@ -98,7 +98,7 @@ class ComparisonGrid(SpecTable):
         description="How users click, in training and when attacked.",
     )
     learners: Annotated[
-        tuple[Annotated[str, canonical(Learner)], ...], Field(min_length=1), AfterValidator(once)
+        tuple[Annotated[str, canonical("learner")], ...], Field(min_length=1), AfterValidator(once)
     ] = (default_learner(attacks=True),)
     scenarios: Annotated[
         tuple[Annotated[str, AfterValidator(canonical_scenarios)], ...],

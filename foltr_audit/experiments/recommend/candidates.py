@@ -21,12 +21,12 @@ from foltr_audit.experiments.recommend.space import (
     CandidateProof,
     CandidateRejection,
 )
-from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.rows import Interval
 
 VALIDATION = "vali"
 

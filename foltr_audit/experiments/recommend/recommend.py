@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from foltr_audit.core.plugins.registry import first_problem
+from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.spec.audit import AuditSpec
 from foltr_audit.core.spec.defaults import NO_DEFENSE, TRIALS
 from foltr_audit.core.spec.experiment import Spec

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.judge.bootstrap import Interval
 from foltr_audit.judge.significance import paired_t_test
+from foltr_audit.utils.rows import Interval
 
 CHANCE = 0.5
 """The AUC of an attack that learns nothing; one below it has been unlucky."""
