@@ -13,7 +13,9 @@ from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, Roun
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.array_layout import FLOATING
 from foltr_audit.recorder.implied_columns import sources_of, with_implied
+from foltr_audit.recorder.packed_columns import unpack_columns
 from foltr_audit.recorder.table_files import Columns
+from foltr_audit.trace.differences import from_differences, sources_of_differences
 from foltr_audit.trace.header import MOST_WHOLE, TraceHeader
 from foltr_audit.trace.layout import joined
 from foltr_audit.trace.marker import TracePart
@@ -35,7 +37,11 @@ def load(data: bytes, header: TraceHeader, table: str, path: Path, rows: int) ->
     """
     where = f"trace: {path}"
     # A round without messages of a large model: its axes are compared with those of the header.
-    found = read_archive(data, where, TraceError, stored=True, longest=MOST_WHOLE)
+    stored = read_archive(data, where, TraceError, stored=True, longest=MOST_WHOLE)
+    try:
+        found = unpack_columns(stored, rows)
+    except ValueError as error:
+        raise TraceError(f"{where}: {error}") from None
     expected = columns(header, table)
     for name in found:
         if name not in expected:
@@ -54,14 +60,16 @@ def load(data: bytes, header: TraceHeader, table: str, path: Path, rows: int) ->
     return found
 
 
-def completed(part: TracePart, tables: Tables, folder: Path) -> Tables:
+def completed(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -> Tables:
     """The tables of a part with the columns that its files leave out; without those that lack some.
+
+    Messages and true updates are there as such, where they were written as differences.
 
     Raises:
         TraceError: rows that other tables do not have, or a part of the columns that go together.
     """
     try:
-        return with_implied(tables)
+        return from_differences(header, with_implied(tables))
     except ValueError as error:
         raise _in_file(error, part, folder) from None
 
@@ -73,7 +81,7 @@ def sources(part: TracePart, tables: Tables, folder: Path) -> set[str]:
         TraceError: as `completed`.
     """
     try:
-        return sources_of(tables)
+        return sources_of(tables) | sources_of_differences(tables)
     except ValueError as error:
         raise _in_file(error, part, folder) from None
 

@@ -187,7 +187,7 @@ class Trace:
         found = {table: self.columns(part, table) for table in tables}
         while more := decode.sources(part, found, self.folder) - found.keys():
             found |= {table: self.columns(part, table) for table in sorted(more)}
-        return decode.completed(part, found, self.folder)
+        return decode.completed(self.header, part, found, self.folder)
 
     def columns(self, part: TracePart, table: str) -> Columns:
         """The columns of the file of a table of a part, read-only; some that follow from others are left out.

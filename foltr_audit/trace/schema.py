@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.recorder.implied_columns import LEFT_OUT
+from foltr_audit.trace.differences import correction_type, model_arrays
+from foltr_audit.trace.float_steps import step_type
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.reading.arrays import LONGEST
 
@@ -117,6 +119,9 @@ def _messages(header: TraceHeader) -> dict[str, ColumnForm]:
     found = {"slot": _WHOLE, "count": _WHOLE, "survived": _BOOL}
     for number, array in enumerate(header.arrays):
         found[f"array-{number}"] = ColumnForm(str(array.stored), array.shape)
+    for each in model_arrays(header):  # one of both is there, see `differences`
+        found[each.name] = _maybe(found[each.name])
+        found[each.differs] = _maybe(ColumnForm(step_type(each.kind), each.shape))
     if header.kind == "es":
         found["seed"] = _WHOLE
     return found | {"sender": _maybe(_WHOLE), "bytes": _maybe(_WHOLE), "sent_at": _maybe(_FLOAT)}
@@ -134,7 +139,14 @@ def _true_messages(header: TraceHeader) -> dict[str, ColumnForm]:
     # Beside masked messages recorders write updates in the format of what was masked.
     kind = "number" if header.kind == "masked" else header.update_format
     update = ColumnForm(kind, (header.update_width,), required=False)
-    return {"slot": _WHOLE, "client": _WHOLE, "update": update}
+    # In the place of `update`, see `differences`.
+    corrected = {
+        "scale": ColumnForm(header.update_format),
+        "correction": ColumnForm(correction_type(header), (header.update_width,)),
+        "check": ColumnForm("uint32"),
+    }
+    found = {"slot": _WHOLE, "client": _WHOLE, "update": update}
+    return found | {name: _maybe(form) for name, form in corrected.items()}
 
 
 def _clicks(header: TraceHeader) -> dict[str, ColumnForm]:

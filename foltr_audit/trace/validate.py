@@ -105,7 +105,7 @@ def _part_problems(trace: Trace, part: TracePart, forms: set[FeatureFormat]) -> 
             problems.append(str(error))
     records: list[RoundRecord] = []
     try:
-        tables = dict(decode.completed(part, tables, trace.folder))
+        tables = dict(decode.completed(trace.header, part, tables, trace.folder))
         if all(table in tables for table in part.observed):
             for record in decode.rounds(trace.header, part, tables, trace.folder):
                 found = [*_record_problems(record), *_fact_problems(trace, record)]

@@ -21,8 +21,9 @@ from foltr_audit.recorder.part_files import (
     marker_name,
     part_files,
 )
-from foltr_audit.recorder.round_tables import Tables, check_same_columns, join_tables
+from foltr_audit.recorder.round_tables import Tables, check_same_columns, first_rows, join_tables
 from foltr_audit.trace.contradictions import contradiction
+from foltr_audit.trace.differences import PartDifferences
 from foltr_audit.trace.encode import encode
 from foltr_audit.trace.facts import fact_problems, round_problem
 from foltr_audit.trace.header import SCHEMA, TraceHeader, read_header
@@ -58,7 +59,10 @@ class TraceWriter:
         self.next_round = 0
         self._next_part = 0
         self._form: FeatureFormat | None = None  # of the embedded features; None until known
+        # The rounds of the open part: their first rows, their tables without large arrays, and these.
+        self._heads: list[Tables] = []
         self._open: list[Tables] = []
+        self._differences = PartDifferences(header)
         self._closed = False
         # One thread: parts reach the disk in their order.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trace-part") if behind else None
@@ -90,7 +94,7 @@ class TraceWriter:
         if kind is None:
             self.close()
         else:
-            self._open.clear()
+            self._forget()
             self._closed = True
             self._stop()
 
@@ -119,12 +123,12 @@ class TraceWriter:
         if problem is not None:
             raise UsageError(f"trace: {problem}")
         tables = encode(self.header, record, truth)
-        if self._open:
-            try:
-                check_same_columns([*self._open, tables])
-            except ValueError as error:
-                raise UsageError(f"trace: round {record.round}: {error}") from None
-        self._open.append(tables)
+        try:
+            check_same_columns([*self._heads, tables])
+        except ValueError as error:
+            raise UsageError(f"trace: round {record.round}: {error}") from None
+        self._heads.append(first_rows(tables))
+        self._open.append(self._differences.take(tables))
         self.next_round += 1
         if len(self._open) >= self.header.rounds_per_part:
             self._commit()
@@ -155,15 +159,22 @@ class TraceWriter:
             with self._plain_errors():
                 # The marker is written last. A kill before that leaves files without a marker: a reader does
                 # not see them, and `_clean` removes them.
-                self._put(part_files(part, join_tables(self._open)))
+                tables = join_tables([self._differences.without_taken(each) for each in self._open])
+                self._put(part_files(part, tables, self._differences.packed))
         except ValueError as error:
             raise UsageError(f"trace: rounds {part.first_round} to {part.last_round}: {error}") from None
         except BaseException:
             self._closed = True  # the open rounds are lost: nothing may follow a gap
-            self._open.clear()
+            self._forget()
             raise
-        self._open.clear()
+        self._forget()
         self._next_part += 1
+
+    def _forget(self) -> None:
+        """Let go of the rounds of the open part."""
+        self._heads.clear()
+        self._open.clear()
+        self._differences = PartDifferences(self.header)
 
     def _put(self, files: Mapping[str, bytes]) -> None:
         """Put the files of a part on the disk, or let the thread do it after those of the last one."""

@@ -16,11 +16,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 
 from . import atomic_files
 from .implied_columns import without_implied
+from .packed_columns import PackedColumn
 from .table_files import Columns, row_count, table_bytes
 
 VERSION = "0.1.0"
@@ -76,10 +77,19 @@ def marker_indices(folder: Path) -> list[int]:
     return sorted({int(match[1]) for entry in entries if (match := _MARKER.fullmatch(entry.name))})
 
 
-def part_files(part: PartRange, tables: Mapping[str, Columns]) -> dict[str, bytes]:
+def part_files(
+    part: PartRange,
+    tables: Mapping[str, Columns],
+    packed: Mapping[str, Mapping[str, PackedColumn]] = MappingProxyType({}),
+) -> dict[str, bytes]:
     """The files of a part by their paths inside the trace folder, the marker last.
 
     Columns that follow from others are left out: see `implied_columns`.
+
+    Args:
+        part: which part.
+        tables: its tables.
+        packed: columns of them that are packed already, by table.
 
     Raises:
         ValueError: a table whose columns have different lengths or hold objects.
@@ -87,7 +97,7 @@ def part_files(part: PartRange, tables: Mapping[str, Columns]) -> dict[str, byte
     files: dict[str, bytes] = {}
     entries: dict[str, dict[str, object]] = {}
     for table, columns in without_implied(tables).items():
-        name, data = file_name(table, part.index), table_bytes(columns)
+        name, data = file_name(table, part.index), table_bytes(columns, packed.get(table, {}))
         files[name] = data
         entries[name] = {
             "rows": row_count(columns),
@@ -106,13 +116,12 @@ def commit_part(folder: Path, files: Mapping[str, bytes]) -> None:
         OSError: the folder cannot be written, or the disk is full; what was committed before stays valid.
             Or somebody else has written this part.
     """
-    marker = list(files)[-1]
+    *tables, marker = files
     if (folder / marker).exists():
         raise FileExistsError(errno.EEXIST, "another writer has written this part", str(folder / marker))
-    # A folder is flushed once for all of its files, which takes as long as for one of them. All tables are on
-    # the disk before the marker, in a folder of its own, names them.
-    for place, group in groupby(files, lambda name: (folder / name).parent):
-        atomic_files.write_files(place, {Path(name).name: files[name] for name in group})
+    # All tables are on the disk, under their names, before the marker names them.
+    atomic_files.write_files(folder, {name: files[name] for name in tables})
+    atomic_files.write_files(folder, {marker: files[marker]})
 
 
 def clean(folder: Path, next_part: int) -> None:

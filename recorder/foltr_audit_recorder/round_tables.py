@@ -241,7 +241,15 @@ def check_same_columns(rounds: Sequence[Tables]) -> None:
     """
     if _forms(rounds[0]) == _forms(rounds[-1]):
         return
-    join_tables([{name: _head(columns) for name, columns in tables.items()} for tables in rounds])
+    join_tables([first_rows(tables) for tables in rounds])
+
+
+def first_rows(tables: Tables) -> Tables:
+    """The first row of every table, copied: enough for `check_same_columns`."""
+    return {
+        table: {name: values[:1].copy() for name, values in columns.items()}
+        for table, columns in tables.items()
+    }
 
 
 def _forms(tables: Tables) -> dict[str, dict[str, tuple[str, tuple[int, ...]]]]:
@@ -256,10 +264,6 @@ def _forms(tables: Tables) -> dict[str, dict[str, tuple[str, tuple[int, ...]]]]:
         }
         for table, columns in tables.items()
     }
-
-
-def _head(columns: Table) -> Table:
-    return {name: values[:1] for name, values in columns.items()}
 
 
 def _round(seen: RoundColumns) -> Table:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .packed_columns import PackedColumn, pack_columns
 
 Columns = Mapping[str, NDArray[np.generic]]
 """A table: arrays of one length by name; a row is one index of the first axis."""
@@ -15,18 +18,26 @@ Columns = Mapping[str, NDArray[np.generic]]
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that the format knows, so that no file shows when it was made
 
 
-def table_bytes(columns: Columns) -> bytes:
-    """The `.npz` file of a table, as `numpy.savez` writes it: stored, not compressed.
+def table_bytes(columns: Columns, packed: Mapping[str, PackedColumn] = MappingProxyType({})) -> bytes:
+    """The `.npz` file of a table, as `numpy.savez` writes it, with columns packed that are then smaller.
+
+    Args:
+        columns: the columns.
+        packed: those of the same table that are packed already.
 
     Raises:
         ValueError: columns of different lengths, or one of Python objects.
     """
     lengths = {name: len(values) for name, values in columns.items()}
+    lengths |= {name: column.rows for name, column in packed.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"columns of different lengths: {lengths}")
+    arrays = pack_columns(columns)
+    for name, column in packed.items():
+        arrays |= column.arrays(name)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, values in columns.items():
+        for name, values in arrays.items():
             entry = zipfile.ZipInfo(f"{name}.npy", _DATE)
             entry.create_system, entry.external_attr = (
                 3,

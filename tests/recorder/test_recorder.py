@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
+from foltr_audit.recorder.packed_columns import unpack_columns
 
 RNG = np.random.default_rng(5)
 MODEL = {"weight": np.zeros((2, 3), dtype=np.float32), "bias": np.zeros(1), "seen": np.array(0)}
@@ -41,8 +43,9 @@ def mean(messages: Sequence[ReceivedMessage]) -> NDArray[np.float64]:
 
 def table(folder: Path, name: str, part: int = 0) -> dict[str, NDArray[np.generic]]:
     """The columns of a table of a part."""
+    marker = json.loads((folder / f"part-{part:05d}.json").read_text())
     with np.load(folder / f"{name}-{part:05d}.npz", allow_pickle=False) as arrays:
-        return {column: arrays[column] for column in arrays.files}
+        return unpack_columns(dict(arrays), marker["files"][f"{name}-{part:05d}.npz"]["rows"])
 
 
 def header(folder: Path) -> dict[str, object]:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from foltr_audit.recorder.packed_columns import unpack_columns
 from foltr_audit.trace import Trace, validate
 from tests.trace.test_refusals import two_rounds
 
@@ -41,8 +42,9 @@ def store_all_columns(folder: Path) -> None:
 def forge(folder: Path, table: str, change: Callable[[Table], Table]) -> None:
     """Change a table of part 0 and its marker, as a faulty writer of another system would."""
     name = f"{table}-00000.npz"
+    rows = json.loads((folder / "part-00000.json").read_text())["files"][name]["rows"]
     with np.load(folder / name, allow_pickle=False) as stored:
-        columns = dict(stored)
+        columns = unpack_columns(dict(stored), rows)
     replaced(folder, name, saved(change(columns)))
 
 
@@ -88,7 +90,7 @@ FORGERY: dict[str, tuple[str, Callable[[Table], Table], str]] = {
     "column too many": (
         "observed/messages",
         lambda t: {**t, "secret": np.arange(4)},
-        "unknown column secret; expected round, slot, count, survived, array-0, sender, bytes, sent_at",
+        "unknown column secret; expected round, slot, count, survived, array-0, from-model-0, sender, bytes",
     ),
     "type": (
         "observed/rounds",

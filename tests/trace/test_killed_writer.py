@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -36,11 +37,13 @@ class Disk:
     def __init__(self, allowed: float = math.inf) -> None:
         self.allowed = allowed
         self.calls: Counter[str] = Counter()
+        self.lock = threading.Lock()  # files are flushed by several threads
 
     def step(self, name: str) -> None:
-        if self.calls.total() >= self.allowed:
-            raise Killed
-        self.calls[name] += 1
+        with self.lock:
+            if self.calls.total() >= self.allowed:
+                raise Killed
+            self.calls[name] += 1
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         for name in ("mkdir", "replace", "unlink"):
