@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedIOBase
 from pathlib import Path
 
@@ -96,12 +96,13 @@ def write_files(folder: Path, files: Mapping[str, bytes], *, lasting: bool = Tru
 
 def _flush(handles: Sequence[int]) -> None:
     """Flush open files to the disk, at once: the disk takes about as long for all as for one."""
-    if len(handles) < 2:
-        for handle in handles:
-            os.fsync(handle)
-        return
-    with ThreadPoolExecutor(len(handles), thread_name_prefix="flush") as threads:
-        list(threads.map(os.fsync, handles))
+    if len(handles) > 1:
+        # Python starts no thread once it is about to end, when a recorder may write its last round.
+        with suppress(RuntimeError), ThreadPoolExecutor(len(handles), thread_name_prefix="flush") as threads:
+            list(threads.map(os.fsync, handles))
+            return
+    for handle in handles:
+        os.fsync(handle)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -102,3 +102,14 @@ def test_a_killed_server_loses_at_most_the_open_round(tmp_path: Path) -> None:
     with Recorder(folder, resume=True) as again:
         assert again.round_count == len(parts)
         again.round(np.zeros(5_000, np.float32), [])
+
+
+def test_the_last_files_of_a_process_that_ends_are_written(tmp_path: Path) -> None:
+    """Flower's server lets go of its recorder when Python is about to end, and starts no thread any more."""
+    program = (
+        "import atexit, concurrent.futures.thread, sys; from pathlib import Path; "
+        "from foltr_audit_recorder.atomic_files import write_files; "
+        "atexit.register(write_files, Path(sys.argv[1]), {'first': b'1', 'second': b'2'})"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT / "recorder", check=True)
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"1", b"2"]
