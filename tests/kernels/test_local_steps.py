@@ -69,7 +69,8 @@ def clients_of(setup: Setup) -> ClientSimulator:
 def through_arrays(setup: Setup) -> ClientSimulator:
     """Clients whose rules are kept from the kernel."""
     clients = clients_of(setup)
-    vars(clients)["_declared"] = None
+    vars(clients)["_kernel_rules"] = None
+    assert clients._kernel_rules is None  # mypy knows the name
     return clients
 
 
