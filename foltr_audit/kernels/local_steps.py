@@ -19,7 +19,7 @@ from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_
 from .pdgd import fill_coefficients
 from .plackett_luce import SamplingBuffers, draw, empty_pool, weigh_shown
 from .query_order import order_by_query
-from .ranking import Features, add_documents, fill_products
+from .ranking import Features, add_documents, fill_products, take_best
 from .step_groups import GroupMemory, StepStreamKeys, draw_numbers, empty_memory, prepare_group
 from .threads import in_parts
 
@@ -51,6 +51,7 @@ class LocalStepRules(NamedTuple):
         candidates, only_observed: the PDGD setting.
         norm, order: the ball that models are kept in; an infinite norm for none.
         always: the ball also acts after a step without pairs.
+        sampled: lists are sampled from Plackett-Luce; otherwise they follow the scores.
         global_lists: lists are ranked by the model that the round began with, not by the client's own.
         hidden, layers: units of a hidden layer of the ranker, and their number; None for the linear one,
             for which kernels are compiled apart.
@@ -64,6 +65,7 @@ class LocalStepRules(NamedTuple):
     norm: float
     order: int
     always: bool
+    sampled: bool
     global_lists: bool
     hidden: int | None
     layers: int | None
@@ -108,6 +110,18 @@ def _score_group(
             for i in range(documents):
                 top = scores[row, i] if scores[row, i] > top else top
         sizes[row], tops[row] = documents, top
+
+
+@uncounted
+def _list_best(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
+    """Fill the first rows of `shown` with the documents of the highest scores; weights are overwritten."""
+    for row in range(rows):
+        size = pool.sizes[row]
+        for i in range(size):
+            pool.weights[row, i] = pool.scores[row, i]
+        for i in range(shown.shape[1]):
+            shown[row, i] = -1
+        take_best(pool.weights[row, :size], shown[row])
 
 
 @uncounted
@@ -167,12 +181,17 @@ def _play_group(
     shared = rules.global_lists or step == 0
     ranking, members = common if shared else models, memory.common if shared else memory.members
     _score_group(data, memory, rows, ranking, members, pool, tile)
-    draw(pool, rows, memory.show, column, shown)
+    if rules.sampled:
+        draw(pool, rows, memory.show, column, shown)
+    else:
+        _list_best(pool, rows, shown)
     click, stop, u, grades = rules.click, rules.stop, memory.click, memory.grades
     click_group(data.grades, memory.firsts, click, stop, shown, rows, u, column, grades, clicks)
     # Lists come from the global model, pair weights from the local one; at first both are the same.
-    if rules.global_lists and step > 0:
+    relearnt = rules.global_lists and step > 0
+    if relearnt:
         _score_group(data, memory, rows, models, memory.members, pool, tile)
+    if relearnt or not rules.sampled:
         weigh_shown(pool, rows, shown)
     fill_coefficients(pool, rows, shown, clicks, candidates, only_observed, memory.coefficients, memory.pairs)
     _step_group(data, rules, memory, rows, step, tile, result)

@@ -69,9 +69,12 @@ def fill_linear_scores(
         fill_products(features, first, documents, parameters, model, scores, 0, starts[c])
 
 
-@kernel
-def _take_best(values: Floats, shown: Ints) -> None:
-    """Fill `shown` with the positions of the largest values; of equal ones the lower position first."""
+@uncounted
+def take_best(values: Floats, shown: Ints) -> None:
+    """Fill `shown` with the positions of the largest values, which are overwritten.
+
+    Of equal values the lower position comes first.
+    """
     for rank in range(min(shown.size, values.size)):
         best = 0
         for i in range(1, values.size):
@@ -87,7 +90,7 @@ def top_lists(scores: Floats, starts: Ints, k: int) -> Ints:
     shown = np.full((starts.size - 1, k), -1, dtype=np.int64)
     for c in range(starts.size - 1):
         # A copy: taking a document overwrites its score.
-        _take_best(scores[starts[c] : starts[c + 1]].copy(), shown[c])
+        take_best(scores[starts[c] : starts[c + 1]].copy(), shown[c])
     return shown
 
 

@@ -69,8 +69,7 @@ class ClientRules:
         # Exact types and methods: a subclass may score or learn in another way, and the kernel would ignore
         # that. Its loop has room for one ball.
         known = (
-            self.sampled
-            and type(self.ranker) in (LinearRanker, NeuralRanker)
+            type(self.ranker) in (LinearRanker, NeuralRanker)
             and not self.chain.links("click")
             and (not steps or self.chain.ball is not None)
         )
@@ -87,6 +86,7 @@ class ClientRules:
             norm=ball.norm if ball else np.inf,
             order=ball.ord if ball else 2,
             always=self.acts_without_pairs,
+            sampled=self.sampled,
             global_lists=learner.ranked_with == "global",
             hidden=ranker.hidden if ranker else None,
             layers=ranker.layers if ranker else None,

@@ -61,14 +61,14 @@ def all_bytes(clients: ClientSimulator, setup: Setup, steps: int, model: Floats)
     return [np.ascontiguousarray(array).tobytes() for array in arrays]
 
 
-def clients_of(setup: Setup) -> ClientSimulator:
+def clients_of(setup: Setup, *, sampled: bool = True) -> ClientSimulator:
     world = world_of(setup)
-    return ClientSimulator(setup.rules(world.click_model, sampled=True), world)
+    return ClientSimulator(setup.rules(world.click_model, sampled=sampled), world)
 
 
-def through_arrays(setup: Setup) -> ClientSimulator:
+def through_arrays(setup: Setup, *, sampled: bool = True) -> ClientSimulator:
     """Clients whose rules are kept from the kernel."""
-    clients = clients_of(setup)
+    clients = clients_of(setup, sampled=sampled)
     vars(clients)["_kernel_rules"] = None
     assert clients._kernel_rules is None  # mypy knows the name
     return clients
@@ -182,6 +182,21 @@ def test_both_ways_rank_with_the_global_model(
         assert all_bytes(clients_of(setup), setup, steps, model) == expected
 
 
+@EVERY_RANKER
+@pytest.mark.parametrize("rank_with", ["local", "global"])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 3000.0])
+def test_both_ways_list_by_score(rank_with: str, spread: float, ranker: str, setup_of: SetupOf) -> None:
+    """Also where all scores are equal, and documents are listed in their order."""
+    for clients, steps in ((1, 2), (40, 6)):
+        learner = f"fpdgd:interactions={steps},learning_rate=0.4,rank_with={rank_with}"
+        setup = with_ranker(setup_of(clients=clients, learner=learner, chain=(Clip(norm=5.0),)), ranker)
+        model, by_score = model_of(setup, spread), clients_of(setup, sampled=False)
+        assert by_score.rules.kernel_rules() is not None
+        expected = all_bytes(through_arrays(setup, sampled=False), setup, steps, model)
+        assert all_bytes(by_score, setup, steps, model) == expected
+        assert all_bytes(clients_of(setup), setup, steps, model) != expected
+
+
 @pytest.mark.parametrize("rank_with", ["local", "global"])
 @pytest.mark.parametrize("sampled", [True, False])
 def test_only_lists_of_the_global_model_do_not_follow_from_clicks(
@@ -282,10 +297,6 @@ def test_code_of_a_plug_in_is_never_passed_over(setup_of: SetupOf) -> None:
 )
 def test_chains_that_the_kernel_does_not_know(chain: tuple[Defense, ...], setup_of: SetupOf) -> None:
     assert clients_of(setup_of(chain=chain)).rules.kernel_rules() is None
-
-
-def test_deterministic_lists_go_through_arrays(setup_of: SetupOf) -> None:
-    assert setup_of().rules(PerfectClickModel(), sampled=False).kernel_rules() is None
 
 
 # --- numbers that are none ---------------------------------------------------------------------------
