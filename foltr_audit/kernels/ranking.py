@@ -15,7 +15,7 @@ from .threads import in_parts
 
 Features = NDArray[np.float32] | Floats
 
-_QUERIES = 64  # of one part: less work is done before a thread has started
+_NUMBERS = 1 << 20  # features that one part reads: less work is done before a thread has started
 _NARROW = 64  # features up to which several documents are scored together: memory is read in order beyond it
 
 
@@ -37,6 +37,11 @@ def fill_products(
         out[to, unsigned(begin + i)] = product_sum(features[unsigned(first + i)], model)
 
 
+def _queries_of_part(numbers: int, queries: int) -> int:
+    """So many queries are worth a thread, if all of them together read so many features."""
+    return max(1, _NUMBERS * queries // max(1, numbers))
+
+
 def linear_scores(
     features: Features, offsets: Ints, queries: Ints, starts: Ints, parameters: Floats
 ) -> Floats:
@@ -46,7 +51,8 @@ def linear_scores(
     """
     scores = np.empty(starts[-1], dtype=np.float64)
     given = (features, offsets, queries, starts, read_only(parameters), scores[np.newaxis])
-    in_parts(lambda begin, end: fill_linear_scores(*given, begin, end), queries.size, _QUERIES)
+    each = _queries_of_part(int(starts[-1]) * features.shape[1], queries.size)
+    in_parts(lambda begin, end: fill_linear_scores(*given, begin, end), queries.size, each)
     return scores
 
 
@@ -129,7 +135,8 @@ def weighted_features(
     """`sum_i weights[c, i] x_i` over the shown documents, float64, shape (C, features)."""
     sums = np.empty((queries.size, features.shape[1]), dtype=np.float64)
     given = (features, offsets, queries, shown, weights, sums)
-    in_parts(lambda begin, end: fill_weighted_features(*given, begin, end), queries.size, _QUERIES)
+    each = _queries_of_part(shown.size * features.shape[1], queries.size)
+    in_parts(lambda begin, end: fill_weighted_features(*given, begin, end), queries.size, each)
     return sums
 
 
