@@ -198,12 +198,6 @@ class ClientSimulator:
             queries=queries, shown=shown, clicks=clicks, reported=clicks, clipped=clipped
         )
 
-    def _scored_once(self, queries: Ints, parameters: Floats) -> tuple[Floats, Ints, Ints]:
-        """Flat scores of the distinct queries of (C,) under one model, their starts, and which are whose."""
-        distinct, which = np.unique(queries, return_inverse=True)
-        scores, starts = self.rules.ranker.scores(parameters[np.newaxis], self.world.data, distinct)
-        return scores, starts, which
-
     def _step_by_step(
         self, asked: QueryAssignment, context: RoundContext, given: Ints | None
     ) -> tuple[LocalModels, CohortInteractions]:
@@ -265,7 +259,9 @@ class ClientSimulator:
         """
         from foltr_audit.kernels.ranking import repeated_scores, top_lists
 
-        scores, starts, which = self._scored_once(here.queries, here.context.parameters)
+        distinct, which = np.unique(here.queries, return_inverse=True)
+        everybody = here.context.parameters[np.newaxis]
+        scores, starts = self.rules.ranker.scores(everybody, self.world.data, distinct)
         if given is None and not self.rules.sampled:
             given = top_lists(scores, starts, LIST_LENGTH)[which]
         return *repeated_scores(scores, starts, which), given

@@ -109,8 +109,7 @@ class PartDifferences:
             if array.dtype in FLOATING:
                 self._take_array(f"array-{place}", rest, model)
         if truth and self._header.kind != "masked":
-            base = model if self._header.kind == "model" else np.zeros(1)
-            truth = self._without_update(dict(truth), _messages(self._header, messages), base)
+            truth = self._without_update(dict(truth), messages, model)
         return {**tables, _MESSAGES: rest, **({_TRUTH: truth} if truth else {})}
 
     def without_taken(self, tables: Tables) -> Tables:
@@ -127,7 +126,7 @@ class PartDifferences:
         else:
             self._take(_MESSAGES, name, messages, array.differs, steps_between(_start(model, array), values))
 
-    def _without_update(self, truth: Table, messages: Floats, base: Floats) -> Table:
+    def _without_update(self, truth: Table, messages: Table, model: Floats) -> Table:
         if "update" not in truth:  # in a part that begins with unknown ones all stay, else these are NaN
             if not self._names.setdefault((_TRUTH, "update"), ""):
                 return truth
@@ -137,7 +136,8 @@ class PartDifferences:
         if self._names.get((_TRUTH, "update")) in ("", "update"):
             self._take(_TRUTH, "update", truth)
             return truth
-        scale, steps = _correction(updates, messages, base)
+        received = _messages(self._header, messages)
+        scale, steps = _correction(updates, received, _base(self._header, model))
         if self._take(_TRUTH, "update", truth, "correction", steps) == "correction":
             truth |= {"scale": scale, "check": _check(updates)}
         return truth
@@ -236,6 +236,11 @@ def _rounds(tables: Mapping[str, Columns]) -> Iterator[_MessageRound]:
         yield _MessageRound(slice(begin, end), np.asarray(rounds["parameters"][place[0]], dtype=np.float64))
 
 
+def _base(header: TraceHeader, model: Floats) -> Floats:
+    """What messages are less an update: the model (P,), or nothing (1,)."""
+    return model if header.kind == "model" else np.zeros(1)
+
+
 def _messages(header: TraceHeader, columns: Columns, rows: slice = EVERY) -> Floats:
     arrays = [columns[f"array-{place}"][rows] for place in range(len(header.arrays))]
     return joined(header.arrays, arrays, header.message_format).astype(np.float64)
@@ -248,8 +253,7 @@ def _with_updates(header: TraceHeader, tables: Mapping[str, Columns]) -> Columns
     updates = np.empty((row_count(truth), header.update_width), dtype=header.update_format)
     for each in _rounds(tables):
         scale, steps, check = (truth[name][each.rows] for name in _CORRECTED)
-        base = each.model if header.kind == "model" else np.zeros(1)
-        told = _told(_messages(header, messages, each.rows), base, scale)
+        told = _told(_messages(header, messages, each.rows), _base(header, each.model), scale)
         updates[each.rows] = found = after_steps(told, steps)
         if not np.array_equal(_check(found), check):
             number = messages["round"][each.rows.start]

@@ -67,17 +67,8 @@ def test_blocks_are_found_as_one_after_the_other() -> None:
             assert found[row] == min(expected, lasts[row])
 
 
-def plain_rows(
-    sums: Any,
-    first: int,
-    count: int,
-    lasts: Any,
-    u: Any,
-    rank: int,
-    column: int,
-    tails: Any,
-    found: Any,
-    deep: Any,
-) -> None:
+def plain_rows(*given: Any) -> None:
+    """The same in Python, of the same arguments."""
+    sums, first, count, *_, tails, _, _ = given
     blocks.plain_add_blocks(sums, first, count, tails)
-    blocks.plain_find_blocks(sums, first, count, lasts, u, rank, column, tails, found, deep)
+    blocks.plain_find_blocks(*given)
