@@ -63,9 +63,7 @@ def cascade_clicks(grades: Ints, u: Floats, click: Floats, stop: Floats) -> Bool
 
     `click` and `stop` hold P(click | grade) and P(stop | click, grade).
     """
-    clicks, mine = np.empty(grades.shape, dtype=np.bool_), np.empty((u.shape[1], 1))
+    clicks = np.empty(grades.shape, dtype=np.bool_)
     for c in range(grades.shape[0]):
-        for i in range(u.shape[1]):
-            mine[i, 0] = u[c, i]
-        click_row(grades, c, mine, 0, click, stop, clicks)
+        click_row(grades, c, u[c].reshape(u.shape[1], 1), 0, click, stop, clicks)
     return clicks

@@ -134,10 +134,8 @@ def _show(
         pool.scores[0, i] /= tau
         pool.tops[0] = max(pool.tops[0], pool.scores[0, i])
     shown = np.empty((1, k), dtype=np.int64)
-    numbers, u = show_numbers(names, client, k + k % 2), np.empty((k, 8))
-    for rank in range(k):
-        u[rank] = numbers[rank]
-    draw(pool, 1, u, 0, shown)
+    size = k + k % 2
+    draw(pool, 1, show_numbers(names, client, size).reshape(size, 1), 0, shown)
     return shown
 
 

@@ -268,7 +268,7 @@ def _draw_alone(pool: SamplingBuffers, rows: int, u: Floats, column: int, shown:
 def draw(pool: SamplingBuffers, rows: int, u: Floats, column: int, shown: Ints) -> None:
     """Fill the first rows of `shown` (rows, k) with lists; number u[r, column + row] decides on rank r.
 
-    `u` has columns for the rows up to the next multiple of eight. Scores, sizes and tops of the pool are
+    For several rows `u` has columns up to the next multiple of eight. Scores, sizes and tops of the pool are
     given. Where the documents left weigh next to nothing compared with those taken, weights are computed
     again relative to their own maximum: any spread of scores is right.
     """
@@ -331,8 +331,6 @@ def fill_sampled_lists(
         documents = starts[c + 1] - starts[c]
         pool = new_pool(1, documents, k)
         put_scores(pool, scores[starts[c] : starts[c + 1]])
-        u, numbers = np.empty((1, k + 2 - k % 2)), np.empty((k, _BLOCK))
+        u = np.empty((1, k + 2 - k % 2))
         fill_uniforms(u, 0, u.shape[1], first // 2, clients[c], round_, purpose, key)
-        for rank in range(k):
-            numbers[rank] = u[0, first % 2 + rank]
-        draw(pool, 1, numbers, 0, shown[c : c + 1])
+        draw(pool, 1, u.reshape(u.size, 1)[first % 2 :], 0, shown[c : c + 1])

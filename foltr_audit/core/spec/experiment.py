@@ -165,10 +165,10 @@ class Spec(SpecTable):
     @property
     def message_kind(self) -> str:
         """Kind of a message before any encoding: `model`, `update`, `es` or `clicks`."""
-        kinds = {"models": self.trace.message, "metrics": "es", "clicks": "clicks"}
         from foltr_audit.core.plugins import Learner
         from foltr_audit.core.plugins.registry import make
 
+        kinds = {"models": self.trace.message, "metrics": "es", "clicks": "clicks"}
         return kinds[make(Learner, self.train.learner).sends]
 
     @property
