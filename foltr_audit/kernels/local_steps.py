@@ -1,8 +1,9 @@
 """The local steps of a whole cohort in one pass: rank, click, learn and clip, client by client.
 
 Each piece is described in the kernel that it comes from. Here they take turns over a few clients at a time,
-in memory that is allocated once per part. Clients of a linear ranker take each step together, in the order of
-their queries: features that several of them need are read from memory once.
+in memory that each thread has for itself. Clients of a linear ranker take each step together, in the order of
+their queries: features that several of them need are read from memory once. Where queries are small a thread
+plays neighbours in the cohort: two that write to the same cache line slow each other down by half.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ _FEWEST, _MOST = 8, 32
 _POOL_BYTES = 100_000
 _MODEL_BYTES = 400_000  # of their models, which neural rankers make large: the same cache
 _BLOCK_BYTES = 4_000_000  # of the models of clients that take each step together: the third-level cache
+# A thread gets work of a fifth of a millisecond at least. To draw a list and to learn from it takes as long
+# as to read some thousand numbers.
+_PART_NUMBERS, _LIST_NUMBERS = 1 << 20, 4_000
+# Features of a query from which on threads share clients by their queries: to read them once costs less then.
+_LARGE_QUERY = 8_000
 
 
 class KernelDocuments(NamedTuple):
@@ -72,7 +78,10 @@ class LocalStepRules(NamedTuple):
 
 
 class LocalStepResult(NamedTuple):
-    """Models and undefended steps (C, P), lists and clicks (C, B, k), whether steps were clipped (C, B)."""
+    """Models and undefended steps (C, P), lists and clicks (C, B, k), whether steps were clipped (C, B).
+
+    See `play_batches` for one with fewer models.
+    """
 
     models: Floats
     steps: Floats
@@ -231,7 +240,7 @@ def _play_block(
     # A single group stays together, so that numbers of several steps can be made at once.
     ahead = max(1, _MOST // size) if groups == 1 else 1
     for step in range(queries.shape[1]):
-        if groups > 1 and step > 0:
+        if groups > 1 or step == 0:
             order_by_query(queries, step, data.offsets.size - 1, order, begin, end)
         for first in range(begin, end, size):
             count, turn = min(size, end - first), step % ahead
@@ -247,7 +256,7 @@ class StepScratch(NamedTuple):
     Attributes:
         memory, pool: of a group.
         tile: of neural rankers, else None.
-        common: of the model that the round begins with, (1, P).
+        common: the model that the round begins with, (1, P).
     """
 
     memory: GroupMemory
@@ -264,7 +273,6 @@ def play_rows(
     queries: Ints,
     lifts: Ints,
     clients: Ints,
-    parameters: Floats,
     order: Ints,
     result: LocalStepResult,
     scratch: StepScratch,
@@ -273,10 +281,8 @@ def play_rows(
 ) -> None:
     """All local steps of the clients order[begin:end], which are put into another order."""
     rows, common = scratch.memory.members.size, scratch.common
-    for j in range(parameters.size):
-        common[0, j] = parameters[j]
     # Neural models would leave no room in the cache for each other.
-    block = rows if rules.hidden is not None else max(rows, _BLOCK_BYTES // (16 * parameters.size))
+    block = rows if rules.hidden is not None else max(rows, _BLOCK_BYTES // (16 * common.shape[1]))
     blocks = (end - begin + block - 1) // block
     block = (end - begin + blocks - 1) // blocks
     memory, pool, tile = scratch.memory, scratch.pool, scratch.tile
@@ -300,17 +306,30 @@ def play_rows(
         )
 
 
-def _empty_scratch(data: KernelDocuments, rules: LocalStepRules, k: int, parameters: int) -> StepScratch:
+def new_scratch(data: KernelDocuments, rules: LocalStepRules, k: int, P: int) -> StepScratch:
+    """Memory of one thread, for lists of k and models (P,)."""
     longest = max(1, int(np.diff(data.offsets).max(initial=1)))
     # A document of the pool takes 16 bytes: its score and its weight.
     rows = max(_FEWEST, min(_MOST, _POOL_BYTES // (16 * longest)))
     # A parameter takes 16 bytes too: in the model and in the step.
-    rows = max(1, min(rows, _MODEL_BYTES // (16 * parameters)))
+    rows = max(1, min(rows, _MODEL_BYTES // (16 * P)))
     tile = None
     if rules.hidden is not None and rules.layers is not None:
         tile = new_tile(NetworkShape(data.features.shape[1], rules.hidden, rules.layers))
-    memory, pool = empty_memory(rows, _MOST, k, parameters), empty_pool(rows, longest, k)
-    return StepScratch(memory, pool, tile, np.empty((1, parameters)))
+    memory, pool = empty_memory(rows, _MOST, k, P), empty_pool(rows, longest, k)
+    return StepScratch(memory, pool, tile, np.empty((1, P)))
+
+
+def _query_numbers(data: KernelDocuments) -> float:
+    """Mean number of features of a query's documents."""
+    documents, features = data.features.shape
+    return documents * features / max(1, data.offsets.size - 1)
+
+
+def clients_of_part(data: KernelDocuments, rules: LocalStepRules, steps: int) -> int:
+    """So many clients with so many local steps are worth a thread."""
+    numbers = _query_numbers(data) * (1 if rules.hidden is None else rules.hidden)
+    return 1 + int(_PART_NUMBERS / (max(1, steps) * (numbers + _LIST_NUMBERS)))
 
 
 def play_local_steps(
@@ -322,31 +341,59 @@ def play_local_steps(
     clients: Ints,
     parameters: Floats,
     result: LocalStepResult,
-    chunk: int,
+    free: list[StepScratch] | None = None,
 ) -> None:
     """Play all local steps of clients (C,) that ask queries (C, B) and start at the global model (P,).
 
     Where there is no query (-1) nothing is shown, and no step taken. The grades of interaction (c, b) begin
-    at lifts[c, b]. k is even. One thread plays `chunk` clients at least; their number changes no byte.
+    at lifts[c, b]. k is even. Memory of threads that are done is in `free`.
     """
-    order = np.arange(clients.size)
-    if queries.shape[1]:
+    order, unused = np.arange(clients.size), [] if free is None else free
+    if queries.shape[1] and _query_numbers(data) >= _LARGE_QUERY:
         order_by_query(queries, 0, data.offsets.size - 1, order, 0, clients.size)
-    arguments = (data, rules, stream, queries, lifts, clients, parameters, order, result)
-    k, P = result.shown.shape[2], parameters.size
+    arguments = (data, rules, stream, queries, lifts, clients, order, result)
 
     def rows(begin: int, end: int) -> None:
-        play_rows(*arguments, _empty_scratch(data, rules, k, P), begin, end)
+        scratch = unused.pop() if unused else new_scratch(data, rules, result.shown.shape[2], parameters.size)
+        scratch.common[0] = parameters
+        play_rows(*arguments, scratch, begin, end)
+        unused.append(scratch)
 
-    in_parts(rows, clients.size, chunk)
+    in_parts(rows, clients.size, clients_of_part(data, rules, queries.shape[1]))
 
 
-def empty_result(queries: Ints, parameters: int, k: int) -> LocalStepResult:
-    """A result to fill, for clients with queries (C, B)."""
-    clients = queries.shape[0]
+def play_batches(
+    data: KernelDocuments,
+    rules: LocalStepRules,
+    stream: StepStreamKeys,
+    queries: Ints,
+    lifts: Ints,
+    clients: Ints,
+    parameters: Floats,
+    result: LocalStepResult,
+) -> Floats:
+    """The model (P,) after clients (C,) that take turns, as many of them at once as `result.models` has rows.
+
+    Those of each turn start at the model that the turns before left, and move it by the sum of their steps;
+    `result` keeps models and steps of the last turn, and lists, clicks and what was clipped of all clients.
+    """
+    batch, free = result.models.shape[0], list[StepScratch]()
+    for first in range(0, clients.size, batch):
+        last = min(first + batch, clients.size)
+        rows = slice(first, last)
+        models, steps = result.models[: last - first], result.steps[: last - first]
+        mine = LocalStepResult(models, steps, result.shown[rows], result.clicks[rows], result.clipped[rows])
+        asked, begins, who = queries[rows], lifts[rows], clients[rows]
+        play_local_steps(data, rules, stream, asked, begins, who, parameters, mine, free)
+        parameters = parameters + steps.sum(axis=0)
+    return parameters
+
+
+def empty_result(queries: Ints, parameters: int, k: int, models: int) -> LocalStepResult:
+    """A result to fill, for clients with queries (C, B) and so many models."""
     return LocalStepResult(
-        np.empty((clients, parameters)),
-        np.empty((clients, parameters)),
+        np.empty((models, parameters)),
+        np.empty((models, parameters)),
         np.empty((*queries.shape, k), dtype=np.int64),
         np.empty((*queries.shape, k), dtype=np.bool_),
         np.empty(queries.shape, dtype=np.bool_),

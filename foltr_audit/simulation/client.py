@@ -8,7 +8,7 @@ act on them; both ways draw the same random numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,9 +28,6 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from foltr_audit.kernels.local_steps import KernelDocuments, LocalStepRules
-
-CHUNK = 32
-"""Clients that one thread plays in a row: enough to pay for its memory, few enough to balance threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +164,28 @@ class ClientSimulator:
         With `given` lists (C, b, k) the first b interactions show these.
         """
         if self._kernel_rules is not None and given is None and not self.world.trained:
-            return self._in_kernel(self._kernel_rules, asked, context)
+            local, done, _ = self._in_kernel(self._kernel_rules, asked, context)
+            return local, done
         return self._step_by_step(asked, context, given)
+
+    def play_in_turns(
+        self, asked: QueryAssignment, context: RoundContext, batch: int
+    ) -> tuple[Floats, CohortInteractions]:
+        """Play the queries (C, B) of clients that take turns, `batch` at once; the model (P,) after the last.
+
+        Those of a turn start at the model that the turns before left, and move it by the sum of their steps.
+        """
+        if self._kernel_rules is not None and not self.world.trained:
+            _, done, after = self._in_kernel(self._kernel_rules, asked, context, batch)
+            return after, done
+        parameters, pieces = context.parameters, []
+        for first in range(0, len(context.clients), batch):
+            rows = np.arange(first, min(first + batch, len(context.clients)))
+            mine = replace(context.at(rows), parameters=parameters)
+            local, done = self._step_by_step(asked.at(rows), mine, None)
+            parameters = parameters + local.steps.sum(axis=0)
+            pieces.append(done)
+        return parameters, CohortInteractions.joined(pieces)
 
     @cached_property
     def _kernel_rules(self) -> LocalStepRules | None:
@@ -181,22 +198,30 @@ class ClientSimulator:
         return KernelDocuments(self.world.data.features, self.world.grades, self.world.data.offsets)
 
     def _in_kernel(
-        self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext
-    ) -> tuple[LocalModels, CohortInteractions]:
-        from foltr_audit.kernels.local_steps import empty_result, play_local_steps
+        self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext, batch: int | None = None
+    ) -> tuple[LocalModels, CohortInteractions, Floats]:
+        """What `play` returns, and the model (P,) after clients that take turns; models of the last."""
+        from foltr_audit.kernels.local_steps import empty_result, play_batches, play_local_steps
         from foltr_audit.kernels.step_groups import StepStreamKeys
 
         show, click = context.streams("show"), context.streams(self.rules.clicks)
         stream = StepStreamKeys(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))
         queries, lifts = np.ascontiguousarray(asked.queries), self.world.lifts(asked.ways)
-        played = empty_result(queries, context.parameters.size, LIST_LENGTH)
-        documents, clients, parameters = self._documents, context.clients, context.parameters
-        play_local_steps(documents, rules, stream, queries, lifts, clients, parameters, played, CHUNK)
+        clients, parameters = context.clients, context.parameters
+        models = clients.size if batch is None else min(batch, clients.size)
+        played = empty_result(queries, parameters.size, LIST_LENGTH, models)
+        arguments = (self._documents, rules, stream, queries, lifts, clients, parameters, played)
+        after = parameters
+        if batch is None:
+            play_local_steps(*arguments)
+        else:
+            after = play_batches(*arguments)
         local = LocalModels(models=played.models, steps=played.steps)
         shown, clicks, clipped = played.shown, played.clicks, played.clipped
-        return local, CohortInteractions(
+        done = CohortInteractions(
             queries=queries, shown=shown, clicks=clicks, reported=clicks, clipped=clipped
         )
+        return local, done, after
 
     def _step_by_step(
         self, asked: QueryAssignment, context: RoundContext, given: Ints | None

@@ -15,10 +15,10 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.defenses.clip import Clip
+from foltr_audit.kernels import local_steps
 from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.rng import ClientStreams
-from foltr_audit.simulation import client
 from foltr_audit.simulation.client import ClientRules, ClientSimulator
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.federation import Federation
@@ -159,9 +159,28 @@ def test_chunks_and_threads_change_no_byte(
     setup = setup_of(clients=70, learner="fpdgd:interactions=5", defense=("clip:norm=2",))
     model = model_of(with_ranker(setup, ranker), spread)
     expected = all_bytes(clients_of(setup), setup, 5, model)
-    monkeypatch.setattr(client, "CHUNK", chunk)
+    monkeypatch.setattr(local_steps, "clients_of_part", lambda *_: chunk)
     with numba_threads(threads):
         assert all_bytes(clients_of(setup), setup, 5, model) == expected
+
+
+@pytest.mark.parametrize("batch", [7, 70, 100])
+def test_clients_that_take_turns_start_where_those_before_left(
+    batch: int, setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the kernel and through arrays, on two threads that share the clients of a turn."""
+    monkeypatch.setattr(local_steps, "clients_of_part", lambda *_: 3)
+    setup = setup_of(clients=40, learner="fpdgd:interactions=2", chain=(Clip(norm=2.0),))
+    context = setup.context(3, np.arange(70), 2, model_of(setup))
+    found = []
+    for clients in (clients_of(setup), through_arrays(setup)):
+        with numba_threads(2):
+            after, done = clients.play_in_turns(asked(setup, context, 2), context, batch)
+        found.append([each.tobytes() for each in (after, done.shown, done.clicks, done.clipped)])
+    assert found[0] == found[1]
+    local, _ = clients_of(setup).play(asked(setup, context, 2), context)
+    together = context.parameters + local.steps.sum(axis=0)
+    assert (found[0][0] == together.tobytes()) == (batch >= 70)
 
 
 # --- lists ranked by the global model -------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import threading
+import time
 from itertools import pairwise
 
 import numba
@@ -44,18 +45,23 @@ def test_an_error_of_any_thread_ends_the_call(
 ) -> None:
     """In the thread that calls, as Ctrl-C, and in another one."""
     monkeypatch.setattr(numba, "get_num_threads", lambda: 2)
-    caller, working = threading.get_ident(), threading.active_count()
+    caller, inside = threading.get_ident(), set[int]()
     for fails_in_caller in (True, False):
         met = threading.Barrier(2)  # both threads have begun a part
 
         def fail(begin: int, end: int, here: bool = fails_in_caller, both: threading.Barrier = met) -> None:
+            me = threading.get_ident()
+            inside.add(me)
             both.wait(timeout=60)
-            if (threading.get_ident() == caller) == here:
+            if (me == caller) == here:
+                inside.remove(me)
                 raise error(begin)
+            time.sleep(0.05)  # the call has to wait for this part
+            inside.remove(me)
 
         with pytest.raises(error):
             in_parts(fail, 2, 1)
-        assert threading.active_count() == working
+        assert not inside
 
 
 def test_python_calls_no_inner_kernel() -> None:

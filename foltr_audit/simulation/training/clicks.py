@@ -218,14 +218,11 @@ class _ServerSteps(NamedTuple):
             clicks = done.clicks[0]
             reported = clicks if done.reported is done.clicks else done.reported[0]
             return local.models[0], _InteractionRows(done.shown[0], clicks, reported)
-        parameters, pieces = context.parameters, []
-        for first in range(0, queries.size, self.batch):
-            rows = np.arange(first, min(first + self.batch, queries.size))
-            some = replace(context.at(rows), parameters=parameters)
-            local, done = self.clients.play(_asked(queries[rows, np.newaxis], ways[rows, np.newaxis]), some)
-            parameters = parameters + local.steps.sum(axis=0)
-            pieces.append(_InteractionRows(done.shown[:, 0], done.clicks[:, 0], done.reported[:, 0]))
-        return parameters, _InteractionRows(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+        everybody = _asked(queries[:, np.newaxis], ways[:, np.newaxis])
+        parameters, done = self.clients.play_in_turns(everybody, context, self.batch)
+        clicks = done.clicks[:, 0]
+        reported = clicks if done.reported is done.clicks else done.reported[:, 0]
+        return parameters, _InteractionRows(done.shown[:, 0], clicks, reported)
 
 
 def _asked(queries: Ints, ways: Ints) -> QueryAssignment:
