@@ -323,7 +323,7 @@ def new_scratch(data: KernelDocuments, rules: LocalStepRules, k: int, P: int) ->
 def _query_numbers(data: KernelDocuments) -> float:
     """Mean number of features of a query's documents."""
     documents, features = data.features.shape
-    return documents * features / max(1, data.offsets.size - 1)
+    return float(documents * features / max(1, data.offsets.size - 1))
 
 
 def clients_of_part(data: KernelDocuments, rules: LocalStepRules, steps: int) -> int:
