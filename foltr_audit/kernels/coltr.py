@@ -89,7 +89,7 @@ def _place_fresh(candidates: CandidateBuffers, first: int, last: int, names: Use
     """Draw the unit vectors named by candidates.where and put them to the places first .. last - 1."""
     directions, slots, fresh = candidates.directions, candidates.slots, candidates.fresh
     dimension = candidates.documents.shape[1]
-    fill_directions(fresh, candidates.where, dimension, names.direction, names.key)
+    fill_directions(fresh, candidates.where, last - first, dimension, names.direction, names.key)
     # Unsigned numbers of places: signed ones may count from the end, which a loop over them has to ask.
     for j in range(dimension):
         row = directions[j * LANES :]

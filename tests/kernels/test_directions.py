@@ -17,7 +17,9 @@ def directions(where: Ints, dimension: int) -> Floats:
     found = np.empty((where.shape[1], dimension))
     out = np.empty((dimension + dimension % 2, LANES))
     for first in range(0, where.shape[1], LANES):
-        fill_directions(out, np.ascontiguousarray(where[:, first : first + LANES]), dimension, PURPOSE, KEY)
+        fill_directions(
+            out, np.ascontiguousarray(where[:, first : first + LANES]), LANES, dimension, PURPOSE, KEY
+        )
         found[first : first + LANES] = out[:dimension].T
     return found
 
@@ -37,6 +39,13 @@ def test_they_are_normal_numbers_over_their_length(dimension: int) -> None:
         n = n[place * width : place * width + dimension]
         np.testing.assert_allclose(u, n / np.sqrt((n * n).sum()), rtol=0, atol=4e-15)
         assert abs((u * u).sum() - 1) < 1e-14
+
+
+@pytest.mark.parametrize("count", [1, 32, 33])
+def test_a_few_are_the_first_of_all(count: int) -> None:
+    where, some = everywhere(1), np.empty((4, LANES))
+    fill_directions(some, where, count, 3, PURPOSE, KEY)
+    assert some[:3, :count].T.tobytes() == directions(where, 3)[:count].tobytes()
 
 
 def fourth_moments(u: Floats) -> tuple[float, float]:
