@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import threading
 import time
 from itertools import pairwise
@@ -62,6 +63,24 @@ def test_an_error_of_any_thread_ends_the_call(
         with pytest.raises(error):
             in_parts(fail, 2, 1)
         assert not inside
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It inherits the list of threads that wait for parts, and none of the threads."""
+    monkeypatch.setattr(numba, "get_num_threads", lambda: 2)
+    met = threading.Barrier(2)
+    in_parts(lambda _begin, _end: met.wait(timeout=60), 2, 1)
+    child = os.fork()
+    if child == 0:
+        again, failed = threading.Barrier(2), 1
+        try:  # the barrier is passed only where two threads take a part each
+            in_parts(lambda _begin, _end: again.wait(timeout=10), 2, 1)
+            failed = 0
+        finally:
+            os._exit(failed)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_python_calls_no_inner_kernel() -> None:

@@ -165,11 +165,14 @@ def test_kernels_know_arrays_only() -> None:
     known = {
         "__future__",
         "collections",
+        "concurrent",
+        "contextlib",
         "functools",
         "llvmlite",
         "math",
         "numba",
         "numpy",
+        "os",
         "threading",
         "typing",
     }
