@@ -6,14 +6,12 @@ uint32 for float32 and uint64 for float64. `trace.float_steps` goes them; `trace
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .jit import Floats, uncounted, uncounted_kernel
 
-Numbers = NDArray[Any]
+Numbers = NDArray[np.generic]
 Bits = NDArray[np.signedinteger]
 Steps = NDArray[np.unsignedinteger]
 
@@ -35,7 +33,7 @@ def corrections(updates: Numbers, messages: Numbers, base: Floats) -> tuple[Numb
     """
     scale, steps = np.ones_like(updates[:, 0]), np.empty(updates.shape, dtype=f"u{updates.itemsize}")
     told, again = np.empty_like(updates[:1]), np.empty_like(steps[:1])
-    rounding = float(np.finfo(updates.dtype).eps)
+    rounding = float(np.finfo(updates.dtype.name).eps)
     fill_corrections(
         updates, _bits(updates), messages, base, rounding, scale, steps, told, _bits(told), again
     )
