@@ -9,6 +9,7 @@ from typing import Literal
 
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observer_views import BY_SIGHT
+from foltr_audit.utils.arrays import Floats
 
 UNITS = {
     "click": "one click of one interaction is flipped",
@@ -60,6 +61,12 @@ class Ball:
 
     norm: float
     ord: int = 2
+
+    def projected(self, models: Floats) -> Floats:
+        """Models (C, P), those outside of the ball scaled into it."""
+        from foltr_audit.kernels.ball import projected
+
+        return projected(models, self.norm, self.ord)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,11 +101,9 @@ def _ball(defense: Defense) -> None:
     ball = defense.ball
     if ball is None:
         return
-    from foltr_audit.kernels.ball import projected
-
     for P in (1, FEATURES, 40):
         models = _extremes(P, _round(P).parameters)
-        inside = projected(models, ball.norm, ball.ord)
+        inside = ball.projected(models)
         stepped = defense.on_step(models, _round(P, len(models)))
         wanted = f"models scaled into the L{ball.ord} ball of {ball.norm:g} that `ball` declares"
         expect(stepped.tobytes() == inside.tobytes(), wanted, "other models from on_step")

@@ -25,11 +25,12 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.interactions import Payload
 from foltr_audit.recorder.array_layout import FLOATING
 from foltr_audit.recorder.packed_columns import LEAST_BYTES, PackedColumn, pack_block
 from foltr_audit.recorder.round_tables import Table, Tables
 from foltr_audit.recorder.table_files import Columns, row_count
-from foltr_audit.trace.float_steps import Steps, after_steps, rounded, step_type, steps_between
+from foltr_audit.trace.float_steps import Steps, after_steps, rounded, step_type
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.layout import joined
 from foltr_audit.trace.part_table import EVERY
@@ -39,7 +40,6 @@ _ROUNDS, _MESSAGES, _TRUTH = "observed/rounds", "observed/messages", "truth/mess
 _CORRECTED = ("scale", "correction", "check")
 _ROUNDING = {name: float(np.finfo(name).eps) for name in ("float32", "float64")}
 _TRIED = 1 << 14  # numbers of the first messages that tell whether their differences are smaller
-_NEAR = 256  # corrections below it take a byte
 
 
 class ModelArray(NamedTuple):
@@ -120,27 +120,36 @@ class PartDifferences:
         }
 
     def _take_array(self, name: str, messages: Table, model: Floats) -> None:
+        from foltr_audit.kernels.update_steps import steps_between
+
         array, values = self._models.get(name), messages[name]
-        if array is None or self._names.get((_MESSAGES, name)) in ("", name):
+        if array is None or self._is_whole(_MESSAGES, name, values):
             self._take(_MESSAGES, name, messages)
         else:
             self._take(_MESSAGES, name, messages, array.differs, steps_between(_start(model, array), values))
 
     def _without_update(self, truth: Table, messages: Table, model: Floats) -> Table:
+        from foltr_audit.kernels.update_steps import corrections
+
         if "update" not in truth:  # in a part that begins with unknown ones all stay, else these are NaN
             if not self._names.setdefault((_TRUTH, "update"), ""):
                 return truth
             shape = (row_count(truth), self._header.update_width)
             truth["update"] = np.full(shape, np.nan, dtype=self._header.update_format)
         updates = truth["update"]
-        if self._names.get((_TRUTH, "update")) in ("", "update"):
+        if self._is_whole(_TRUTH, "update", updates):
             self._take(_TRUTH, "update", truth)
             return truth
-        received = _messages(self._header, messages)
-        scale, steps = _correction(updates, received, _base(self._header, model))
+        received, base = _messages(self._header, messages), _base(self._header, model)
+        scale, steps = corrections(updates, received, base)
         if self._take(_TRUTH, "update", truth, "correction", steps) == "correction":
             truth |= {"scale": scale, "check": _check(updates)}
         return truth
+
+    def _is_whole(self, table: str, name: str, values: NDArray[np.generic]) -> bool:
+        """Whether a column is written as it is, whatever its differences are."""
+        taken = self._names.get((table, name))
+        return taken in ("", name) or (taken is None and values.nbytes < LEAST_BYTES)
 
     def _take(
         self, table: str, name: str, columns: Table, other: str = "", differences: Steps | None = None
@@ -237,13 +246,13 @@ def _rounds(tables: Mapping[str, Columns]) -> Iterator[_MessageRound]:
 
 
 def _base(header: TraceHeader, model: Floats) -> Floats:
-    """What messages are less an update: the model (P,), or nothing (1,)."""
-    return model if header.kind == "model" else np.zeros(1)
+    """What messages are less an update, (P,): the model, or nothing."""
+    return model if header.kind == "model" else np.zeros(header.update_width)
 
 
-def _messages(header: TraceHeader, columns: Columns, rows: slice = EVERY) -> Floats:
+def _messages(header: TraceHeader, columns: Columns, rows: slice = EVERY) -> Payload:
     arrays = [columns[f"array-{place}"][rows] for place in range(len(header.arrays))]
-    return joined(header.arrays, arrays, header.message_format).astype(np.float64)
+    return joined(header.arrays, arrays, header.message_format)
 
 
 def _with_updates(header: TraceHeader, tables: Mapping[str, Columns]) -> Columns:
@@ -262,23 +271,7 @@ def _with_updates(header: TraceHeader, tables: Mapping[str, Columns]) -> Columns
     return {**{name: values for name, values in truth.items() if name not in _CORRECTED}, "update": updates}
 
 
-def _correction(
-    updates: NDArray[np.generic], messages: Floats, base: Floats
-) -> tuple[NDArray[np.generic], Steps]:
-    """Scale (M,) and corrections (M, P) of the updates of a round (M, P)."""
-    scale = np.ones(len(updates), dtype=updates.dtype)
-    steps = steps_between(_told(messages, base, scale), updates)
-    near = np.count_nonzero(steps < _NEAR, axis=1)
-    poor = np.flatnonzero(near * 2 < updates.shape[1])
-    if poor.size:
-        tried = _clip_scale(updates[poor], messages[poor], base)
-        again = steps_between(_told(messages[poor], base, tried), updates[poor])
-        better = np.count_nonzero(again < _NEAR, axis=1) > near[poor]
-        scale[poor[better]], steps[poor[better]] = tried[better], again[better]
-    return scale, steps
-
-
-def _told(messages: Floats, base: Floats, scale: NDArray[np.generic]) -> NDArray[np.generic]:
+def _told(messages: Payload, base: Floats, scale: NDArray[np.generic]) -> NDArray[np.generic]:
     """The updates (M, P) that messages of a scale (M,) tell, in the type of the scale."""
     with np.errstate(all="ignore"):
         scaled = messages if (scale == 1).all() else messages / scale.astype(np.float64)[:, np.newaxis]
@@ -289,17 +282,7 @@ def _told(messages: Floats, base: Floats, scale: NDArray[np.generic]) -> NDArray
     return rounded(found, scale.dtype.name)
 
 
-def _clip_scale(updates: NDArray[np.generic], messages: Floats, base: Floats) -> NDArray[np.generic]:
-    """By what a clip has scaled the models or updates behind messages (M,): at their largest number."""
-    with np.errstate(all="ignore"):
-        whole = updates.astype(np.float64) + base
-        largest = np.argmax(np.where(np.isfinite(whole), np.abs(whole), 0.0), axis=1)[:, np.newaxis]
-        ratio = np.take_along_axis(messages, largest, 1) / np.take_along_axis(whole, largest, 1)
-    found = rounded(ratio[:, 0], updates.dtype.name)
-    return np.where(found == 0, found.dtype.type(1), found)
-
-
 def _check(updates: NDArray[np.generic]) -> NDArray[np.uint32]:
     found = np.zeros(len(updates), dtype=np.uint32)
-    found[:1] = crc32(np.ascontiguousarray(updates, dtype=updates.dtype.newbyteorder("<")).tobytes())
+    found[:1] = crc32(np.ascontiguousarray(updates, dtype=updates.dtype.newbyteorder("<")).data)
     return found

@@ -1,4 +1,7 @@
-"""How many floating-point numbers lie between two, as whole numbers: exact, whatever the two are."""
+"""How many floating-point numbers lie between two, as whole numbers: exact, whatever the two are.
+
+`kernels.update_steps` counts them.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,6 @@ Steps = NDArray[np.unsignedinteger]
 def step_type(kind: str) -> str:
     """Type of the steps between numbers of a type."""
     return f"uint{8 * np.dtype(kind).itemsize}"
-
-
-def steps_between(start: NDArray[np.generic], end: NDArray[np.generic]) -> Steps:
-    """The steps from numbers to others of the same type; any shapes that NumPy joins."""
-    forward = _place(end) - _place(start)
-    signed = forward.view(f"i{forward.itemsize}")
-    return np.asarray((forward << 1) ^ (signed >> (8 * forward.itemsize - 1)).view(forward.dtype))
 
 
 def after_steps(start: NDArray[np.generic], steps: NDArray[np.generic]) -> NDArray[np.generic]:

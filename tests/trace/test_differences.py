@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError
+from foltr_audit.kernels.update_steps import steps_between
 from foltr_audit.recorder.array_layout import LayoutArray
 from foltr_audit.trace import Trace, TraceHeader, TraceWriter, differences, validate
-from foltr_audit.trace.float_steps import after_steps, steps_between
+from foltr_audit.trace.float_steps import after_steps
 from tests.trace.test_forged_tables import forge, made
 from tests.trace.test_refusals import HEADER
 
