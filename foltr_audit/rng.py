@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import cast
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence, ISpawnableSeedSequence, SeedSequence
 from numpy.typing import NDArray
 
 UNIFORM_STEP = 2.0**-52
@@ -27,6 +29,31 @@ def _digest(text: str, bits: int) -> int:
 def name_codes(names: Iterable[str]) -> NDArray[np.int64]:
     """A 32-bit number for each name, which serves as the client id of its stream, shape (names,)."""
     return np.array([_digest(name, 32) for name in names], dtype=np.int64)
+
+
+class _StreamKey(ISeedSequence):
+    """The 128-bit key of a Philox generator, in the place of a seed.
+
+    `Philox(key=...)` asks the system for a random seed as well, which takes longer than all else.
+    """
+
+    def __init__(self, key: int) -> None:
+        self._words = np.frombuffer(key.to_bytes(16, "little"), dtype="<u8").astype(np.uint64)
+
+    def generate_state(self, n_words: int, dtype: object = np.uint64) -> NDArray[np.uint64]:
+        """The key, uint64 (2,): the words that Philox asks for."""
+        return self._words
+
+    def spawn(self, n_children: int) -> list[SeedSequence]:
+        """Seeds for `Generator.spawn`, the same in each run."""
+        return self._children.spawn(n_children)
+
+    @cached_property
+    def _children(self) -> SeedSequence:
+        return SeedSequence(self._words.tolist())
+
+
+ISpawnableSeedSequence.register(_StreamKey)
 
 
 @dataclass(frozen=True)
@@ -51,7 +78,9 @@ class Streams:
 
     def generator(self, purpose: str) -> np.random.Generator:
         """A NumPy generator for server-side or analysis draws that belong to no client."""
-        return np.random.Generator(np.random.Philox(key=_digest(f"{self.key}/{purpose}", 128)))
+        key = _StreamKey(_digest(f"{self.key}/{purpose}", 128))
+        # NumPy takes any ISeedSequence; its types name SeedSequence alone.
+        return np.random.Generator(np.random.Philox(cast("SeedSequence", key)))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 from fractions import Fraction
 
 import numpy as np
@@ -157,3 +159,15 @@ def test_generators_of_the_server_are_named_too() -> None:
     first = [draw(*name) for name in names]
     assert len(set(first)) == len(names)
     assert [draw(*name) for name in reversed(names)] == first[::-1]
+
+
+def test_a_generator_is_numpys_own_of_its_key_and_its_children_come_again() -> None:
+    drawn = Streams(3).generator("bootstrap")
+    name = f"{Streams(3).key}/bootstrap".encode()
+    key = int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "little")
+    assert drawn.bit_generator.random_raw(9).tolist() == np.random.Philox(key=key).random_raw(9).tolist()
+    again = Streams(3).generator("bootstrap")
+    children = [child.random() for twin in (drawn, again) for _ in range(2) for child in twin.spawn(2)]
+    assert children[:4] == children[4:]
+    assert len(set(children)) == 4
+    assert copy.deepcopy(again).random() == again.random()
