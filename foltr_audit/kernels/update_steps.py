@@ -124,6 +124,7 @@ def _steps(start: int, end: int, spare: int) -> int:
     """The steps between two numbers from their bits, which leave some of 64 bits unused."""
     low = 0x7FFFFFFFFFFFFFFF >> spare
     # Places in the order of the numbers, and the way between them modulo 2^32 or 2^64.
-    forward = (end ^ ((end >> 63) & low)) - (start ^ ((start >> 63) & low))
+    first, last = np.int64(start), np.int64(end)
+    forward = (last ^ ((last >> 63) & low)) - (first ^ ((first >> 63) & low))
     forward = (forward << spare) >> spare
     return (forward << 1) ^ (forward >> 63)
