@@ -115,12 +115,12 @@ def _fill_row(told: Bits, bits: Bits, row: int, steps: Steps, to: int) -> int:
     for j in range(bits.shape[1]):
         found = _steps(told[0, j], bits[row, j], 64 - 8 * steps.itemsize)
         steps[to, j] = found
-        near += 0 <= found < _NEAR
+        near += int(0 <= found < _NEAR)
     return near
 
 
 @uncounted
-def _steps(start: int, end: int, spare: int) -> int:
+def _steps(start: int, end: int, spare: int) -> np.int64:
     """The steps between two numbers from their bits, which leave some of 64 bits unused."""
     low = 0x7FFFFFFFFFFFFFFF >> spare
     # Places in the order of the numbers, and the way between them modulo 2^32 or 2^64.
