@@ -87,6 +87,4 @@ class StepReplay:
 
 def into_ball(vectors: Floats, ball: Ball | None) -> Floats:
     """Vectors (H, P), each scaled into a ball; the same without one."""
-    from foltr_audit.kernels.ball import projected
-
-    return vectors if ball is None else projected(np.ascontiguousarray(vectors), ball.norm, ball.ord)
+    return vectors if ball is None else ball.projected(np.ascontiguousarray(vectors))
