@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -29,7 +30,44 @@ BLOCK = 8
 """Numbers of a block."""
 
 _INDEX, _DOUBLE, _PLACE = ir.IntType(64), ir.DoubleType(), ir.IntType(32)
-_VECTOR, _WHOLE = ir.VectorType(_DOUBLE, BLOCK), ir.VectorType(_INDEX, BLOCK)
+VECTOR, _WHOLE = ir.VectorType(_DOUBLE, BLOCK), ir.VectorType(_INDEX, BLOCK)
+
+
+class VectorAccess:
+    """Reads and writes eight numbers at once of arrays, named by their place among the arguments."""
+
+    def __init__(
+        self, context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> None:
+        """Unpack the arrays among the arguments."""
+        self._builder = builder
+        self._arrays = {
+            place: context.make_array(kind)(context, builder, value)  # type: ignore[no-untyped-call]
+            for place, (kind, value) in enumerate(zip(signature.args, args, strict=True))
+            if isinstance(kind, types.Array)
+        }
+
+    def size(self, place: int, axis: int) -> ir.Value:
+        """The length of an array."""
+        return self._builder.extract_value(self._arrays[place].shape, axis)
+
+    def _at(self, place: int, row: ir.Value | None, column: ir.Value, kind: ir.Type) -> ir.Value:
+        index = column
+        if row is not None:
+            index = self._builder.add(self._builder.mul(row, self.size(place, 1)), column)
+        first = self._builder.gep(self._arrays[place].data, [index])
+        return self._builder.bitcast(first, kind.as_pointer())
+
+    def load(
+        self, place: int, row: ir.Value | None, column: ir.Value, kind: ir.Type = VECTOR, align: int = 8
+    ) -> ir.Value:
+        """Numbers from a column of a row on; of a vector without a row."""
+        # NumPy aligns single numbers, not vectors.
+        return self._builder.load(self._at(place, row, column, kind), align=align)
+
+    def store(self, numbers: ir.Value, place: int, row: ir.Value | None, column: ir.Value) -> None:
+        """Write numbers from a column of a row on."""
+        self._builder.store(numbers, self._at(place, row, column, numbers.type), align=8)
 
 
 def plain_block_sum(values: Floats, row: int, first: int) -> float:
@@ -66,6 +104,20 @@ def plain_find_blocks(
         found[row], targets[row] = block, target - before
 
 
+def plain_take_blocks(
+    weights: Floats, first: int, found: Ints, targets: Floats, insides: Ints, rests: Floats
+) -> None:
+    """The same in Python, for when nothing is compiled."""
+    for row in range(first, first + BLOCK):
+        block = weights[row, found[row] * BLOCK : (found[row] + 1) * BLOCK].copy()
+        running, inside = 0.0, 0
+        for weight in block[: BLOCK - 1].tolist():
+            running += weight
+            inside += running <= targets[row]
+        insides[row] = inside
+        rests[row] = plain_sum_without(block[np.newaxis], 0, 0, inside)
+
+
 def plain_add_blocks(sums: Floats, first: int, blocks: int, tails: Floats) -> None:
     """The same in Python, for when nothing is compiled."""
     tails[first : first + BLOCK] = 0.0
@@ -80,7 +132,7 @@ def _block_at(
     array = context.make_array(signature.args[0])(context, builder, args[0])  # type: ignore[no-untyped-call]
     width = builder.extract_value(array.shape, 1)
     index = builder.add(builder.mul(args[1], width), args[2])
-    return builder.bitcast(builder.gep(array.data, [index]), _VECTOR.as_pointer())
+    return builder.bitcast(builder.gep(array.data, [index]), VECTOR.as_pointer())
 
 
 def _summed(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
@@ -97,7 +149,8 @@ def _summed(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
     return builder.extract_element(vector, ir.Constant(_PLACE, 0))
 
 
-def _repeated(builder: ir.IRBuilder, number: ir.Value, kind: ir.Type) -> ir.Value:
+def repeated(builder: ir.IRBuilder, number: ir.Value, kind: ir.Type) -> ir.Value:
+    """A number in every lane of a vector."""
     none, places = ir.Constant(kind, ir.Undefined), ir.VectorType(_PLACE, BLOCK)
     one = builder.insert_element(none, number, ir.Constant(_PLACE, 0))
     return builder.shuffle_vector(one, none, ir.Constant(places, [0] * BLOCK))
@@ -117,9 +170,9 @@ def _emit_sum_without(
     # A mask: to insert a number at a place that is known late, the vector would go through memory.
     lanes = ir.VectorType(_INDEX, BLOCK)
     here = builder.icmp_signed(
-        "==", _repeated(builder, args[3], lanes), ir.Constant(lanes, list(range(BLOCK)))
+        "==", repeated(builder, args[3], lanes), ir.Constant(lanes, list(range(BLOCK)))
     )
-    rest = builder.select(here, ir.Constant(_VECTOR, [0.0] * BLOCK), builder.load(at, align=8))
+    rest = builder.select(here, ir.Constant(VECTOR, [0.0] * BLOCK), builder.load(at, align=8))
     builder.store(rest, at, align=8)
     return _summed(builder, rest)
 
@@ -132,15 +185,15 @@ def _emit_find(
     def arrays(place: int, value: ir.Value) -> ir.Value:
         return context.make_array(signature.args[place])(context, builder, value)  # type: ignore[no-untyped-call]
 
-    def at(place: int, value: ir.Value, index: ir.Value, kind: ir.Type = _VECTOR) -> ir.Value:
+    def at(place: int, value: ir.Value, index: ir.Value, kind: ir.Type = VECTOR) -> ir.Value:
         return builder.bitcast(builder.gep(arrays(place, value).data, [index]), kind.as_pointer())
 
     width = builder.extract_value(arrays(4, u).shape, 1)
     drawn = builder.add(builder.mul(rank, width), builder.add(column, first))
     target = builder.fmul(builder.load(at(4, u, drawn), align=8), builder.load(at(7, tails, first), align=8))
     last = builder.load(at(3, lasts, first, _WHOLE), align=8)
-    zeros, none = ir.Constant(_VECTOR, [0.0] * BLOCK), ir.Constant(_WHOLE, [0] * BLOCK)
-    running, before, block = (_slot(builder, value) for value in (zeros, zeros, none))
+    zeros, none = ir.Constant(VECTOR, [0.0] * BLOCK), ir.Constant(_WHOLE, [0] * BLOCK)
+    running, before, block = (slot(builder, value) for value in (zeros, zeros, none))
     stride = builder.extract_value(arrays(0, sums).shape, 1)
     begin, step = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
     with cgutils.for_range_slice(builder, begin, blocks, step, inc=True) as (number, _):
@@ -148,12 +201,61 @@ def _emit_find(
         total = builder.fadd(builder.load(running), builder.load(at(0, sums, place), align=8))
         builder.store(total, running)
         # The last block is not tested: where rounding moved the target past the end, it is taken.
-        tested = builder.icmp_signed("<", _repeated(builder, number, _WHOLE), last)
+        tested = builder.icmp_signed("<", repeated(builder, number, _WHOLE), last)
         passed = builder.and_(builder.fcmp_ordered("<=", total, target), tested)
         builder.store(builder.add(builder.load(block), builder.zext(passed, _WHOLE)), block)
         builder.store(builder.select(passed, total, builder.load(before)), before)
     builder.store(builder.load(block), at(8, found, first, _WHOLE), align=8)
     builder.store(builder.fsub(target, builder.load(before)), at(9, targets, first), align=8)
+    return context.get_dummy_value()  # type: ignore[no-untyped-call]
+
+
+def _transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Eight vectors, of which the first holds the first numbers of these eight."""
+
+    def mixed(one: ir.Value, other: ir.Value, places: Sequence[int]) -> ir.Value:
+        mask = ir.Constant(ir.VectorType(_PLACE, BLOCK), list(places))
+        return builder.shuffle_vector(one, other, mask)
+
+    # Places of two rows side by side, then pairs of places: each step is one instruction of AVX-512.
+    found = [ir.Constant(VECTOR, ir.Undefined)] * BLOCK
+    for odd in (0, 1):
+        places = [odd + place for first in (0, 2, 4, 6) for place in (first, BLOCK + first)]
+        a, b, c, d = (mixed(rows[i], rows[i + 1], places) for i in range(0, BLOCK, 2))
+        for half in (0, 4):
+            kept = [half + i for i in range(4)] + [BLOCK + half + i for i in range(4)]
+            left, right = mixed(a, b, kept), mixed(c, d, kept)
+            for pair in (0, 2):
+                chosen = [pair, pair + 1, pair + 4, pair + 5]
+                chosen += [BLOCK + place for place in chosen]
+                found[half + pair + odd] = mixed(left, right, chosen)
+    return found
+
+
+def _emit_take(
+    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+) -> ir.Value:
+    access, first = VectorAccess(context, builder, signature, args), args[1]
+    rows = []
+    for i in range(BLOCK):
+        row = builder.add(first, ir.Constant(_INDEX, i))
+        begin = builder.mul(access.load(2, None, row, _INDEX), ir.Constant(_INDEX, BLOCK))
+        rows.append(access.load(0, row, begin))
+    places, target = _transposed(builder, rows), access.load(3, None, first)
+    running, inside = places[0], ir.Constant(_WHOLE, [0] * BLOCK)
+    for i in range(BLOCK - 1):
+        running = builder.fadd(running, places[i]) if i else running
+        passed = builder.fcmp_ordered("<=", running, target)
+        inside = builder.add(inside, builder.zext(passed, _WHOLE))
+    zeros = ir.Constant(VECTOR, [0.0] * BLOCK)
+    left = []
+    for i, weight in enumerate(places):
+        taken = builder.icmp_signed("==", inside, ir.Constant(_WHOLE, [i] * BLOCK))
+        left.append(builder.select(taken, zeros, weight))
+    while len(left) > 1:
+        left = [builder.fadd(one, other) for one, other in zip(left[::2], left[1::2], strict=True)]
+    access.store(inside, 4, None, first)
+    access.store(left[0], 5, None, first)
     return context.get_dummy_value()  # type: ignore[no-untyped-call]
 
 
@@ -166,30 +268,31 @@ def _emit_add(
         for place, value in ((0, sums), (3, tails))
     )
     stride = builder.extract_value(array.shape, 1)
-    total = _slot(builder, ir.Constant(_VECTOR, [0.0] * BLOCK))
+    total = slot(builder, ir.Constant(VECTOR, [0.0] * BLOCK))
     begin, step = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
     with cgutils.for_range_slice(builder, begin, blocks, step, inc=True) as (number, _):
         index = builder.add(builder.mul(number, stride), first)
-        place = builder.bitcast(builder.gep(array.data, [index]), _VECTOR.as_pointer())
+        place = builder.bitcast(builder.gep(array.data, [index]), VECTOR.as_pointer())
         builder.store(builder.fadd(builder.load(total), builder.load(place, align=8)), total)
-    place = builder.bitcast(builder.gep(out.data, [first]), _VECTOR.as_pointer())
+    place = builder.bitcast(builder.gep(out.data, [first]), VECTOR.as_pointer())
     builder.store(builder.load(total), place, align=8)
     return context.get_dummy_value()  # type: ignore[no-untyped-call]
 
 
-def _slot(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+def slot(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """A stack slot for a value that changes; LLVM turns it into a register."""
     return cgutils.alloca_once_value(builder, value)  # type: ignore[no-untyped-call]
 
 
-def _is_array(kind: object, dimensions: int, dtype: types.Type = types.float64) -> bool:
+def is_array(kind: object, dimensions: int, dtype: types.Type = types.float64) -> bool:
+    """Whether arguments of a type are C-ordered arrays of numbers like these."""
     if not isinstance(kind, types.Array):
         return False
     return kind.ndim == dimensions and kind.layout == "C" and kind.dtype == dtype
 
 
 def _sum_typed(_typing: object, values: types.Type, row: types.Type, first: types.Type) -> Typing | None:
-    if not _is_array(values, 2):
+    if not is_array(values, 2):
         return None
     return types.float64(values, types.int64, types.int64), _emit_sum
 
@@ -197,7 +300,7 @@ def _sum_typed(_typing: object, values: types.Type, row: types.Type, first: type
 def _without_typed(
     _typing: object, values: types.Type, row: types.Type, first: types.Type, place: types.Type
 ) -> Typing | None:
-    if not _is_array(values, 2):
+    if not is_array(values, 2):
         return None
     return types.float64(values, types.int64, types.int64, types.int64), _emit_sum_without
 
@@ -215,17 +318,32 @@ def _find_typed(
     found: types.Type,
     targets: types.Type,
 ) -> Typing | None:
-    floats = _is_array(sums, 2) and _is_array(u, 2) and _is_array(tails, 1) and _is_array(targets, 1)
-    if not (floats and _is_array(lasts, 1, types.int64) and _is_array(found, 1, types.int64)):
+    floats = is_array(sums, 2) and is_array(u, 2) and is_array(tails, 1) and is_array(targets, 1)
+    if not (floats and is_array(lasts, 1, types.int64) and is_array(found, 1, types.int64)):
         return None
     one = types.int64
     return types.void(sums, one, one, lasts, u, one, one, tails, found, targets), _emit_find
 
 
+def _take_typed(
+    _typing: object,
+    weights: types.Type,
+    first: types.Type,
+    found: types.Type,
+    targets: types.Type,
+    insides: types.Type,
+    rests: types.Type,
+) -> Typing | None:
+    floats = is_array(weights, 2) and is_array(targets, 1) and is_array(rests, 1)
+    if not (floats and is_array(found, 1, types.int64) and is_array(insides, 1, types.int64)):
+        return None
+    return types.void(weights, types.int64, found, targets, insides, rests), _emit_take
+
+
 def _add_typed(
     _typing: object, sums: types.Type, first: types.Type, blocks: types.Type, tails: types.Type
 ) -> Typing | None:
-    if not (_is_array(sums, 2) and _is_array(tails, 1)):
+    if not (is_array(sums, 2) and is_array(tails, 1)):
         return None
     return types.void(sums, types.int64, types.int64, tails), _emit_add
 
@@ -246,6 +364,13 @@ find_blocks = _compiled(_find_typed, plain_find_blocks)
 
 found[r] is the first block up to which the sums of sums[:, r] exceed that number, but lasts[r] at most;
 targets[r] is what the blocks before leave of it. `blocks` is above all of `lasts`.
+"""
+
+take_blocks = _compiled(_take_typed, plain_take_blocks)
+"""Find the numbers that lie `targets[r]` deep in a block of the rows r = first .. first + 7 of `weights`.
+
+found[r] is the number of the block, insides[r] the place of the number in it, the last one if the block is
+not that deep, and rests[r] the sum of the block without it.
 """
 
 add_blocks = _compiled(_add_typed, plain_add_blocks)

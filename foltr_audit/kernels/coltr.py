@@ -126,7 +126,7 @@ def _show(
     client: int,
 ) -> Ints:
     """A list (1, k) sampled from Plackett-Luce by the scores over tau."""
-    first, k = data.offsets[query], pool.drawn.shape[1]
+    first, k = data.offsets[query], pool.drawn.shape[0]
     pool.sizes[0] = data.offsets[query + 1] - first
     pool.tops[0] = -np.inf
     fill_products(data.features, first, pool.sizes[0], model, 0, pool.scores, 0, 0)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from .blocks import BLOCK
 from .elementary import exp
 from .jit import Bools, Floats, Ints, inlined, inner, kernel, uncounted, unsigned
 from .one_scale import SAFE_SPREAD, one_scale_coefficients
+from .pair_lanes import close_pair_weight, fill_left, fill_pairs
 from .plackett_luce import SamplingBuffers, new_pool, put_scores, weigh_shown
-
-_CLOSE = 1e-25  # products of nine denominators and two weights above it are normal numbers
 
 
 @inlined
@@ -145,40 +145,6 @@ def _observed(shown: Ints, clicks: Bools, row: int, only_observed: bool) -> int:
     return min(last + 2, length) if last >= 0 else 0
 
 
-@inlined
-def _fill_left(drawn: Floats, tail: float, shown: Ints, row: int, left: Floats) -> bool:
-    """Fill left[0] with the denominator of every rank, left[1] with their products from rank 1 on.
-
-    Whether no product of them can underflow.
-    """
-    length = 0
-    while length < shown.shape[1] and shown[row, length] >= 0:
-        length += 1
-    left[0, unsigned(length)] = tail
-    close = True
-    for t in range(length - 1, -1, -1):
-        left[0, unsigned(t)] = left[0, unsigned(t + 1)] + drawn[row, unsigned(t)]
-        # NaN fails too: it marks lists whose weights were taken relative to several maxima.
-        close &= drawn[row, unsigned(t)] > _CLOSE
-    left[1, 0] = 1.0
-    for t in range(1, length):
-        left[1, t] = left[1, t - 1] * left[0, t]
-    return close
-
-
-@inlined
-def _close_pair_weight(drawn: Floats, left: Floats, row: int, p: int, q: int) -> float:
-    """`rho * u / (1 + u)^2` of positions p < q, from their weights and the denominators `left`."""
-    swapped = left[1, unsigned(p)]
-    running = left[0, unsigned(q + 1)] + drawn[row, unsigned(p)]
-    for t in range(q, p, -1):
-        swapped *= running
-        running += drawn[row, unsigned(t - 1)]
-    as_shown, mine, other = left[1, unsigned(q)], drawn[row, unsigned(p)], drawn[row, unsigned(q)]
-    both = mine + other
-    return float(mine * other * as_shown / (both * both * (as_shown + swapped)))
-
-
 @inner
 def _spread_coefficients(
     scores: Floats,
@@ -201,64 +167,35 @@ def _spread_coefficients(
 
 
 @inlined
-def _close_coefficients(
-    drawn: Floats, left: Floats, row: int, sides: Ints, clicked: int, unclicked: int, out: Floats
-) -> None:
-    """The coefficients of one list from the weights that it was drawn with.
+def _coefficients_alone(
+    pool: SamplingBuffers, shown: Ints, clicks: Bools, candidates: bool, only_observed: bool, out: Floats
+) -> int:
+    """What `fill_pairs` finds for the only list of a pool, number by number; its number of pairs.
 
-    `sides` (2, k + 1) lists the unclicked and the clicked ranks.
+    Vectors that are read right after their numbers were stored one by one wait for the cache.
     """
+    sides, drawn, left = pool.sides, pool.drawn, pool.scratch
+    clicked, unclicked = 0, 0
+    for i in range(_observed(shown, clicks, 0, only_observed)):
+        # Both are written and one is counted: a branch on a click, which is random, would often be
+        # guessed wrong.
+        sides[1, unsigned(clicked)] = i
+        sides[0, unsigned(unclicked)] = i
+        clicked += clicks[0, i]
+        unclicked += not clicks[0, i]
+    for i in range(out.shape[1]):
+        out[0, i] = 0.0
+    pairs = clicked * unclicked
+    if pairs > 0 and not fill_left(drawn, pool.tails[0] if candidates else 0.0, 0, left):
+        return -pairs
     for i in range(clicked):
         winner = sides[1, i]
         for j in range(unclicked):
             loser = sides[0, j]
-            weight = _close_pair_weight(drawn, left, row, min(winner, loser), max(winner, loser))
-            out[row, unsigned(winner)] += weight
-            out[row, unsigned(loser)] -= weight
-
-
-@inlined
-def _fill_close(
-    drawn: Floats,
-    tails: Floats,
-    rows: int,
-    shown: Ints,
-    clicks: Bools,
-    candidates: bool,
-    only_observed: bool,
-    left: Floats,
-    sides: Ints,
-    out: Floats,
-    pairs: Ints,
-) -> bool:
-    """Fill in coefficients of each shown document's gradient, and the number of pairs, of some lists.
-
-    `drawn` (rows, k) holds the weights of the shown documents, `tails` (rows,) the sums of the others.
-    `left` and `sides`, of which the first (2, k + 1) numbers are used, are scratch memory. Lists whose
-    weights are too far apart get their number of pairs with a minus sign and no coefficients. True if there
-    is no such list.
-    """
-    every = True
-    for row in range(rows):
-        observed = _observed(shown, clicks, row, only_observed)
-        clicked, unclicked = 0, 0
-        for i in range(observed):
-            # Both are written and one is counted: a branch on a click, which is random, would often be
-            # guessed wrong.
-            sides[1, unsigned(clicked)] = i
-            sides[0, unsigned(unclicked)] = i
-            clicked += clicks[row, i]
-            unclicked += not clicks[row, i]
-        for i in range(out.shape[1]):
-            out[row, i] = 0.0
-        pairs[row] = clicked * unclicked
-        if pairs[row] > 0:
-            if _fill_left(drawn, tails[row] if candidates else 0.0, shown, row, left):
-                _close_coefficients(drawn, left, row, sides, clicked, unclicked, out)
-            else:
-                pairs[row] = -pairs[row]
-                every = False
-    return every
+            weight = close_pair_weight(drawn, left, 0, min(winner, loser), max(winner, loser))
+            out[0, unsigned(winner)] += weight
+            out[0, unsigned(loser)] -= weight
+    return pairs
 
 
 @inlined
@@ -287,6 +224,33 @@ def _fill_spread(
             pairs[row] = -pairs[row]
 
 
+@inlined
+def _fill_groups(
+    pool: SamplingBuffers,
+    rows: int,
+    clicks: Bools,
+    candidates: bool,
+    only_observed: bool,
+    out: Floats,
+    pairs: Ints,
+) -> bool:
+    """What `fill_pairs` finds for the lists of a pool; whether all of their weights are close together."""
+    marks, drawn, tails, left = pool.clicks, pool.drawn, pool.tails, pool.left
+    coefficients, counts = pool.coefficients, pool.pairs
+    every = True
+    for row in range(rows):
+        for i in range(clicks.shape[1]):
+            marks[i, row] = clicks[row, i]
+    for first in range(0, rows, BLOCK):
+        fill_pairs(drawn, tails, marks, first, candidates, only_observed, left, coefficients, counts)
+    for row in range(rows):
+        pairs[row] = counts[row]
+        every &= counts[row] >= 0
+        for i in range(out.shape[1]):
+            out[row, i] = coefficients[i, row]
+    return every
+
+
 @uncounted
 def fill_coefficients(
     pool: SamplingBuffers,
@@ -302,11 +266,15 @@ def fill_coefficients(
 
     The first rows of `shown` (rows, k) were drawn from the pool, whose weights may be lost.
     """
-    scores, weights, sizes, drawn, tails = pool.scores, pool.weights, pool.sizes, pool.drawn, pool.tails
-    scratch, sides = pool.scratch, pool.sides
-    if not _fill_close(
-        drawn, tails, rows, shown, clicks, candidates, only_observed, scratch, sides, out, pairs
-    ):
+    every = True
+    if rows == 1:
+        pairs[0] = _coefficients_alone(pool, shown, clicks, candidates, only_observed, out)
+        every = pairs[0] >= 0
+    else:
+        every = _fill_groups(pool, rows, clicks, candidates, only_observed, out, pairs)
+    if not every:
+        scores, weights, sizes = pool.scores, pool.weights, pool.sizes
+        scratch, sides = pool.scratch, pool.sides
         _fill_spread(
             scores, sizes, rows, shown, clicks, candidates, only_observed, weights, scratch, sides, out, pairs
         )
@@ -330,7 +298,7 @@ def _fill_table(drawn: Floats, left: Floats, length: int, table: Floats) -> None
     """Fill in the weights of all pairs of positions p < q of the first list of a pool, (k, k)."""
     for p in range(length):
         for q in range(p + 1, length):
-            table[p, q] = _close_pair_weight(drawn, left, 0, p, q)
+            table[p, q] = close_pair_weight(drawn, left, 0, p, q)
 
 
 @inlined
@@ -339,7 +307,7 @@ def _coefficients_of_table(
 ) -> int:
     """Fill in the coefficients out[row] of a list whose pair weights are known; returns its number of pairs.
 
-    Sums are in the order of `_close_coefficients`.
+    Sums are in the order of `fill_pairs`.
     """
     observed, clicked = _observed(shown, clicks, row, only_observed), 0
     for i in range(out.shape[1]):
@@ -377,7 +345,7 @@ def pdgd_coefficients(
         mine, clicked = shown[c : c + 1], clicks[c : c + 1]
         if c > 0 and _same_list(scores, starts, shown, c):
             if not known:
-                known = _fill_left(pool.drawn, pool.tails[0] if candidates else 0.0, mine, 0, left)
+                known = fill_left(pool.drawn, pool.tails[0] if candidates else 0.0, 0, left)
                 _fill_table(pool.drawn, left, _observed(mine, clicked, 0, False), table)
         else:
             put_scores(pool, scores[starts[c] : starts[c + 1]])
