@@ -118,11 +118,13 @@ def plain_take_blocks(
         rests[row] = plain_sum_without(block[np.newaxis], 0, 0, inside)
 
 
-def plain_add_blocks(sums: Floats, first: int, blocks: int, tails: Floats) -> None:
+def plain_add_blocks(sums: Floats, first: int, blocks: int, lasts: Ints, tails: Floats) -> None:
     """The same in Python, for when nothing is compiled."""
-    tails[first : first + BLOCK] = 0.0
-    for block in range(blocks):
-        tails[first : first + BLOCK] += sums[block, first : first + BLOCK]
+    for row in range(first, first + BLOCK):
+        total = 0.0
+        for block in range(lasts[row] + 1):
+            total += sums[block, row]
+        tails[row] = total
 
 
 def _block_at(
@@ -262,20 +264,15 @@ def _emit_take(
 def _emit_add(
     context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
 ) -> ir.Value:
-    sums, first, blocks, tails = args
-    array, out = (
-        context.make_array(signature.args[place])(context, builder, value)  # type: ignore[no-untyped-call]
-        for place, value in ((0, sums), (3, tails))
-    )
-    stride = builder.extract_value(array.shape, 1)
-    total = slot(builder, ir.Constant(VECTOR, [0.0] * BLOCK))
+    access, first, blocks = VectorAccess(context, builder, signature, args), args[1], args[2]
+    total, last = slot(builder, ir.Constant(VECTOR, [0.0] * BLOCK)), access.load(3, None, first, _WHOLE)
     begin, step = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
     with cgutils.for_range_slice(builder, begin, blocks, step, inc=True) as (number, _):
-        index = builder.add(builder.mul(number, stride), first)
-        place = builder.bitcast(builder.gep(array.data, [index]), VECTOR.as_pointer())
-        builder.store(builder.fadd(builder.load(total), builder.load(place, align=8)), total)
-    place = builder.bitcast(builder.gep(out.data, [first]), VECTOR.as_pointer())
-    builder.store(builder.load(total), place, align=8)
+        before = builder.load(total)
+        after = builder.fadd(before, access.load(0, number, first))
+        there = builder.icmp_signed("<=", repeated(builder, number, _WHOLE), last)
+        builder.store(builder.select(there, after, before), total)
+    access.store(builder.load(total), 4, None, first)
     return context.get_dummy_value()  # type: ignore[no-untyped-call]
 
 
@@ -341,11 +338,16 @@ def _take_typed(
 
 
 def _add_typed(
-    _typing: object, sums: types.Type, first: types.Type, blocks: types.Type, tails: types.Type
+    _typing: object,
+    sums: types.Type,
+    first: types.Type,
+    blocks: types.Type,
+    lasts: types.Type,
+    tails: types.Type,
 ) -> Typing | None:
-    if not (is_array(sums, 2) and is_array(tails, 1)):
+    if not (is_array(sums, 2) and is_array(lasts, 1, types.int64) and is_array(tails, 1)):
         return None
-    return types.void(sums, types.int64, types.int64, tails), _emit_add
+    return types.void(sums, types.int64, types.int64, lasts, tails), _emit_add
 
 
 def _compiled(typed: Callable[..., Typing | None], plain: F) -> F:
@@ -374,4 +376,7 @@ not that deep, and rests[r] the sum of the block without it.
 """
 
 add_blocks = _compiled(_add_typed, plain_add_blocks)
-"""Fill in tails[r] of the rows r = first .. first + 7 with the sum over the first blocks of sums[:, r]."""
+"""Fill in tails[r] of the rows r = first .. first + 7 with the sum over sums[: lasts[r] + 1, r].
+
+`blocks` is above all of `lasts`.
+"""

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from .ball import project_row
 from .cascade import click_group
-from .jit import Bools, Floats, Ints, inlined, uncounted, uncounted_kernel
+from .jit import Bools, Floats, Ints, inlined, uncounted, uncounted_kernel, unsigned
+from .linear_steps import move_model
 from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
 from .pdgd import fill_coefficients
 from .plackett_luce import SamplingBuffers, draw, empty_pool, weigh_shown
+from .prefetching import prefetch
 from .query_order import order_by_query
-from .ranking import Features, add_documents, fill_products, take_best
+from .ranking import Features, fill_products, take_best
 from .step_groups import GroupMemory, StepStreamKeys, draw_numbers, empty_memory, prepare_group
 from .threads import in_parts
 
@@ -133,6 +135,20 @@ def _list_best(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
         take_best(pool.weights[row, :size], shown[row])
 
 
+@inlined
+def _learnt_documents(
+    shown: Ints, coefficients: Floats, row: int, first: int, documents: Ints, amounts: Floats
+) -> int:
+    """Fill in the documents of a list that change the model, and their coefficients; how many they are."""
+    count = 0
+    for i in range(shown.shape[1]):
+        # All are written and some counted: which of them take part is random.
+        documents[unsigned(count)] = first + shown[row, i]
+        amounts[unsigned(count)] = coefficients[row, i]
+        count += (shown[row, i] >= 0) & (coefficients[row, i] != 0.0)
+    return count
+
+
 @uncounted
 def _step_group(
     data: KernelDocuments,
@@ -144,29 +160,24 @@ def _step_group(
     result: LocalStepResult,
 ) -> None:
     """One gradient step of every client of a group that has pairs, and the ball."""
-    features, shown, coefficients, gradient = (
-        data.features,
-        memory.shown,
-        memory.coefficients,
-        memory.gradient,
-    )
-    models, steps = result.models, result.steps
+    features, shown, coefficients = data.features, memory.shown, memory.coefficients
+    models, steps, documents, amounts = result.models, result.steps, memory.documents, memory.amounts
     rate, norm, order, always = rules.learning_rate, rules.norm, rules.order, rules.always
     for row in range(rows):
         client, query, learns = memory.members[row], memory.queries[row], memory.pairs[row] > 0
         if learns:
             first = data.offsets[query]
             if tile is None:
-                add_documents(features, first, shown, coefficients, row, gradient, 0)
+                count = _learnt_documents(shown, coefficients, row, first, documents, amounts)
+                move_model(features, documents, amounts, count, rate, models, steps, client)
             else:
-                fill_gradient(
-                    features, first, shown[row], coefficients[row], models[client], tile, gradient[0]
-                )
-            for j in range(models.shape[1]):
-                # The rounded difference instead of the gradient: by this the model really moves.
-                stepped = models[client, j] + rate * gradient[0, j]
-                steps[client, j] += stepped - models[client, j]
-                models[client, j] = stepped
+                gradient = memory.gradient[0]
+                fill_gradient(features, first, shown[row], coefficients[row], models[client], tile, gradient)
+                for j in range(models.shape[1]):
+                    # The rounded difference instead of the gradient: by this the model really moves.
+                    stepped = models[client, j] + rate * gradient[j]
+                    steps[client, j] += stepped - models[client, j]
+                    models[client, j] = stepped
         acts = (learns or always) and norm < np.inf and query >= 0
         result.clipped[client, step] = project_row(models, client, norm, order) if acts else False
 
@@ -187,6 +198,9 @@ def _play_group(
     """One local step of a prepared group, whose random numbers begin at a column."""
     shown, clicks, models = memory.shown, memory.clicks, result.models
     candidates, only_observed = rules.candidates, rules.only_observed
+    for row in range(rows):
+        first = data.offsets[max(memory.queries[row], 0)]
+        prefetch(data.features, first * data.features.shape[1], 1)
     shared = rules.global_lists or step == 0
     ranking, members = common if shared else models, memory.common if shared else memory.members
     _score_group(data, memory, rows, ranking, members, pool, tile)
@@ -194,6 +208,11 @@ def _play_group(
         draw(pool, rows, memory.show, column, shown)
     else:
         _list_best(pool, rows, shown)
+    _, B, k = result.shown.shape
+    for row in range(rows):
+        at = (memory.members[row] * B + step) * k
+        prefetch(result.shown, at, k)
+        prefetch(result.clicks, at, k)
     click, stop, u, grades = rules.click, rules.stop, memory.click, memory.grades
     click_group(data.grades, memory.firsts, click, stop, shown, rows, u, column, grades, clicks)
     # Lists come from the global model, pair weights from the local one; at first both are the same.

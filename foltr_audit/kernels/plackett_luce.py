@@ -136,22 +136,13 @@ def weigh(pool: SamplingBuffers, rows: int) -> None:
         add_alone(pool)
         return
     for first in range(0, rows, _BLOCK):
-        _fill_up(pool, first, rows)
+        most = 0
+        for row in range(first, first + _BLOCK):
+            if row >= rows:
+                pool.lasts[row] = -1
+            most = max(most, pool.lasts[row] + 1)
+        pool.most[first // _BLOCK] = most
     add_rows(pool, rows)
-
-
-@inlined
-def _fill_up(pool: SamplingBuffers, first: int, rows: int) -> None:
-    """Zeros where a row has fewer blocks than others of its eight."""
-    most = 0
-    for row in range(first, first + _BLOCK):
-        if row >= rows:
-            pool.lasts[row] = -1
-        most = max(most, pool.lasts[row] + 1)
-    pool.most[first // _BLOCK] = most
-    for row in range(first, first + _BLOCK):
-        for block in range(pool.lasts[row] + 1, most):
-            pool.sums[unsigned(block), unsigned(row)] = 0.0
 
 
 @inlined
@@ -167,7 +158,7 @@ def add_alone(pool: SamplingBuffers) -> None:
 def add_rows(pool: SamplingBuffers, rows: int) -> None:
     """The weight of all documents left in each of the first rows."""
     for first in range(0, rows, _BLOCK):
-        add_blocks(pool.sums, first, pool.most[first // _BLOCK], pool.tails)
+        add_blocks(pool.sums, first, pool.most[first // _BLOCK], pool.lasts, pool.tails)
 
 
 @inlined

@@ -32,6 +32,7 @@ class GroupMemory(NamedTuple):
         show, click: random numbers of lists and clicks, (k, columns) and (2k, columns).
         shown, grades, clicks: their lists, the grades of these and the clicks, (rows, k).
         coefficients, pairs: of their gradients, and how many pairs make them, (rows, k) and (rows,).
+        documents, amounts: of one client, those that change its model and their coefficients, (k + 1,).
         gradient: of one client, (1, P).
     """
 
@@ -49,6 +50,8 @@ class GroupMemory(NamedTuple):
     clicks: Bools
     coefficients: Floats
     pairs: Ints
+    documents: Ints
+    amounts: Floats
     gradient: Floats
 
 
@@ -69,6 +72,8 @@ def empty_memory(rows: int, columns: int, k: int, parameters: int) -> GroupMemor
         np.empty((rows, k), dtype=np.bool_),
         np.empty((rows, k)),
         np.empty(rows, dtype=np.int64),
+        np.empty(k + 1, dtype=np.int64),
+        np.empty(k + 1),
         np.empty((1, parameters)),
     )
 

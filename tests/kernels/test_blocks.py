@@ -31,7 +31,7 @@ def compiled_rows(
     found: Any,
     deep: Any,
 ) -> None:
-    blocks.add_blocks(sums, first, count, tails)
+    blocks.add_blocks(sums, first, count, lasts, tails)
     blocks.find_blocks(sums, first, count, lasts, u, rank, column, tails, found, deep)
 
 
@@ -52,7 +52,8 @@ def test_blocks_are_found_as_one_after_the_other() -> None:
     rng = np.random.default_rng(1)
     for _ in range(50):
         lasts = rng.integers(-1, 7, size=16)
-        sums = rng.random((7, 16)) ** 8 * (np.arange(7)[:, np.newaxis] <= lasts)
+        there = np.arange(7)[:, np.newaxis] <= lasts
+        sums = np.where(there, rng.random((7, 16)) ** 8, np.nan)  # beyond the last block anything may be
         u = rng.choice([rng.random(), 1.0, 1.0 + 1e-15, np.nan], size=(2, 20))
         results = []
         for find in (compiled_rows, plain_rows):
@@ -61,7 +62,7 @@ def test_blocks_are_found_as_one_after_the_other() -> None:
                 find(sums, first, 7, lasts, u, 1, 3, tails, found, deep)
             results.append([array.tobytes() for array in (tails, deep, found)])
         assert results[0] == results[1]
-        total = np.cumsum(sums, axis=0)
+        total = np.cumsum(np.where(there, sums, 0.0), axis=0)
         for row in np.flatnonzero((lasts >= 0) & (u[1, 3:19] < 1.0)).tolist():
             expected = int((total[:, row] <= u[1, 3 + row] * total[-1, row]).sum())
             assert found[row] == min(expected, lasts[row])
@@ -95,6 +96,6 @@ def test_numbers_of_eight_blocks_are_found_as_one_after_the_other() -> None:
 
 def plain_rows(*given: Any) -> None:
     """The same in Python, of the same arguments."""
-    sums, first, count, *_, tails, _, _ = given
-    blocks.plain_add_blocks(sums, first, count, tails)
+    sums, first, count, lasts, *_, tails, _, _ = given
+    blocks.plain_add_blocks(sums, first, count, lasts, tails)
     blocks.plain_find_blocks(*given)
