@@ -339,6 +339,16 @@ def new_scratch(data: KernelDocuments, rules: LocalStepRules, k: int, P: int) ->
     return StepScratch(memory, pool, tile, np.empty((1, P)))
 
 
+def _unused_scratch(
+    free: list[StepScratch], data: KernelDocuments, rules: LocalStepRules, k: int, P: int
+) -> StepScratch:
+    """Memory that no other thread has taken."""
+    try:
+        return free.pop()  # without asking before whether there is one: another thread may take it in between
+    except IndexError:
+        return new_scratch(data, rules, k, P)
+
+
 def _query_numbers(data: KernelDocuments) -> float:
     """Mean number of features of a query's documents."""
     documents, features = data.features.shape
@@ -360,23 +370,23 @@ def play_local_steps(
     clients: Ints,
     parameters: Floats,
     result: LocalStepResult,
-    free: list[StepScratch] | None = None,
+    free: list[StepScratch],
 ) -> None:
     """Play all local steps of clients (C,) that ask queries (C, B) and start at the global model (P,).
 
     Where there is no query (-1) nothing is shown, and no step taken. The grades of interaction (c, b) begin
-    at lifts[c, b]. k is even. Memory of threads that are done is in `free`.
+    at lifts[c, b]. k is even. Threads take memory of the same data and rules from `free`, and leave it there.
     """
-    order, unused = np.arange(clients.size), [] if free is None else free
+    order = np.arange(clients.size)
     if queries.shape[1] and _query_numbers(data) >= _LARGE_QUERY:
         order_by_query(queries, 0, data.offsets.size - 1, order, 0, clients.size)
     arguments = (data, rules, stream, queries, lifts, clients, order, result)
 
     def rows(begin: int, end: int) -> None:
-        scratch = unused.pop() if unused else new_scratch(data, rules, result.shown.shape[2], parameters.size)
+        scratch = _unused_scratch(free, data, rules, result.shown.shape[2], parameters.size)
         scratch.common[0] = parameters
         play_rows(*arguments, scratch, begin, end)
-        unused.append(scratch)
+        free.append(scratch)
 
     in_parts(rows, clients.size, clients_of_part(data, rules, queries.shape[1]))
 
@@ -390,13 +400,14 @@ def play_batches(
     clients: Ints,
     parameters: Floats,
     result: LocalStepResult,
+    free: list[StepScratch],
 ) -> Floats:
     """The model (P,) after clients (C,) that take turns, as many of them at once as `result.models` has rows.
 
     Those of each turn start at the model that the turns before left, and move it by the sum of their steps;
     `result` keeps models and steps of the last turn, and lists, clicks and what was clipped of all clients.
     """
-    batch, free = result.models.shape[0], list[StepScratch]()
+    batch = result.models.shape[0]
     for first in range(0, clients.size, batch):
         last = min(first + batch, clients.size)
         rows = slice(first, last)

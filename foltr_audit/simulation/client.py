@@ -27,7 +27,7 @@ from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from foltr_audit.kernels.local_steps import KernelDocuments, LocalStepRules
+    from foltr_audit.kernels.local_steps import KernelDocuments, LocalStepRules, StepScratch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +192,11 @@ class ClientSimulator:
         return self.rules.kernel_rules()
 
     @cached_property
+    def _unused(self) -> list[StepScratch]:
+        """Memory of threads that are done."""
+        return []
+
+    @cached_property
     def _documents(self) -> KernelDocuments:
         from foltr_audit.kernels.local_steps import KernelDocuments
 
@@ -213,9 +218,9 @@ class ClientSimulator:
         arguments = (self._documents, rules, stream, queries, lifts, clients, parameters, played)
         after = parameters
         if batch is None:
-            play_local_steps(*arguments)
+            play_local_steps(*arguments, self._unused)
         else:
-            after = play_batches(*arguments)
+            after = play_batches(*arguments, self._unused)
         local = LocalModels(models=played.models, steps=played.steps)
         shown, clicks, clipped = played.shown, played.clicks, played.clipped
         done = CohortInteractions(

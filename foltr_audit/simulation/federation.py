@@ -107,7 +107,8 @@ class Federation:
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
         setup, cohort = self.setup, self.cohort(round_)
         own = setup.context(round_, cohort, self.clientele.most, before.parameters)
-        own = replace(own, sums_only=self.sums_only)
+        if self.sums_only:
+            own = replace(own, sums_only=True)
         received = setup.received(own, self.clientele.world.data)
         context, asked, sent, after = self.exchange(received, before)
         if received is not own:  # answers to a crafted model do not improve the server's own

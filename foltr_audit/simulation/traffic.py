@@ -45,19 +45,22 @@ class QueryTraffic:
         Interaction b of the c-th of C clients is played at time `(round B + b) C + c`.
         """
         C, B = context.clients.size, self.most
-        time = (context.round * B + np.arange(B)) * C + np.arange(C)[:, np.newaxis]
         kinds = self._kinds(context, B)
         queries = self._searched(context, kinds, B)
         if self.poisoned is not None and (promoted := self.poisoned.poisoning.promoted) is not None:
             queries = np.where(self.poisoned.among(context.clients)[:, np.newaxis], promoted[0], queries)
+        if self.environment is None:
+            time = np.broadcast_to(0, (C, B))  # intents do not depend on it
+        else:
+            time = (context.round * B + np.arange(B)) * C + np.arange(C)[:, np.newaxis]
         intents = self._intents(context, kinds, time)
         # All B interactions are drawn, and some left out afterwards: those that stay get the same numbers.
-        gone = np.arange(B) >= self._sizes(context.clients)[:, np.newaxis]
+        sizes = self._sizes(context.clients)
+        if (sizes < B).any():
+            queries = np.where(np.arange(B) >= sizes[:, np.newaxis], -1, queries)
         if self.environment is not None and self.environment.kept is not None:
-            gone |= intents != self.environment.kept
-        return _move_to_front(
-            QueryAssignment(np.where(gone, -1, queries), intents, self._ways(context, kinds, intents))
-        )
+            queries = np.where(intents != self.environment.kept, -1, queries)
+        return _move_to_front(QueryAssignment(queries, intents, self._ways(context, kinds, intents)))
 
     def assign(self, queries: Ints, context: RoundContext) -> QueryAssignment:
         """The given queries (C, B) with the intents and click models of clients (C,) after the training.

@@ -66,7 +66,8 @@ class ModelSenders:
             UsageError: the wire stage cannot encode a message.
         """
         chain, trace = self.setup.chain, self.setup.spec.trace
-        context = replace(context, manipulated=bool(self.clients.world.trained))
+        if self.clients.world.trained:
+            context = replace(context, manipulated=True)
         dtype = trace.dtype if chain.encoding is None else "float64"
         broadcast = None if self.server is None else self.server.send(context)
         if broadcast is None:
@@ -188,7 +189,8 @@ class FedAvgServer:
         if not context.counts[wired.survivors].any():
             return before
         found = self.aggregator.aggregate(wired, context.counts)
-        informed = replace(context, server_update=self.own.update(context))
+        learnt = self.own.update(context)
+        informed = context if learnt is None else replace(context, server_update=learnt)
         mean = self.setup.chain.on_aggregate(found.value, wired, found.weights, informed)
         after = before.parameters + mean if self.setup.spec.trace.message == "update" else mean
         return GlobalModel(check_finite(after, context.round))

@@ -1,0 +1,159 @@
+"""A gradient step of a linear ranker: features are summed and the model is moved without a gradient in memory.
+
+Each sum stays in a register until all of its terms are added, in the order of the documents. The bits are those
+of `plain_move_model` on every processor, whatever the width of its registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .blocks import BLOCK, VectorAccess, is_array, slot
+from .jit import Floats, Ints
+from .ranking import Features
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+    from numba.core.typing.templates import Signature
+
+    Typing = tuple[Signature, Callable[..., ir.Value]]
+
+_WIDE = 4  # vectors that are summed side by side: additions overlap
+_INDEX, _DOUBLE = ir.IntType(64), ir.DoubleType()
+
+MoveModel = Callable[[Features, Ints, Floats, int, float, Floats, Floats, int], None]
+
+
+def plain_move_model(
+    features: Features,
+    documents: Ints,
+    amounts: Floats,
+    count: int,
+    rate: float,
+    models: Floats,
+    steps: Floats,
+    row: int,
+) -> None:
+    """The same in Python, for when nothing is compiled."""
+    gradient = np.zeros(models.shape[1])
+    for i in range(count):
+        gradient += amounts[i] * features[documents[i]].astype(np.float64)
+    # The rounded difference instead of the gradient: by this the model really moves.
+    stepped = models[row] + rate * gradient
+    steps[row] += stepped - models[row]
+    models[row] = stepped
+
+
+class _Step:
+    """The instructions of a step, for some parameters at a time."""
+
+    def __init__(
+        self, context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> None:
+        self.builder, self.access = builder, VectorAccess(context, builder, signature, args)
+        self.count, self.rate, self.row = args[3], args[4], args[7]
+        self.narrow = signature.args[0].dtype == types.float32
+
+    def numbers(self, place: int, row: ir.Value, column: ir.Value, lanes: int) -> ir.Value:
+        """Numbers of a row as float64."""
+        narrow = place == 0 and self.narrow
+        kind, wanted = ir.FloatType() if narrow else _DOUBLE, _DOUBLE
+        if lanes > 1:
+            kind, wanted = ir.VectorType(kind, lanes), ir.VectorType(wanted, lanes)
+        found = self.access.load(place, row, column, kind, 4 if narrow else 8)
+        return self.builder.fpext(found, wanted) if narrow else found
+
+    def repeated(self, number: ir.Value, lanes: int) -> ir.Value:
+        if lanes == 1:
+            return number
+        kind, places = ir.VectorType(_DOUBLE, lanes), ir.VectorType(ir.IntType(32), lanes)
+        none = ir.Constant(kind, ir.Undefined)
+        one = self.builder.insert_element(none, number, ir.Constant(ir.IntType(32), 0))
+        return self.builder.shuffle_vector(one, none, ir.Constant(places, [0] * lanes))
+
+    def moved(self, columns: Sequence[ir.Value], lanes: int) -> list[tuple[ir.Value, ir.Value]]:
+        """The model and the step after it, of `lanes` parameters from each of some columns on."""
+        builder, kind = self.builder, ir.VectorType(_DOUBLE, lanes) if lanes > 1 else _DOUBLE
+        zeros = ir.Constant(kind, [0.0] * lanes if lanes > 1 else 0.0)
+        sums = [slot(builder, zeros) for _ in columns]
+        begin, step = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
+        with cgutils.for_range_slice(builder, begin, self.count, step, inc=True) as (i, _):
+            document = self.access.load(1, None, i, _INDEX)
+            amount = self.repeated(self.access.load(2, None, i, _DOUBLE), lanes)
+            for total, column in zip(sums, columns, strict=True):
+                product = builder.fmul(amount, self.numbers(0, document, column, lanes))
+                builder.store(builder.fadd(builder.load(total), product), total)
+        rate, found = self.repeated(self.rate, lanes), []
+        for total, column in zip(sums, columns, strict=True):
+            before, steps = (self.numbers(place, self.row, column, lanes) for place in (5, 6))
+            after = builder.fadd(before, builder.fmul(rate, builder.load(total)))
+            found.append((after, builder.fadd(steps, builder.fsub(after, before))))
+        return found
+
+    def store(self, column: ir.Value, found: tuple[ir.Value, ir.Value]) -> None:
+        for place, numbers in zip((5, 6), found, strict=True):
+            self.access.store(numbers, place, self.row, column)
+
+    def move(self, begin: ir.Value, end: ir.Value, lanes: int, side: int) -> None:
+        """Move the parameters begin .. end - 1, `side` times `lanes` of them at once."""
+        builder, step = self.builder, ir.Constant(_INDEX, side * lanes)
+        with cgutils.for_range_slice(builder, begin, end, step, inc=True) as (first, _):
+            columns = [builder.add(first, ir.Constant(_INDEX, i * lanes)) for i in range(side)]
+            for column, found in zip(columns, self.moved(columns, lanes), strict=True):
+                self.store(column, found)
+
+
+def _emit(
+    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+) -> ir.Value:
+    step = _Step(context, builder, signature, args)
+    size, none = step.access.size(5, 1), ir.Constant(_INDEX, 0)
+    wide, whole = (builder.and_(size, ir.Constant(_INDEX, -lanes)) for lanes in (_WIDE * BLOCK, BLOCK))
+    few = builder.icmp_signed("<", size, ir.Constant(_INDEX, BLOCK))
+    with builder.if_else(few) as (small, large):
+        with small:
+            step.move(none, size, 1, 1)
+        with large:
+            # The last eight parameters overlap with those before, and are computed before these move.
+            last = builder.sub(size, ir.Constant(_INDEX, BLOCK))
+            [rest] = step.moved([last], BLOCK)
+            step.move(none, wide, BLOCK, _WIDE)
+            step.move(wide, whole, BLOCK, 1)
+            step.store(last, rest)
+    return context.get_dummy_value()  # type: ignore[no-untyped-call]
+
+
+def _typed(
+    _typing: object,
+    features: types.Type,
+    documents: types.Type,
+    amounts: types.Type,
+    count: types.Type,
+    rate: types.Type,
+    models: types.Type,
+    steps: types.Type,
+    row: types.Type,
+) -> Typing | None:  # numba reads how many arguments there are from the signature
+    known = is_array(features, 2, types.float32) or is_array(features, 2)
+    known &= is_array(documents, 1, types.int64) and is_array(amounts, 1)
+    if not (known and is_array(models, 2) and is_array(steps, 2)):
+        return None
+    one = types.int64
+    return types.void(features, documents, amounts, one, types.float64, models, steps, one), _emit
+
+
+move_model = cast(
+    MoveModel, plain_move_model if getattr(numba.config, "DISABLE_JIT", False) else intrinsic(_typed)
+)
+"""Move models[row] by `rate` times the sum of amounts[i] features[documents[i]] over the first `count` of i.
+
+steps[row] grows by what the model has moved.
+"""
