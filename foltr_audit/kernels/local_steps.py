@@ -94,22 +94,25 @@ class LocalStepResult(NamedTuple):
 
 @uncounted
 def _score_group(
-    data: KernelDocuments,
-    memory: GroupMemory,
+    features: Features,
+    offsets: Ints,
+    queries: Ints,
+    alike: Ints,
     rows: int,
     models: Floats,
     members: Ints,
-    pool: SamplingBuffers,
+    scores: Floats,
+    sizes: Ints,
+    tops: Floats,
     tile: NetworkTile | None,
 ) -> None:
     """Scores of the candidates of a group's queries under the rows `members` of models, into the pool."""
-    features, offsets, scores, sizes, tops = data.features, data.offsets, pool.scores, pool.sizes, pool.tops
     for row in range(rows):
-        query, model, top = memory.queries[row], members[row], -np.inf
+        query, model, top = queries[row], members[row], -np.inf
         first = offsets[max(query, 0)]
         documents = offsets[query + 1] - first if query >= 0 else 0
-        if memory.alike[row] >= 0:
-            other = memory.alike[row]
+        if alike[row] >= 0:
+            other = alike[row]
             for i in range(documents):
                 scores[row, i] = scores[other, i]
             top = tops[other]
@@ -151,35 +154,48 @@ def _learnt_documents(
 
 @uncounted
 def _step_group(
-    data: KernelDocuments,
-    rules: LocalStepRules,
-    memory: GroupMemory,
+    features: Features,
+    firsts: Ints,
+    rate: float,
+    members: Ints,
+    pairs: Ints,
     rows: int,
-    step: int,
+    shown: Ints,
+    coefficients: Floats,
+    documents: Ints,
+    amounts: Floats,
+    gradient: Floats,
     tile: NetworkTile | None,
-    result: LocalStepResult,
+    models: Floats,
+    steps: Floats,
 ) -> None:
-    """One gradient step of every client of a group that has pairs, and the ball."""
-    features, shown, coefficients = data.features, memory.shown, memory.coefficients
-    models, steps, documents, amounts = result.models, result.steps, memory.documents, memory.amounts
-    rate, norm, order, always = rules.learning_rate, rules.norm, rules.order, rules.always
+    """One gradient step of every client of a group that has pairs; its documents begin at firsts[row]."""
     for row in range(rows):
-        client, query, learns = memory.members[row], memory.queries[row], memory.pairs[row] > 0
-        if learns:
-            first = data.offsets[query]
+        if pairs[row] > 0:
+            client, first = members[row], firsts[row]
             if tile is None:
                 count = _learnt_documents(shown, coefficients, row, first, documents, amounts)
                 move_model(features, documents, amounts, count, rate, models, steps, client)
             else:
-                gradient = memory.gradient[0]
-                fill_gradient(features, first, shown[row], coefficients[row], models[client], tile, gradient)
+                only, model = gradient[0], models[client]
+                fill_gradient(features, first, shown[row], coefficients[row], model, tile, only)
                 for j in range(models.shape[1]):
                     # The rounded difference instead of the gradient: by this the model really moves.
-                    stepped = models[client, j] + rate * gradient[j]
+                    stepped = models[client, j] + rate * only[j]
                     steps[client, j] += stepped - models[client, j]
                     models[client, j] = stepped
-        acts = (learns or always) and norm < np.inf and query >= 0
-        result.clipped[client, step] = project_row(models, client, norm, order) if acts else False
+
+
+@inlined
+def _keep_in_ball(
+    rules: LocalStepRules, memory: GroupMemory, rows: int, step: int, models: Floats, clipped: Bools
+) -> None:
+    """Scale the models of a group that are outside of the ball, if there is one."""
+    norm, order = rules.norm, rules.order
+    for row in range(rows):
+        client = memory.members[row]
+        acts = (memory.pairs[row] > 0 or rules.always) and norm < np.inf and memory.queries[row] >= 0
+        clipped[client, step] = project_row(models, client, norm, order) if acts else False
 
 
 @inlined
@@ -199,11 +215,12 @@ def _play_group(
     shown, clicks, models = memory.shown, memory.clicks, result.models
     candidates, only_observed = rules.candidates, rules.only_observed
     for row in range(rows):
-        first = data.offsets[max(memory.queries[row], 0)]
-        prefetch(data.features, first * data.features.shape[1], 1)
+        prefetch(data.features, memory.begins[row] * data.features.shape[1], 1)
     shared = rules.global_lists or step == 0
     ranking, members = common if shared else models, memory.common if shared else memory.members
-    _score_group(data, memory, rows, ranking, members, pool, tile)
+    features, offsets, queries, alike = data.features, data.offsets, memory.queries, memory.alike
+    scores, sizes, tops = pool.scores, pool.sizes, pool.tops
+    _score_group(features, offsets, queries, alike, rows, ranking, members, scores, sizes, tops, tile)
     if rules.sampled:
         draw(pool, rows, memory.show, column, shown)
     else:
@@ -218,11 +235,28 @@ def _play_group(
     # Lists come from the global model, pair weights from the local one; at first both are the same.
     relearnt = rules.global_lists and step > 0
     if relearnt:
-        _score_group(data, memory, rows, models, memory.members, pool, tile)
+        own = memory.members
+        _score_group(features, offsets, queries, alike, rows, models, own, scores, sizes, tops, tile)
     if relearnt or not rules.sampled:
         weigh_shown(pool, rows, shown)
     fill_coefficients(pool, rows, shown, clicks, candidates, only_observed, memory.coefficients, memory.pairs)
-    _step_group(data, rules, memory, rows, step, tile, result)
+    _step_group(
+        features,
+        memory.begins,
+        rules.learning_rate,
+        memory.members,
+        memory.pairs,
+        rows,
+        shown,
+        memory.coefficients,
+        memory.documents,
+        memory.amounts,
+        memory.gradient,
+        tile,
+        models,
+        result.steps,
+    )
+    _keep_in_ball(rules, memory, rows, step, models, result.clipped)
     for row in range(rows):
         client = memory.members[row]
         for i in range(shown.shape[1]):

@@ -25,7 +25,7 @@ class GroupMemory(NamedTuple):
     Attributes:
         members: their numbers in the cohort, (rows,).
         queries: what they ask, -1 for nothing, (rows,).
-        firsts: where the grades of their queries begin, (rows,).
+        begins, firsts: where the documents of their queries begin, and the grades of these, (rows,).
         alike: a row before with the same query and the same model, else -1, (rows,).
         common: zeros, the row of a model that all share, (rows,).
         columns, blocks: clients and first blocks of the random numbers, a column for each step, (columns,).
@@ -38,6 +38,7 @@ class GroupMemory(NamedTuple):
 
     members: Ints
     queries: Ints
+    begins: Ints
     firsts: Ints
     alike: Ints
     common: Ints
@@ -58,6 +59,7 @@ class GroupMemory(NamedTuple):
 def empty_memory(rows: int, columns: int, k: int, parameters: int) -> GroupMemory:
     """Memory for groups of so many rows, and so many columns of random numbers."""
     return GroupMemory(
+        np.empty(rows, dtype=np.int64),
         np.empty(rows, dtype=np.int64),
         np.empty(rows, dtype=np.int64),
         np.empty(rows, dtype=np.int64),
@@ -94,7 +96,8 @@ def prepare_group(
         client = order[begin + row]
         query = queries[client, step]
         memory.members[row], memory.queries[row] = client, query
-        memory.firsts[row] = lifts[client, step] + offsets[max(query, 0)]
+        memory.begins[row] = offsets[max(query, 0)]
+        memory.firsts[row] = lifts[client, step] + memory.begins[row]
         # Before the first step all models are the same.
         same = step == 0 and row > 0 and query == memory.queries[row - 1]
         memory.alike[row] = row - 1 if same else -1
