@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import numba
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -102,20 +101,6 @@ def plain_find_blocks(
             running += sums[block, row]
             before, block = running, block + 1
         found[row], targets[row] = block, target - before
-
-
-def plain_take_blocks(
-    weights: Floats, first: int, found: Ints, targets: Floats, insides: Ints, rests: Floats
-) -> None:
-    """The same in Python, for when nothing is compiled."""
-    for row in range(first, first + BLOCK):
-        block = weights[row, found[row] * BLOCK : (found[row] + 1) * BLOCK].copy()
-        running, inside = 0.0, 0
-        for weight in block[: BLOCK - 1].tolist():
-            running += weight
-            inside += running <= targets[row]
-        insides[row] = inside
-        rests[row] = plain_sum_without(block[np.newaxis], 0, 0, inside)
 
 
 def plain_add_blocks(sums: Floats, first: int, blocks: int, lasts: Ints, tails: Floats) -> None:
@@ -212,55 +197,6 @@ def _emit_find(
     return context.get_dummy_value()  # type: ignore[no-untyped-call]
 
 
-def _transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """Eight vectors, of which the first holds the first numbers of these eight."""
-
-    def mixed(one: ir.Value, other: ir.Value, places: Sequence[int]) -> ir.Value:
-        mask = ir.Constant(ir.VectorType(_PLACE, BLOCK), list(places))
-        return builder.shuffle_vector(one, other, mask)
-
-    # Places of two rows side by side, then pairs of places: each step is one instruction of AVX-512.
-    found = [ir.Constant(VECTOR, ir.Undefined)] * BLOCK
-    for odd in (0, 1):
-        places = [odd + place for first in (0, 2, 4, 6) for place in (first, BLOCK + first)]
-        a, b, c, d = (mixed(rows[i], rows[i + 1], places) for i in range(0, BLOCK, 2))
-        for half in (0, 4):
-            kept = [half + i for i in range(4)] + [BLOCK + half + i for i in range(4)]
-            left, right = mixed(a, b, kept), mixed(c, d, kept)
-            for pair in (0, 2):
-                chosen = [pair, pair + 1, pair + 4, pair + 5]
-                chosen += [BLOCK + place for place in chosen]
-                found[half + pair + odd] = mixed(left, right, chosen)
-    return found
-
-
-def _emit_take(
-    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
-) -> ir.Value:
-    access, first = VectorAccess(context, builder, signature, args), args[1]
-    rows = []
-    for i in range(BLOCK):
-        row = builder.add(first, ir.Constant(_INDEX, i))
-        begin = builder.mul(access.load(2, None, row, _INDEX), ir.Constant(_INDEX, BLOCK))
-        rows.append(access.load(0, row, begin))
-    places, target = _transposed(builder, rows), access.load(3, None, first)
-    running, inside = places[0], ir.Constant(_WHOLE, [0] * BLOCK)
-    for i in range(BLOCK - 1):
-        running = builder.fadd(running, places[i]) if i else running
-        passed = builder.fcmp_ordered("<=", running, target)
-        inside = builder.add(inside, builder.zext(passed, _WHOLE))
-    zeros = ir.Constant(VECTOR, [0.0] * BLOCK)
-    left = []
-    for i, weight in enumerate(places):
-        taken = builder.icmp_signed("==", inside, ir.Constant(_WHOLE, [i] * BLOCK))
-        left.append(builder.select(taken, zeros, weight))
-    while len(left) > 1:
-        left = [builder.fadd(one, other) for one, other in zip(left[::2], left[1::2], strict=True)]
-    access.store(inside, 4, None, first)
-    access.store(left[0], 5, None, first)
-    return context.get_dummy_value()  # type: ignore[no-untyped-call]
-
-
 def _emit_add(
     context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
 ) -> ir.Value:
@@ -322,21 +258,6 @@ def _find_typed(
     return types.void(sums, one, one, lasts, u, one, one, tails, found, targets), _emit_find
 
 
-def _take_typed(
-    _typing: object,
-    weights: types.Type,
-    first: types.Type,
-    found: types.Type,
-    targets: types.Type,
-    insides: types.Type,
-    rests: types.Type,
-) -> Typing | None:
-    floats = is_array(weights, 2) and is_array(targets, 1) and is_array(rests, 1)
-    if not (floats and is_array(found, 1, types.int64) and is_array(insides, 1, types.int64)):
-        return None
-    return types.void(weights, types.int64, found, targets, insides, rests), _emit_take
-
-
 def _add_typed(
     _typing: object,
     sums: types.Type,
@@ -366,13 +287,6 @@ find_blocks = _compiled(_find_typed, plain_find_blocks)
 
 found[r] is the first block up to which the sums of sums[:, r] exceed that number, but lasts[r] at most;
 targets[r] is what the blocks before leave of it. `blocks` is above all of `lasts`.
-"""
-
-take_blocks = _compiled(_take_typed, plain_take_blocks)
-"""Find the numbers that lie `targets[r]` deep in a block of the rows r = first .. first + 7 of `weights`.
-
-found[r] is the number of the block, insides[r] the place of the number in it, the last one if the block is
-not that deep, and rests[r] the sum of the block without it.
 """
 
 add_blocks = _compiled(_add_typed, plain_add_blocks)

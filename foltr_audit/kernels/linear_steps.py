@@ -1,7 +1,7 @@
-"""A gradient step of a linear ranker: features are summed and the model is moved without a gradient in memory.
+"""A gradient step of a linear ranker: features are summed and the model is moved, with no gradient in memory.
 
-Each sum stays in a register until all of its terms are added, in the order of the documents. The bits are those
-of `plain_move_model` on every processor, whatever the width of its registers.
+Each sum stays in a register until all of its terms are added, in the order of the documents. The bits are
+those of `plain_move_model` on every processor, whatever the width of its registers.
 """
 
 from __future__ import annotations

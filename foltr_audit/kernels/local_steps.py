@@ -215,7 +215,7 @@ def _play_group(
     shown, clicks, models = memory.shown, memory.clicks, result.models
     candidates, only_observed = rules.candidates, rules.only_observed
     for row in range(rows):
-        prefetch(data.features, memory.begins[row] * data.features.shape[1], 1)
+        prefetch(data.features, memory.begins[row] * data.features.shape[1])
     shared = rules.global_lists or step == 0
     ranking, members = common if shared else models, memory.common if shared else memory.members
     features, offsets, queries, alike = data.features, data.offsets, memory.queries, memory.alike
@@ -228,8 +228,9 @@ def _play_group(
     _, B, k = result.shown.shape
     for row in range(rows):
         at = (memory.members[row] * B + step) * k
-        prefetch(result.shown, at, k)
-        prefetch(result.clicks, at, k)
+        prefetch(result.shown, at)
+        prefetch(result.shown, at + k - 1)
+        prefetch(result.clicks, at)
     click, stop, u, grades = rules.click, rules.stop, memory.click, memory.grades
     click_group(data.grades, memory.firsts, click, stop, shown, rows, u, column, grades, clicks)
     # Lists come from the global model, pair weights from the local one; at first both are the same.

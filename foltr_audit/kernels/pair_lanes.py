@@ -129,7 +129,7 @@ class _Lists:
         )
 
     def fill_left(self) -> ir.Value:
-        """`fill_left`; which lists are close."""
+        """`fill_left`, and zeros as coefficients; which lists are close."""
         builder, zeros = self.builder, ir.Constant(VECTOR, [0.0] * BLOCK)
         tails = self.access.load(1, None, self.first)
         running = slot(builder, builder.select(self.candidates, tails, zeros))
@@ -147,6 +147,7 @@ class _Lists:
         with self.counting(self.ranks) as rank:
             row = builder.add(rank, builder.add(self.ranks, self.number(1)))
             self.access.store(builder.load(product), 6, row, self.number(0))
+            self.access.store(zeros, 7, rank, self.first)
             after = builder.fmul(builder.load(product), self.left(builder.add(rank, self.number(1))))
             builder.store(after, product)
         return builder.load(close)
@@ -218,14 +219,9 @@ def _emit_pairs(
     context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
 ) -> ir.Value:
     lists = _Lists(context, builder, signature, args)
-    zeros, nothing = ir.Constant(VECTOR, [0.0] * BLOCK), ir.Constant(_WHOLE, [0] * BLOCK)
-    with lists.counting(lists.ranks) as rank:
-        lists.access.store(zeros, 7, rank, lists.first)
+    nothing = ir.Constant(_WHOLE, [0] * BLOCK)
     close = lists.fill_left()
     count = lists.add_pairs(lists.last_observed())
-    with lists.counting(lists.ranks) as rank:
-        kept = builder.select(close, lists.access.load(7, rank, lists.first), zeros)
-        lists.access.store(kept, 7, rank, lists.first)
     count = builder.select(close, count, builder.sub(nothing, count))
     lists.access.store(count, 8, None, lists.first)
     return context.get_dummy_value()  # type: ignore[no-untyped-call]
@@ -257,5 +253,5 @@ fill_pairs = cast(
 
 `drawn` (k, columns) holds the weights of the shown documents, 0 at the padding, `tails` (columns,) the sums
 of all others, `clicks` is (k, columns), `left` (2 k + 2, 8) scratch memory. Lists whose weights are too far
-apart get their number of pairs with a minus sign and no coefficients.
+apart get their number of pairs with a minus sign, and coefficients that mean nothing.
 """

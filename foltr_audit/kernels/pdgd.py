@@ -249,7 +249,7 @@ def _fill_groups(
         pairs[row] = counts[row]
         every &= counts[row] >= 0
         for i in range(out.shape[1]):
-            out[row, i] = coefficients[i, row]
+            out[row, i] = coefficients[i, row] if counts[row] >= 0 else 0.0
     return every
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .blocks import BLOCK, add_blocks, block_sum, find_blocks, sum_without, take_blocks
+from .blocks import BLOCK, add_blocks, block_sum, find_blocks, sum_without
 from .elementary import decay
 from .jit import Bools, Floats, Ints, inlined, kernel, uncounted, unsigned
 from .philox import fill_uniforms
@@ -31,8 +31,7 @@ class SamplingBuffers(NamedTuple):
 
     Attributes:
         scores: of the candidates, (rows, whole blocks of documents).
-        weights: exp(score - maximum), 0 for a document that was taken and at the padding, with a row for each
-            column of `sums`.
+        weights: exp(score - maximum), 0 for a document that was taken and at the padding.
         sums: of blocks of weights, (blocks, columns), a column for each row and up to seven more.
         sizes: number of documents of each row, (rows,).
         tops: highest score of each row, (rows,).
@@ -42,7 +41,6 @@ class SamplingBuffers(NamedTuple):
         lasts: the last block of each row, -1 without documents, (columns,).
         most: the most blocks of eight rows, (columns / 8,).
         found, targets: block of the document that is drawn, and how far it lies in it, (columns,).
-        insides, rests: its place in the block, and the weight of the block without it, (columns,).
         clicks: on the lists, (k, columns).
         left: scratch memory of `fill_pairs`, (2 k + 2, 8).
         coefficients, pairs: of gradients, (k, columns), and how many pairs make them, (columns,).
@@ -60,8 +58,6 @@ class SamplingBuffers(NamedTuple):
     most: Ints
     found: Ints
     targets: Floats
-    insides: Ints
-    rests: Floats
     clicks: Bools
     left: Floats
     coefficients: Floats
@@ -75,7 +71,7 @@ def empty_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
     blocks, columns = (longest + _BLOCK - 1) // _BLOCK, (rows + _BLOCK - 1) // _BLOCK * _BLOCK
     return SamplingBuffers(
         np.zeros((rows, blocks * _BLOCK)),
-        np.zeros((columns, blocks * _BLOCK)),
+        np.empty((rows, blocks * _BLOCK)),
         np.empty((blocks, columns)),
         np.zeros(rows, dtype=np.int64),
         np.zeros(rows),
@@ -83,8 +79,6 @@ def empty_pool(rows: int, longest: int, k: int) -> SamplingBuffers:
         np.zeros(columns),
         np.empty(columns, dtype=np.int64),
         np.empty(columns // _BLOCK, dtype=np.int64),
-        np.empty(columns, dtype=np.int64),
-        np.empty(columns),
         np.empty(columns, dtype=np.int64),
         np.empty(columns),
         np.zeros((k, columns), dtype=np.bool_),
@@ -178,26 +172,24 @@ def _last_left(weights: Floats, row: int, documents: int) -> int:
 
 
 @inlined
-def _place_inside(weights: Floats, row: int, block: int, target: float) -> int:
-    """The place in a block of the document that lies `target` deep in it, or the last one."""
-    running, inside = 0.0, 0
+def _take_drawn(
+    pool: SamplingBuffers, row: int, block: int, target: float, shown: Ints, rank: int
+) -> tuple[int, float]:
+    """Show the document that lies `target` deep in a block, or the last one of the block, and remove it.
+
+    Its block, and what that weighs without it.
+    """
+    weights, running, inside = pool.weights, 0.0, 0
     for i in range(_BLOCK - 1):
         running += weights[unsigned(row), unsigned(block * _BLOCK + i)]
         inside += running <= target
-    return inside
-
-
-@inlined
-def _show_drawn(pool: SamplingBuffers, row: int, block: int, inside: int, shown: Ints, rank: int) -> int:
-    """Show the document at a place of a block; its position, another one if it was taken before."""
-    place = block * _BLOCK + inside
-    weight = pool.weights[unsigned(row), unsigned(place)]
+    weight = weights[unsigned(row), unsigned(block * _BLOCK + inside)]
     if not weight > 0.0:  # rounding led to a document that was taken
-        place = _last_left(pool.weights, row, pool.sizes[row])
-        weight = pool.weights[unsigned(row), unsigned(place)]
-    shown[row, unsigned(rank)] = place
-    pool.drawn[unsigned(rank), unsigned(row)] = weight
-    return place
+        i = _last_left(weights, row, pool.sizes[row])
+        block, inside, weight = i // _BLOCK, i % _BLOCK, weights[row, i]
+    shown[row, rank] = block * _BLOCK + inside
+    pool.drawn[rank, row] = weight
+    return block, sum_without(weights, row, block * _BLOCK, inside)
 
 
 @inlined
@@ -236,19 +228,12 @@ def _weigh_faded(pool: SamplingBuffers, shown: Ints, rank: int, rows: int) -> No
 def _draw_rank(pool: SamplingBuffers, u: Floats, column: int, shown: Ints, rank: int, rows: int) -> bool:
     """Draw the document of one rank of every row; whether some row has faded then."""
     sums, sizes, tails, found, targets = pool.sums, pool.sizes, pool.tails, pool.found, pool.targets
-    weights, insides, rests = pool.weights, pool.insides, pool.rests
     for first in range(0, rows, _BLOCK):
         most = pool.most[first // _BLOCK]
         find_blocks(sums, first, most, pool.lasts, u, rank, column, tails, found, targets)
-        take_blocks(weights, first, found, targets, insides, rests)
     for row in range(rows):
         if rank < sizes[row]:
-            block, inside, rest = found[row], insides[row], rests[row]
-            place = _show_drawn(pool, row, block, inside, shown, rank)
-            weights[unsigned(row), unsigned(place)] = 0.0
-            if place != block * _BLOCK + inside:
-                block = place // _BLOCK
-                rest = block_sum(weights, row, block * _BLOCK)
+            block, rest = _take_drawn(pool, row, found[row], targets[row], shown, rank)
             sums[unsigned(block), unsigned(row)] = rest
         else:
             _show_nothing(pool, row, shown, rank)
@@ -265,7 +250,7 @@ def _draw_alone(pool: SamplingBuffers, rows: int, u: Floats, column: int, shown:
 
     Number by number: a vector that is read right after one of its numbers was stored waits for the cache.
     """
-    weights, sums, left, zero = pool.weights, pool.sums, pool.tails[0], unsigned(0)
+    sums, left, zero = pool.sums, pool.tails[0], unsigned(0)
     for rank in range(shown.shape[1]):
         if rank >= pool.sizes[0]:
             _show_nothing(pool, 0, shown, rank)
@@ -276,10 +261,7 @@ def _draw_alone(pool: SamplingBuffers, rows: int, u: Floats, column: int, shown:
             passed = running <= target
             found += passed
             before = running if passed else before
-        inside = _place_inside(weights, 0, found, target - before)
-        place = _show_drawn(pool, 0, found, inside, shown, rank)
-        block = place // _BLOCK
-        rest = sum_without(weights, 0, block * _BLOCK, place % _BLOCK)
+        block, rest = _take_drawn(pool, 0, found, target - before, shown, rank)
         left = 0.0
         for i in range(pool.lasts[0] + 1):
             other = sums[unsigned(i), zero]

@@ -1,7 +1,7 @@
 """Hints to the processor that numbers will be needed soon: they change no result.
 
-Clients of a group read and write rows that lie anywhere in arrays larger than the second-level cache. A row that
-is asked for before the group needs it arrives while the processor works on other things.
+Clients of a group read and write rows that lie anywhere in arrays larger than the second-level cache. A row
+that is asked for before the group needs it arrives while the processor works on other things.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
 
     Typing = tuple[Signature, Callable[..., ir.Value]]
 
-Prefetch = Callable[[NDArray[np.generic], int, int], None]
+Prefetch = Callable[[NDArray[np.generic], int], None]
 
-_LINE = 64  # bytes of a line of the cache
-_KIND, _INDEX, _BYTES = ir.IntType(32), ir.IntType(64), ir.IntType(8).as_pointer()
+_KIND, _BYTES = ir.IntType(32), ir.IntType(8).as_pointer()
 
 
-def plain_prefetch(array: NDArray[np.generic], first: int, numbers: int) -> None:
+def plain_prefetch(array: NDArray[np.generic], index: int) -> None:
     """Nothing, for when nothing is compiled."""
 
 
@@ -37,26 +36,23 @@ def _emit(
     context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
 ) -> ir.Value:
     array = context.make_array(signature.args[0])(context, builder, args[0])  # type: ignore[no-untyped-call]
-    begin = builder.bitcast(builder.gep(array.data, [args[1]]), _BYTES)
-    size = builder.mul(args[2], array.itemsize)
+    place = builder.bitcast(builder.gep(array.data, [args[1]]), _BYTES)
     kind = ir.FunctionType(ir.VoidType(), [_BYTES, _KIND, _KIND, _KIND])
     hint = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
         builder.module, kind, "llvm.prefetch.p0"
     )
     reading, kept, data = (ir.Constant(_KIND, value) for value in (0, 3, 1))
-    step = ir.Constant(_INDEX, _LINE)
-    with cgutils.for_range_slice(builder, ir.Constant(_INDEX, 0), size, step, inc=True) as (offset, _):
-        builder.call(hint, [builder.gep(begin, [offset]), reading, kept, data])
+    builder.call(hint, [place, reading, kept, data])
     return context.get_dummy_value()  # type: ignore[no-untyped-call]
 
 
-def _typed(_typing: object, array: types.Type, first: types.Type, numbers: types.Type) -> Typing | None:
+def _typed(_typing: object, array: types.Type, index: types.Type) -> Typing | None:
     if not (isinstance(array, types.Array) and array.layout == "C"):
         return None
-    return types.void(array, types.int64, types.int64), _emit
+    return types.void(array, types.int64), _emit
 
 
 prefetch = cast(
     Prefetch, plain_prefetch if getattr(numba.config, "DISABLE_JIT", False) else intrinsic(_typed)
 )
-"""Ask for so many numbers of an array from one on, which is counted as if the array had one dimension."""
+"""Ask for the line of the cache with one number of an array, which is counted as if it had one dimension."""

@@ -68,32 +68,6 @@ def test_blocks_are_found_as_one_after_the_other() -> None:
             assert found[row] == min(expected, lasts[row])
 
 
-@numba.njit(error_model="numpy")
-def compiled_take(weights: Any, first: int, found: Any, targets: Any, insides: Any, rests: Any) -> None:
-    blocks.take_blocks(weights, first, found, targets, insides, rests)
-
-
-def test_numbers_of_eight_blocks_are_found_as_one_after_the_other() -> None:
-    """Also where a target lies beyond the end of its block, and where numbers were taken before."""
-    rng = np.random.default_rng(2)
-    for _ in range(50):
-        weights = rng.random((16, 24)) ** 8 * (rng.random((16, 24)) < 0.8)
-        found = rng.integers(0, 3, size=16)
-        targets = rng.choice([0.0, 0.1, 1.0, 9.0, np.nan], size=16) * rng.random(16)
-        results = []
-        for take in (compiled_take, blocks.plain_take_blocks):
-            insides, rests = np.full(16, -1), np.empty(16)
-            for first in (0, 8):
-                take(weights, first, found, targets, insides, rests)
-            results.append([insides.tobytes(), rests.tobytes()])
-        assert results[0] == results[1]
-        for row in np.flatnonzero(~np.isnan(targets)).tolist():
-            block = weights[row, found[row] * 8 :][:8]
-            expected = min(int((np.cumsum(block) <= targets[row]).sum()), 7)
-            assert insides[row] == expected
-            assert rests[row] == pytest.approx(math.fsum(np.delete(block, expected)), rel=1e-12)
-
-
 def plain_rows(*given: Any) -> None:
     """The same in Python, of the same arguments."""
     sums, first, count, lasts, *_, tails, _, _ = given

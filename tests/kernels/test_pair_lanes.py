@@ -57,8 +57,9 @@ def test_eight_lists_have_the_bits_of_one_after_the_other(
     here, plain = (
         found(fill, given, candidates, only_observed) for fill in (compiled_pairs, plain_fill_pairs)
     )
-    assert here[0].tobytes() == plain[0].tobytes()
     assert here[1].tolist() == plain[1].tolist()
+    kept = here[1] >= 0
+    assert here[0][:, kept].tobytes() == plain[0][:, kept].tobytes()
 
 
 @pytest.mark.parametrize("only_observed", [True, False])
