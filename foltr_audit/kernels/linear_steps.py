@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Typing = tuple[Signature, Callable[..., ir.Value]]
 
-_WIDE = 4  # vectors that are summed side by side: additions overlap
 _INDEX, _DOUBLE = ir.IntType(64), ir.DoubleType()
 
 MoveModel = Callable[[Features, Ints, Floats, int, float, Floats, Floats, int], None]
@@ -79,36 +78,29 @@ class _Step:
         one = self.builder.insert_element(none, number, ir.Constant(ir.IntType(32), 0))
         return self.builder.shuffle_vector(one, none, ir.Constant(places, [0] * lanes))
 
-    def moved(self, columns: Sequence[ir.Value], lanes: int) -> list[tuple[ir.Value, ir.Value]]:
-        """The model and the step after it, of `lanes` parameters from each of some columns on."""
+    def moved(self, column: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
+        """The model and the step after it, of `lanes` parameters from a column on."""
         builder, kind = self.builder, ir.VectorType(_DOUBLE, lanes) if lanes > 1 else _DOUBLE
-        zeros = ir.Constant(kind, [0.0] * lanes if lanes > 1 else 0.0)
-        sums = [slot(builder, zeros) for _ in columns]
+        total = slot(builder, ir.Constant(kind, [0.0] * lanes if lanes > 1 else 0.0))
         begin, step = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
         with cgutils.for_range_slice(builder, begin, self.count, step, inc=True) as (i, _):
             document = self.access.load(1, None, i, _INDEX)
             amount = self.repeated(self.access.load(2, None, i, _DOUBLE), lanes)
-            for total, column in zip(sums, columns, strict=True):
-                product = builder.fmul(amount, self.numbers(0, document, column, lanes))
-                builder.store(builder.fadd(builder.load(total), product), total)
-        rate, found = self.repeated(self.rate, lanes), []
-        for total, column in zip(sums, columns, strict=True):
-            before, steps = (self.numbers(place, self.row, column, lanes) for place in (5, 6))
-            after = builder.fadd(before, builder.fmul(rate, builder.load(total)))
-            found.append((after, builder.fadd(steps, builder.fsub(after, before))))
-        return found
+            product = builder.fmul(amount, self.numbers(0, document, column, lanes))
+            builder.store(builder.fadd(builder.load(total), product), total)
+        before, steps = (self.numbers(place, self.row, column, lanes) for place in (5, 6))
+        after = builder.fadd(before, builder.fmul(self.repeated(self.rate, lanes), builder.load(total)))
+        return after, builder.fadd(steps, builder.fsub(after, before))
 
     def store(self, column: ir.Value, found: tuple[ir.Value, ir.Value]) -> None:
         for place, numbers in zip((5, 6), found, strict=True):
             self.access.store(numbers, place, self.row, column)
 
-    def move(self, begin: ir.Value, end: ir.Value, lanes: int, side: int) -> None:
-        """Move the parameters begin .. end - 1, `side` times `lanes` of them at once."""
-        builder, step = self.builder, ir.Constant(_INDEX, side * lanes)
-        with cgutils.for_range_slice(builder, begin, end, step, inc=True) as (first, _):
-            columns = [builder.add(first, ir.Constant(_INDEX, i * lanes)) for i in range(side)]
-            for column, found in zip(columns, self.moved(columns, lanes), strict=True):
-                self.store(column, found)
+    def move(self, begin: ir.Value, end: ir.Value, lanes: int) -> None:
+        """Move the parameters begin .. end - 1, `lanes` of them at once."""
+        step = ir.Constant(_INDEX, lanes)
+        with cgutils.for_range_slice(self.builder, begin, end, step, inc=True) as (first, _):
+            self.store(first, self.moved(first, lanes))
 
 
 def _emit(
@@ -116,17 +108,16 @@ def _emit(
 ) -> ir.Value:
     step = _Step(context, builder, signature, args)
     size, none = step.access.size(5, 1), ir.Constant(_INDEX, 0)
-    wide, whole = (builder.and_(size, ir.Constant(_INDEX, -lanes)) for lanes in (_WIDE * BLOCK, BLOCK))
+    whole = builder.and_(size, ir.Constant(_INDEX, -BLOCK))
     few = builder.icmp_signed("<", size, ir.Constant(_INDEX, BLOCK))
     with builder.if_else(few) as (small, large):
         with small:
-            step.move(none, size, 1, 1)
+            step.move(none, size, 1)
         with large:
             # The last eight parameters overlap with those before, and are computed before these move.
             last = builder.sub(size, ir.Constant(_INDEX, BLOCK))
-            [rest] = step.moved([last], BLOCK)
-            step.move(none, wide, BLOCK, _WIDE)
-            step.move(wide, whole, BLOCK, 1)
+            rest = step.moved(last, BLOCK)
+            step.move(none, whole, BLOCK)
             step.store(last, rest)
     return context.get_dummy_value()  # type: ignore[no-untyped-call]
 
