@@ -13,16 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .ball import project_row
 from .cascade import click_group
-from .jit import Bools, Floats, Ints, inlined, uncounted, uncounted_kernel, unsigned
-from .linear_steps import move_model
-from .network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
+from .group_steps import keep_in_ball, score_group, step_group
+from .jit import Bools, Floats, Ints, inlined, uncounted, uncounted_kernel
+from .network import NetworkShape, NetworkTile, new_tile
 from .pdgd import fill_coefficients
 from .plackett_luce import SamplingBuffers, draw, empty_pool, weigh_shown
 from .prefetching import prefetch
 from .query_order import order_by_query
-from .ranking import Features, fill_products, take_best
+from .ranking import Features, take_best
 from .step_groups import GroupMemory, StepStreamKeys, draw_numbers, empty_memory, prepare_group
 from .threads import in_parts
 
@@ -93,40 +92,6 @@ class LocalStepResult(NamedTuple):
 
 
 @uncounted
-def _score_group(
-    features: Features,
-    offsets: Ints,
-    queries: Ints,
-    alike: Ints,
-    rows: int,
-    models: Floats,
-    members: Ints,
-    scores: Floats,
-    sizes: Ints,
-    tops: Floats,
-    tile: NetworkTile | None,
-) -> None:
-    """Scores of the candidates of a group's queries under the rows `members` of models, into the pool."""
-    for row in range(rows):
-        query, model, top = queries[row], members[row], -np.inf
-        first = offsets[max(query, 0)]
-        documents = offsets[query + 1] - first if query >= 0 else 0
-        if alike[row] >= 0:
-            other = alike[row]
-            for i in range(documents):
-                scores[row, i] = scores[other, i]
-            top = tops[other]
-        else:
-            if tile is None:
-                fill_products(features, first, documents, models, model, scores, row, 0)
-            else:
-                fill_scores(features, first, documents, models[model], tile, scores[row])
-            for i in range(documents):
-                top = scores[row, i] if scores[row, i] > top else top
-        sizes[row], tops[row] = documents, top
-
-
-@uncounted
 def _list_best(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
     """Fill the first rows of `shown` with the documents of the highest scores; weights are overwritten."""
     for row in range(rows):
@@ -136,66 +101,6 @@ def _list_best(pool: SamplingBuffers, rows: int, shown: Ints) -> None:
         for i in range(shown.shape[1]):
             shown[row, i] = -1
         take_best(pool.weights[row, :size], shown[row])
-
-
-@inlined
-def _learnt_documents(
-    shown: Ints, coefficients: Floats, row: int, first: int, documents: Ints, amounts: Floats
-) -> int:
-    """Fill in the documents of a list that change the model, and their coefficients; how many they are."""
-    count = 0
-    for i in range(shown.shape[1]):
-        # All are written and some counted: which of them take part is random.
-        documents[unsigned(count)] = first + shown[row, i]
-        amounts[unsigned(count)] = coefficients[row, i]
-        count += (shown[row, i] >= 0) & (coefficients[row, i] != 0.0)
-    return count
-
-
-@uncounted
-def _step_group(
-    features: Features,
-    firsts: Ints,
-    rate: float,
-    members: Ints,
-    pairs: Ints,
-    rows: int,
-    shown: Ints,
-    coefficients: Floats,
-    documents: Ints,
-    amounts: Floats,
-    gradient: Floats,
-    tile: NetworkTile | None,
-    models: Floats,
-    steps: Floats,
-) -> None:
-    """One gradient step of every client of a group that has pairs; its documents begin at firsts[row]."""
-    for row in range(rows):
-        if pairs[row] > 0:
-            client, first = members[row], firsts[row]
-            if tile is None:
-                count = _learnt_documents(shown, coefficients, row, first, documents, amounts)
-                move_model(features, documents, amounts, count, rate, models, steps, client)
-            else:
-                only, model = gradient[0], models[client]
-                fill_gradient(features, first, shown[row], coefficients[row], model, tile, only)
-                for j in range(models.shape[1]):
-                    # The rounded difference instead of the gradient: by this the model really moves.
-                    stepped = models[client, j] + rate * only[j]
-                    steps[client, j] += stepped - models[client, j]
-                    models[client, j] = stepped
-
-
-@inlined
-def _keep_in_ball(
-    rules: LocalStepRules, memory: GroupMemory, rows: int, step: int, models: Floats, clipped: Bools
-) -> None:
-    """Scale the models of a group that are outside of the ball, if there is one."""
-    norm, order = rules.norm, rules.order
-    for row in range(rows):
-        client = memory.members[row]
-        acts = (memory.pairs[row] > 0 or rules.always) and norm < np.inf and memory.queries[row] >= 0
-        clipped[client, step] = project_row(models, client, norm, order) if acts else False
 
 
 @inlined
@@ -220,7 +125,7 @@ def _play_group(
     ranking, members = common if shared else models, memory.common if shared else memory.members
     features, offsets, queries, alike = data.features, data.offsets, memory.queries, memory.alike
     scores, sizes, tops = pool.scores, pool.sizes, pool.tops
-    _score_group(features, offsets, queries, alike, rows, ranking, members, scores, sizes, tops, tile)
+    score_group(features, offsets, queries, alike, rows, ranking, members, scores, sizes, tops, tile)
     if rules.sampled:
         draw(pool, rows, memory.show, column, shown)
     else:
@@ -237,11 +142,11 @@ def _play_group(
     relearnt = rules.global_lists and step > 0
     if relearnt:
         own = memory.members
-        _score_group(features, offsets, queries, alike, rows, models, own, scores, sizes, tops, tile)
+        score_group(features, offsets, queries, alike, rows, models, own, scores, sizes, tops, tile)
     if relearnt or not rules.sampled:
         weigh_shown(pool, rows, shown)
     fill_coefficients(pool, rows, shown, clicks, candidates, only_observed, memory.coefficients, memory.pairs)
-    _step_group(
+    step_group(
         features,
         memory.begins,
         rules.learning_rate,
@@ -257,7 +162,8 @@ def _play_group(
         models,
         result.steps,
     )
-    _keep_in_ball(rules, memory, rows, step, models, result.clipped)
+    norm, order, always, pairs = rules.norm, rules.order, rules.always, memory.pairs
+    keep_in_ball(models, result.clipped, memory.members, queries, pairs, rows, step, norm, order, always)
     for row in range(rows):
         client = memory.members[row]
         for i in range(shown.shape[1]):
