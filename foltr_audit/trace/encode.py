@@ -21,7 +21,7 @@ from foltr_audit.trace.layout import split
 
 
 def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -> Tables:
-    """The rows of one round in every table, copied: the caller may change its arrays afterwards.
+    """The rows of one round in every table; only arrays of messages may be those of the record.
 
     Raises:
         UsageError: numbers that the layout does not hold.

@@ -82,9 +82,8 @@ def smallest(values: NDArray[np.generic]) -> NDArray[np.integer]:
     if values.dtype.kind not in "iu":
         raise ValueError(f"expected whole numbers, got values of type {values.dtype}")
     least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    kinds = ("i1", "i2", "i4", "i8") if least < 0 else ("u1", "u2", "u4", "u8")
-    for kind in kinds:
-        limits = np.iinfo(kind)
-        if limits.min <= least and most <= limits.max:
-            return values.astype(kind)
-    raise ValueError(f"whole numbers from {least} to {most} fit no type of 64 bits")
+    # A signed type that holds -n holds n - 1.
+    kind = np.min_scalar_type(most if least >= 0 else min(least, -1 - most))
+    if kind.kind == "O":
+        raise ValueError(f"whole numbers from {least} to {most} fit no type of 64 bits")
+    return values.astype(kind)
