@@ -71,11 +71,11 @@ class PackedColumn:
         """Number of rows."""
         return sum(self._rows) + sum(len(each) for each in self._waiting)
 
-    def arrays(self, name: str) -> dict[str, NDArray[np.generic]]:
-        """The arrays in the file of a table that stand for the column."""
+    def arrays(self, name: str) -> dict[str, list[NDArray[Any]]]:
+        """The arrays in the file of a table that stand for the column, each in pieces."""
         self._pack()
-        rows = {} if len(self._rows) == 1 else {name + BLOCKS: np.array(self._rows, dtype=np.uint32)}
-        return {name + TYPE: self.like, **rows, name + PACKED: np.concatenate(self._blocks)}
+        rows = {} if len(self._rows) == 1 else {name + BLOCKS: [np.array(self._rows, dtype=np.uint32)]}
+        return {name + TYPE: [self.like], **rows, name + PACKED: [*self._blocks]}
 
     def _pack(self) -> None:
         if self._waiting:
