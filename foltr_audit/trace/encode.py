@@ -79,7 +79,7 @@ def _truth(header: TraceHeader, truth: RoundTruth) -> TruthColumns:
     return TruthColumns(
         clients=truth.clients,
         clicks=truth.clicks,
-        updates=None if np.isnan(rounded).all() and len(rounded) else rounded,
+        updates=None if np.isnan(rounded[:1]).all() and np.isnan(rounded).all() and len(rounded) else rounded,
         clipped=truth.clipped if truth.knows_clips else None,
         known=truth.known,
         intents=truth.intents,
