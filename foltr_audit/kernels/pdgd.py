@@ -168,15 +168,21 @@ def _spread_coefficients(
                 out[row, q] += weight if clicks[row, q] else -weight
 
 
-@inlined
+@uncounted
 def _coefficients_alone(
-    pool: SamplingBuffers, shown: Ints, clicks: Bools, candidates: bool, only_observed: bool, out: Floats
+    drawn: Floats,
+    tail: float,
+    shown: Ints,
+    clicks: Bools,
+    only_observed: bool,
+    left: Floats,
+    sides: Ints,
+    out: Floats,
 ) -> int:
     """What `fill_pairs` finds for the only list of a pool, number by number; its number of pairs.
 
     Vectors that are read right after their numbers were stored one by one wait for the cache.
     """
-    sides, drawn, left = pool.sides, pool.drawn, pool.scratch
     clicked, unclicked = 0, 0
     for i in range(_observed(shown, clicks, 0, only_observed)):
         # Both are written and one is counted: a branch on a click, which is random, would often be
@@ -188,7 +194,7 @@ def _coefficients_alone(
     for i in range(out.shape[1]):
         out[0, i] = 0.0
     pairs = clicked * unclicked
-    if pairs > 0 and not fill_left(drawn, pool.tails[0] if candidates else 0.0, 0, left):
+    if pairs > 0 and not fill_left(drawn, tail, 0, left):
         return -pairs
     for i in range(clicked):
         winner = sides[1, i]
@@ -270,7 +276,9 @@ def fill_coefficients(
     """
     every = True
     if rows == 1:
-        pairs[0] = _coefficients_alone(pool, shown, clicks, candidates, only_observed, out)
+        tail = pool.tails[0] if candidates else 0.0
+        left, sides = pool.scratch, pool.sides
+        pairs[0] = _coefficients_alone(pool.drawn, tail, shown, clicks, only_observed, left, sides, out)
         every = pairs[0] >= 0
     else:
         every = _fill_groups(pool, rows, clicks, candidates, only_observed, out, pairs)
