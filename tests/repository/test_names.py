@@ -26,7 +26,9 @@ SHORTEST_STEM = 4
 def classes() -> tuple[tuple[str, str], ...]:
     """Every class as the path of its file and its name, also of private ones and of benchmarks."""
     trees = {path: tree(name) for name, path in modules().items()}
-    trees |= {path: ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "benchmarks").rglob("*.py"))}
+    trees |= {
+        path: ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+    }
     return tuple(
         (str(path.relative_to(ROOT)), node.name)
         for path, whole in trees.items()

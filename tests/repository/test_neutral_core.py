@@ -48,8 +48,8 @@ def sources() -> Iterator[tuple[str, ast.Module]]:
 def test_no_room_names_a_plug_in() -> None:
     known = {name for base in GROUPS for name in names(base)} - WORDS
     wrong = []
-    for place, tree in sources():
-        for node in ast.walk(tree):
+    for place, module in sources():
+        for node in ast.walk(module):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 first = node.value.partition(":")[0]
                 if first in known and (
@@ -63,8 +63,8 @@ def test_no_room_imports_the_class_of_a_plug_in() -> None:
     classes = {plugin_class(base, name).__name__ for base in GROUPS for name in names(base)}
     wrong = [
         f"{place}:{node.lineno}: {each.name}"
-        for place, tree in sources()
-        for node in ast.walk(tree)
+        for place, module in sources()
+        for node in ast.walk(module)
         if isinstance(node, ast.ImportFrom)
         for each in node.names
         if each.name in classes
