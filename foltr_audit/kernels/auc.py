@@ -37,8 +37,8 @@ def fill_auc(
     """Fill out[begin:end] of `weighted_auc`."""
     # The weights of some resamples lie side by side, so that one instruction adds those of several.
     together = min(_RESAMPLES, end - begin)
-    side = np.zeros((weights.shape[1], together))
-    won, below, positives = np.zeros(together), np.zeros(together), np.zeros(together)
+    side = np.empty((weights.shape[1], together))
+    won, below, positives = np.empty(together), np.empty(together), np.empty(together)
     for first in range(begin, end, _RESAMPLES):
         count = min(together, end - first)
         for c in range(weights.shape[1]):

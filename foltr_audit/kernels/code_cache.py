@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: numba's cache of machine code, without what only a compiler needs.
+"""Where compiled kernels are kept: numba's cache of their code, without what only a compiler needs.
 
 Before numba looks into its cache, it registers everything that it can compile, which takes longer than
 loading all kernels of a command: .3 of 2.6 s of `foltr-audit attack`, a third of them for `scipy.linalg`.
@@ -19,30 +19,23 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult
 from numba.core.runtime.nrt import rtsys
 
-_NEEDED = {
-    FunctionCache: ["_load_overload", "_impl_class"],
-    CompileResult: ["_rebuild", "_replace"],
-    JITCodeLibrary: ["_set_compiled_object", "_finalize_final_module", "_get_module_for_linking"],
-}
-_KNOWN = all(hasattr(kind, name) for kind, names in _NEEDED.items() for name in names)
-"""Whether this numba is as this module expects it; another one loads kernels its own way, which is slower."""
+from .compiler import KNOWN, InnerLibrary
 
-
-Stored = tuple[tuple[str, str, tuple[bytes, bytes]], object]
+Stored = tuple[tuple[str, str, tuple[bytes, bytes] | bytes], object]
 """What numba stores of a kernel: name, kind and code of its library, and further facts."""
 
 
 class CodeCache(NullCache):
-    """Stored machine code of one kernel; no folder is looked for before somebody calls it."""
+    """Stored code of one kernel; no folder is looked for before somebody calls it."""
 
-    def __init__(self, function: Callable[..., object], *, entry: bool) -> None:
-        """Of a function that has an `entry` from Python, or one that only other kernels call."""
-        self._function, self._entry = function, entry
+    def __init__(self, function: Callable[..., object]) -> None:
+        """Of a function."""
+        self._function = function
 
     @cached_property
     def _stored(self) -> FunctionCache | NullCache:
         try:
-            return (_StoredCode if self._entry and _KNOWN else FunctionCache)(self._function)
+            return (_StoredCode if KNOWN else FunctionCache)(self._function)
         except RuntimeError:  # numba finds no folder that it may write to
             return NullCache()
 
@@ -52,7 +45,7 @@ class CodeCache(NullCache):
         return self._stored.cache_path
 
     def load_overload(self, signature: object, context: BaseContext) -> CompileResult | None:
-        """The machine code of a kernel for arguments of some types; None if it is not stored."""
+        """The code of a kernel for arguments of some types; None if it is not stored."""
         return self._stored.load_overload(signature, context)
 
     def save_overload(self, signature: object, compiled: CompileResult) -> None:
@@ -87,14 +80,14 @@ class _StoredLibrary(JITCodeLibrary):
 class _Loading:
     """A context whose code generator gives one library, whatever it is asked to read."""
 
-    def __init__(self, context: BaseContext, library: _StoredLibrary) -> None:
+    def __init__(self, context: BaseContext, library: JITCodeLibrary) -> None:
         self._context, self._library = context, library
 
     def codegen(self) -> _Loading:
         """Itself."""
         return self
 
-    def unserialize_library(self, stored: object) -> _StoredLibrary:
+    def unserialize_library(self, stored: object) -> JITCodeLibrary:
         """The library."""
         return self._library
 
@@ -102,19 +95,24 @@ class _Loading:
         return getattr(self._context, name)
 
 
+def _library(context: BaseContext, name: str, code: tuple[bytes, bytes] | bytes) -> JITCodeLibrary:
+    """Machine code with the code that is linked into others, or that alone."""
+    if isinstance(code, bytes):
+        return InnerLibrary.stored(context.codegen(), name, code)
+    return _StoredLibrary(context, name, *code)
+
+
 class _LoadedKernel(CompileResultCacheImpl):
     def rebuild(self, context: BaseContext, stored: Stored) -> CompileResult:
         """The kernel from what numba stored of it."""
-        (name, kind, code), *_ = stored
-        if kind != "object":
-            return super().rebuild(context, stored)
-        loading = _Loading(context, _StoredLibrary(context, name, *code))
+        (name, _, code), *_ = stored
+        loading = _Loading(context, _library(context, name, code))
         found = CompileResult._rebuild(loading, *stored)  # type: ignore[call-arg]
         return found._replace(target_context=context)
 
 
 class _StoredCode(FunctionCache):
-    """Loads machine code that needs nothing but numba's memory manager.
+    """Loads code that needs nothing but numba's memory manager.
 
     Numba's own class calls `refresh` of the context first, and does the same otherwise.
     """

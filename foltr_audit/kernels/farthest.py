@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .jit import Floats, kernel
+from .jit import Floats, Ints, kernel
 from .lanes import difference_sum, squared_difference_sum
 
 _ABOVE = 1.0 + 1e-9
@@ -21,23 +21,24 @@ def distance(points: Floats, i: int, j: int, order: int) -> float:
 
 
 @kernel
-def _from_mean(points: Floats, order: int) -> Floats:
-    """Upper bounds on the distances of all rows of (n, P) from their mean, (n,)."""
+def distance_bounds(points: Floats, order: int) -> tuple[Floats, Floats]:
+    """Distances of rows of (n, P) from the first, (n,), and upper bounds on those from their mean, (n,)."""
     n, P = points.shape
-    both = np.zeros((2, P))  # a row, and the mean
+    first, mean = np.empty(n), np.empty(n)
+    both = np.empty((2, P))  # a row, and the mean
+    both[1] = 0.0
     for i in range(n):
+        first[i] = distance(points, i, 0, order)
         for p in range(P):
             both[1, p] += points[i, p] / n
-    found = np.empty(n)
     for i in range(n):
         for p in range(P):
             both[0, p] = points[i, p]
         # Rounding must not make the bound on a pair smaller than its distance.
-        found[i] = _ABOVE * distance(both, 0, 1, order)
-    return found
+        mean[i] = _ABOVE * distance(both, 0, 1, order)
+    return first, mean
 
 
-@kernel
 def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, float]:
     """Rows (i, j) of (n, P) farther apart than `least` and than any other two; (-1, -1, least) if none are.
 
@@ -45,27 +46,34 @@ def farthest_pair(points: Floats, order: int, least: float) -> tuple[int, int, f
     by the triangle inequality they are no farther apart. Rows are visited from the farthest from the first
     row on, so that most pairs are.
     """
-    n = points.shape[0]
+    if points.shape[0] < 2:
+        return -1, -1, least
+    first, mean = distance_bounds(points, order)
+    # NumPy sorts: numba needs a second to compile that.
+    i, j, apart = search_pairs(points, order, first, mean, np.argsort(-first, kind="stable"), least)
+    return int(i), int(j), float(apart)
+
+
+@kernel
+def search_pairs(
+    points: Floats, order: int, first: Floats, mean: Floats, by_first: Ints, least: float
+) -> tuple[int, int, float]:
+    """See `farthest_pair`, from `distance_bounds` and rows by falling distance from the first."""
     best_i, best_j, best = -1, -1, least
-    if n < 2:
-        return best_i, best_j, best
-    radius = np.empty(n)
-    for i in range(n):
-        radius[i] = distance(points, i, 0, order)
-    far = _from_mean(points, order)
-    farthest = far.max()
-    by_radius = np.argsort(-radius, kind="mergesort")
-    for a in range(1, n):
-        i = by_radius[a]
-        if radius[by_radius[0]] + radius[i] <= best:
+    farthest = 0.0
+    for i in range(mean.size):
+        farthest = max(farthest, mean[i])
+    for a in range(1, by_first.size):
+        i = by_first[a]
+        if first[by_first[0]] + first[i] <= best:
             break
-        if far[i] + farthest <= best:
+        if mean[i] + farthest <= best:
             continue
         for b in range(a):
-            j = by_radius[b]
-            if radius[i] + radius[j] <= best:
+            j = by_first[b]
+            if first[i] + first[j] <= best:
                 break
-            if far[i] + far[j] <= best:
+            if mean[i] + mean[j] <= best:
                 continue
             apart = distance(points, i, j, order)
             if apart > best:

@@ -83,8 +83,12 @@ def _compiled(function: F, *, _nrt: bool = True, **options: bool | str) -> F:
     import numba  # slow to import, and modules without a kernel need only the types
 
     from .code_cache import CodeCache
+    from .compiler import KNOWN, KernelCompiler
 
     compiled = cast("Callable[..., F]", numba.njit)
-    dispatcher = compiled(function, error_model="numpy", no_cfunc_wrapper=True, _nrt=_nrt, **options)
-    vars(dispatcher)["_cache"] = CodeCache(function, entry="no_cpython_wrapper" not in options)
+    pipeline = {"pipeline_class": KernelCompiler} if KNOWN else {}
+    dispatcher = compiled(
+        function, error_model="numpy", no_cfunc_wrapper=True, _nrt=_nrt, **pipeline, **options
+    )
+    vars(dispatcher)["_cache"] = CodeCache(function)
     return dispatcher

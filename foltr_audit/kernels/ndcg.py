@@ -73,8 +73,9 @@ def ideal_dcg_of_queries(labels: Ints, offsets: Ints, discounts: Floats) -> Floa
 @kernel
 def reciprocal_ranks(clicks: Bools) -> Floats:
     """1 / rank of the first click of each list (I, k); 0 without a click."""
-    out = np.zeros(clicks.shape[0])
+    out = np.empty(clicks.shape[0])
     for i in range(clicks.shape[0]):
+        out[i] = 0.0
         for rank in range(clicks.shape[1]):
             if clicks[i, rank]:
                 out[i] = 1.0 / (rank + 1.0)
@@ -85,9 +86,9 @@ def reciprocal_ranks(clicks: Bools) -> Floats:
 @kernel
 def reciprocal_ranks_of_relevant(labels: Ints, offsets: Ints, queries: Ints, shown: Ints) -> Floats:
     """1 / rank of the first document with a label above 0 of each list (I, k); 0 without one."""
-    out = np.zeros(queries.size)
+    out = np.empty(queries.size)
     for i in range(queries.size):
-        first = offsets[queries[i]]
+        first, out[i] = offsets[queries[i]], 0.0
         for rank in range(shown.shape[1]):
             if shown[i, rank] >= 0 and labels[first + shown[i, rank]] > 0:
                 out[i] = 1.0 / (rank + 1.0)
@@ -101,7 +102,7 @@ def average_precisions(labels: Ints, offsets: Ints, queries: Ints, shown: Ints, 
 
     `relevant` (queries,) counts the documents of each query with a label above 0.
     """
-    out = np.zeros(queries.size)
+    out = np.empty(queries.size)
     for i in range(queries.size):
         first, found, total = offsets[queries[i]], 0, 0.0
         for rank in range(shown.shape[1]):

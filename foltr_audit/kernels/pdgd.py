@@ -22,7 +22,8 @@ _CLOSE = 1e-25  # products of nine denominators and two weights above it are nor
 @inlined
 def _tail(scores: Floats, shown: Ints, length: int) -> tuple[float, float]:
     """Maximum of the scores not shown, and the sum of exp(score - maximum) over them."""
-    hidden = np.ones(scores.size, dtype=np.bool_)
+    hidden = np.empty(scores.size, dtype=np.bool_)
+    hidden[:] = True
     for i in range(length):
         hidden[shown[i]] = False
     top = -np.inf
@@ -59,11 +60,11 @@ def _scales(f: Floats, tail_top: float) -> Floats:
 def _suffix_sums(f: Floats, scales: Floats, tail_top: float, tail_sum: float) -> tuple[Floats, Floats]:
     """For every suffix t of the list: its denominator, and that without document q.
 
-    `without[t, q]` sums the tail and every document of positions t.. but q.
+    `without[t, q]` sums the tail and every document of positions t.. but q; it is set from q = t on.
     """
     k = f.size
     whole = np.empty(k)
-    without = np.zeros((k, k))
+    without = np.empty((k, k))
     terms = np.empty(k)
     tail = 0.0
     # Sums from both ends instead of a total less one term: differences cancel where that term dominates.
@@ -121,7 +122,8 @@ def pair_weights(scores: Floats, starts: Ints, shown: Ints, candidates: bool) ->
     `candidates` takes the Plackett-Luce normaliser over all candidates, else over the shown ones.
     """
     C, k = shown.shape
-    W = np.zeros((C, k, k))
+    W = np.empty((C, k, k))
+    W[:] = 0.0
     for c in range(C):
         f, scales, whole, without = _prepare(scores[starts[c] : starts[c + 1]], shown[c], candidates)
         for p in range(f.size):

@@ -124,8 +124,9 @@ def fill_streams(out: Floats, block: int, clients: Ints, round_: int, purpose: i
         for c in range(clients.size):
             fill_uniforms(out, c, size, block, clients[c], round_, purpose, key)
         return
-    numbers, some = np.empty((size, _TOGETHER)), np.empty(_TOGETHER, dtype=np.int64)
-    blocks = np.full(_TOGETHER, block)
+    numbers = np.empty((size, _TOGETHER))
+    some, blocks = np.empty(_TOGETHER, dtype=np.int64), np.empty(_TOGETHER, dtype=np.int64)
+    blocks[:] = block
     for first in range(0, clients.size, _TOGETHER):
         count = min(_TOGETHER, clients.size - first)
         for c in range(count):

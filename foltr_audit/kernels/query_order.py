@@ -17,7 +17,8 @@ def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin:
     """
     if (end - begin) * _FEW < n_queries:
         return
-    places, sorted_ = np.zeros(n_queries + 2, dtype=np.int64), np.empty(end - begin, dtype=np.int64)
+    places, sorted_ = np.empty(n_queries + 2, dtype=np.int64), np.empty(end - begin, dtype=np.int64)
+    places[:] = 0
     for i in range(begin, end):
         places[unsigned(queries[order[i], step] + 2)] += 1
     for query in range(n_queries + 1):

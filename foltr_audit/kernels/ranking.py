@@ -93,7 +93,8 @@ def take_best(values: Floats, shown: Ints) -> None:
 @kernel
 def top_lists(scores: Floats, starts: Ints, k: int) -> Ints:
     """The k best-scored positions of each client, ties by position; shape (C, k), padded with -1."""
-    shown = np.full((starts.size - 1, k), -1, dtype=np.int64)
+    shown = np.empty((starts.size - 1, k), dtype=np.int64)
+    shown[:] = -1
     for c in range(starts.size - 1):
         # A copy: taking a document overwrites its score.
         take_best(scores[starts[c] : starts[c + 1]].copy(), shown[c])

@@ -136,9 +136,10 @@ def test_what_cannot_be_read_or_combined(recorded: Path, tmp_path: Path) -> None
     header.write_text(kept)
 
 
-def test_nothing_is_found_in_what_calibrate_proves() -> None:
+@pytest.mark.parametrize("arriving", [(), ("--arriving", 40)])
+def test_nothing_is_found_in_what_calibrate_proves(arriving: tuple[str | int, ...]) -> None:
     """Every mechanism, with the least noise that accounting proves an epsilon for."""
-    options = ("--delta", 1e-6, "--clients", 40, "--arriving", 40, "--rank-with", "global", "--data", DATA[1])
+    options = ("--delta", 1e-6, "--clients", 40, *arriving, "--rank-with", "global", "--data", DATA[1])
     rows = run("calibrate", "--target-eps", 1, *options, "--json").json()["results"]
     proven = {row["mechanism"]: row["defense"] for row in rows if row["why_not"] is None}
     assert len(proven) >= 4

@@ -1,15 +1,16 @@
-"""Stored kernels: they are loaded, called, and compiled into other kernels."""
+"""Kernels are compiled together with what they call, stored, loaded, and compiled into other kernels."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from numba.core.caching import CompileResultCacheImpl
 
-from foltr_audit.kernels import code_cache
+from foltr_audit.kernels import code_cache, compiler
 
 SOURCE = """
 import numpy as np
@@ -17,11 +18,17 @@ from foltr_audit.kernels.jit import inner, kernel
 
 @inner
 def twice(x):
+    if x < 0:
+        raise ValueError(x)  # its message is made at run time, with the environment of the function
     return 2.0 * x
 
 @kernel
 def rows(n):
     return np.full(n, twice(1.5))  # memory comes from numba's manager
+
+@kernel
+def double(x):
+    return twice(x)
 
 @kernel
 def total(n):
@@ -51,7 +58,8 @@ def test_a_stored_kernel_runs_and_is_compiled_into_others(
     source: Path, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a numba of another make it is loaded the way of numba."""
-    monkeypatch.setattr(code_cache, "_KNOWN", known)
+    monkeypatch.setattr(compiler, "KNOWN", known)
+    monkeypatch.setattr(code_cache, "KNOWN", known)
     first, again, third = loaded(source), loaded(source), loaded(source)
     assert first.rows(4).tolist() == [3.0] * 4
     assert again.rows(2).tolist() == [3.0] * 2
@@ -72,4 +80,32 @@ def test_without_a_folder_kernels_are_compiled_each_time(
 
 
 def test_this_numba_is_known() -> None:
-    assert code_cache._KNOWN
+    assert compiler.KNOWN
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_inner_function_has_machine_code_only_in_its_callers(
+    source: Path, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a numba of another make it has its own."""
+    monkeypatch.setattr(compiler, "KNOWN", known)
+    monkeypatch.setattr(code_cache, "KNOWN", known)
+    first, again = loaded(source), loaded(source)
+    first.twice.compile("(float64,)")
+    [inner] = first.twice.overloads.values()
+    engine: Any = inner.library._codegen._engine
+    assert engine.is_symbol_defined(inner.fndesc.llvm_func_name) == (not known)
+    assert first.double(1.5) == 3.0
+    assert first.rows(1).tolist() == [3.0]
+    assert again.total(2) == 6.0  # `rows` comes from the store, and `twice` with it
+    assert again.twice.overloads == {}
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_an_error_of_an_inner_function_is_raised_by_its_caller(source: Path, stored: bool) -> None:
+    module = loaded(source)
+    if stored:
+        assert module.double(1.0) == 2.0
+        module = loaded(source)
+    with pytest.raises(ValueError, match="-1"):
+        module.double(-1.0)

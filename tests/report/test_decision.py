@@ -101,7 +101,7 @@ def test_a_false_claim_is_never_recommended(verdict: str) -> None:
     false = setting("published", 1.2, auc=0.5, ndcg=0.45, **checked(verdict))
     found = decision(report(NONE, false))
     assert found.best is None
-    assert found.sentences == ["Use none of these defenses: the claim is false of published, eps 1.2."]
+    assert found.sentences == ["Use none of these defenses: the claim is false for published, eps 1.2."]
     assert chosen(report(NONE, false, PROVEN)) == "laplace, eps 1.2"
 
 

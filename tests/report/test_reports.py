@@ -19,7 +19,7 @@ from foltr_audit.judge.bootstrap import binomial_interval
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.doubts import doubt_rows
 from foltr_audit.report.results.meaning import beats_guessing, describe_results, sure_auc
-from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.formatting import json_text, short
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.command import SMALL, files, run
 from tests.fixtures.result_rows import KINDS, attack_row, plain
@@ -142,6 +142,20 @@ def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
     assert found == 20
     naive = sum(max(map(_low, _rows(rng, 15, 40))) > 0.5 for _ in range(200))
     assert naive > 25, "the uncorrected rule fails this test"
+
+
+def test_the_sentence_names_a_guess_that_is_better_than_the_attack() -> None:
+    """Of the same clicks: a guess at other clicks is no comparison."""
+    rng = np.random.default_rng(7)
+    rows = _rows(rng, 1, 200, shift=0.3)
+    auc = float(rows[1].found.auc.value)
+    for other, named in ((auc + 0.1, True), (auc - 0.1, False)):
+        prior = attack_row(method="relevance-prior", baseline=True, auc=other)
+        told = describe_results([*rows, prior])
+        numbers = f"its AUC is {short(other)}, that of attack-0 {short(auc)}."
+        assert told.endswith(f"relevance-prior, orders the documents better: {numbers}") == named
+        elsewhere = replace(prior, where=replace(prior.where, click_model="another"))
+        assert "orders the documents better" not in describe_results([*rows, elsewhere])
 
 
 def test_the_sentence_says_that_few_lists_were_attacked() -> None:

@@ -252,7 +252,7 @@ def _none_of(judged: Sequence[JudgedDefense]) -> str:
     for one in judged:
         if one.rows[0].setting.alternative != NO_DEFENSE:
             reasons.setdefault(one.judgement, []).append(one.name)
-    told = {"leaks": "attacks succeed under", "false claim": "the claim is false of"}
+    told = {"leaks": "attacks succeed under", "false claim": "the claim is false for"}
     told |= {"costs too much": "ranking gets worse under", "not tested": "nothing is known of"}
     told |= {"no bound": "the noise is not computed for what the clip allows under"}
     told |= {"too few lists": "too few lists were attacked under"}

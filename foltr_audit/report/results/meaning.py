@@ -70,7 +70,20 @@ def describe_results(results: Sequence[AttackRow]) -> str:
         f"with {row.method}, at a precision of {whole_percent(row.found.precision.value)} "
         f"(three random guesses: {whole_percent(guess.found.recall.value)} and "
         f"{whole_percent(guess.found.precision.value)})."
-        f"{few_lists([row.found.lists])}"
+        f"{_better_guess(row, results)}{few_lists([row.found.lists])}"
+    )
+
+
+def _better_guess(row: AttackRow, results: Sequence[AttackRow]) -> str:
+    """What to know where a guess orders the documents better than an attack that reads messages."""
+    guesses = [other for other in results if other.baseline and other.where == row.where]
+    known = {float(other.found.auc.value): other.method for other in guesses if other.found.auc.known}
+    best, auc = max(known, default=0.0), float(row.found.auc.value)
+    if best <= auc:
+        return ""
+    return (
+        f" A guess that reads no message, {known[best]}, orders the documents better: "
+        f"its AUC is {short(best)}, that of {row.method} {short(auc)}."
     )
 
 

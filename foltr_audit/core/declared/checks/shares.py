@@ -40,7 +40,9 @@ def _of_noise(
         return
     taking_part = system.cohort or n
     fewest = min(max(sums, default=taking_part), taking_part)
-    if fewest < n:
+    claimed = step.epsilon is not None or bool(system.claims)
+    # A sum of fewer messages than take part breaks no claim where there is none.
+    if fewest < n and (claimed or taking_part < n):
         yield _part_of_the_noise(system, step, noise, fewest, taking_part)
     elif taking_part > n:
         yield _more_than_assumed(step, taking_part)
