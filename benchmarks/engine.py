@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 
 import numba
 import numpy as np
@@ -18,6 +16,7 @@ from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
 from benchmarks.plain_loop import PlainLoop
 from benchmarks.plain_users import click_setting
+from benchmarks.scratch_folder import ScratchFolder
 from benchmarks.shapes import CLICK_MODEL, EPS, SENSITIVITY, WorkloadShape
 from benchmarks.timing import TimingTask, WorkRates, interleave
 from foltr_audit.core.records import Collection
@@ -116,21 +115,25 @@ class EngineWorkload:
 
         return work
 
+    @cached_property
+    def traces(self) -> ScratchFolder:
+        """What `traced` writes."""
+        return ScratchFolder()
+
     def traced(self, setup: Setup) -> Work:
         """Rounds of the engine, written to a folder."""
         federation = Federation(setup)
         header = trace_header(setup, setup.spec.train.click_model, self.shape.clients)
 
         def work(n: int) -> None:
-            with tempfile.TemporaryDirectory() as folder:
-                record_rounds(
-                    lambda first, last: islice(federation.rounds(self.model), n),
-                    header,
-                    Path(folder) / "trace",
-                    resume=False,
-                    keep=False,
-                    tick=NO_TICK,
-                )
+            record_rounds(
+                lambda first, last: islice(federation.rounds(self.model), n),
+                header,
+                self.traces.fresh() / "trace",
+                resume=False,
+                keep=False,
+                tick=NO_TICK,
+            )
 
         return work
 
@@ -165,7 +168,10 @@ class EngineWorkload:
                 "whole_traced": self.traced(self.whole),
             }.items():
                 work[f"{name}_{count}"] = threaded(piece, count)
-        return [TimingTask(name, piece, self.shape.per_round) for name, piece in work.items()]
+        return [
+            TimingTask(name, piece, self.shape.per_round, tidy=self.traces.clear)
+            for name, piece in work.items()
+        ]
 
 
 _TEXTS = {

@@ -17,11 +17,13 @@ class TimingTask:
         name: short name.
         work: does the work this many times.
         units: what one time of it counts, e.g. its interactions.
+        tidy: removes what a turn has left behind, after its time is taken.
     """
 
     name: str
     work: Callable[[int], object]
     units: float
+    tidy: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -61,26 +63,34 @@ def seconds(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def _times(work: Callable[[int], object], least: float) -> int:
-    work(1)
+def _times(task: TimingTask, least: float) -> int:
+    _turn(task, 1)
     n = 1
-    while least and seconds(partial(work, n)) < least:
+    while least and _turn(task, n) < least:
         n *= 2
     return n
+
+
+def _turn(task: TimingTask, n: int) -> float:
+    """How long it takes to do a piece of work n times."""
+    try:
+        return seconds(partial(task.work, n))
+    finally:
+        task.tidy()
 
 
 def interleave(contestants: Sequence[TimingTask], repetitions: int, least: float) -> WorkRates:
     """Time the contestants in turn, A B C A B C ..., each for at least about `least` seconds a turn.
 
+    Users keep what they have written: what a turn leaves behind is removed after its time is taken.
+
     Each one first works unmeasured: kernels are compiled, caches filled, and the number of times is
     found that fills a turn, by doubling, since a slow start (a trace) may be followed by fast turns.
     """
-    times = {each.name: _times(each.work, least) for each in contestants}
+    times = {each.name: _times(each, least) for each in contestants}
     rates: dict[str, list[float]] = {each.name: [] for each in contestants}
     for _ in range(repetitions):
         for each in contestants:
             n = times[each.name]
-            start = perf_counter()
-            each.work(n)
-            rates[each.name].append(n * each.units / (perf_counter() - start))
+            rates[each.name].append(n * each.units / _turn(each, n))
     return WorkRates(rates)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from itertools import islice
 from pathlib import Path
 
 from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
+from benchmarks.scratch_folder import ScratchFolder
 from benchmarks.shapes import mq2007
 from benchmarks.timing import TimingTask, interleave
 from foltr_audit.experiments.stages import first_model
@@ -37,16 +37,17 @@ def tracing(options: BenchmarkOptions) -> list[BenchmarkFigure]:
             for record, truth in rounds:
                 writer.write(record, truth)
 
+    traces = ScratchFolder()
+
     def work(n: int) -> None:
         for _ in range(n):
-            with tempfile.TemporaryDirectory() as folder:
-                write(Path(folder) / "trace")
+            write(traces.fresh() / "trace")
 
-    rates = interleave([TimingTask("write", work, floats * 4 / 1e6)], options.turns, options.least)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace"
-        write(path)
-        sizes = {name: _size(path, pattern) / floats for name, (_, pattern) in _FILES.items()}
+    task = TimingTask("write", work, floats * 4 / 1e6, tidy=traces.clear)
+    rates = interleave([task], options.turns, options.least)
+    path = traces.fresh() / "trace"
+    write(path)
+    sizes = {name: _size(path, pattern) / floats for name, (_, pattern) in _FILES.items()}
     written = rates.rate("write")
     return [
         BenchmarkFigure.of(

@@ -32,10 +32,20 @@ def in_parts(rows: Callable[[int, int], object], count: int, size: int) -> None:
     _Parts(rows, count, size, threads).run()
 
 
+def in_background(work: Callable[[], object]) -> None:
+    """Let one of the threads for kernels do some work, for which this thread does not wait.
+
+    A thread of its own would take a processor from a part of rows for which others then wait. This way parts
+    are left to the remaining threads until the work is done. What goes wrong is lost, unless `work` tells it.
+    """
+    _helpers().submit(work)
+
+
 @cache
 def _helpers() -> ThreadPoolExecutor:
     """Threads that wait for parts: to start one anew takes three times as long as to wake it."""
-    return ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS, thread_name_prefix="kernel")  # type: ignore[attr-defined]
+    others: int = numba.config.NUMBA_NUM_THREADS - 1  # type: ignore[attr-defined]
+    return ThreadPoolExecutor(max(1, others), thread_name_prefix="kernel")
 
 
 if hasattr(os, "register_at_fork"):  # a forked process has none of the threads of its parent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Condition
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -141,19 +141,20 @@ def record_rounds(
 
 
 class BackgroundWriter:
-    """Writes records of rounds to a trace in another thread, in order, while the next rounds are played.
+    """Writes records of rounds to a trace in the background, in order, while the next rounds are played.
 
     As a context manager it waits for all rounds at the end. After an exception waiting rounds are dropped:
-    as without the thread, whole parts stay.
+    as without another thread, whole parts stay.
     """
 
     def __init__(self, writer: TraceWriter, room: int) -> None:
-        """At most `room` rounds wait."""
+        """At most `room` rounds wait or are being written."""
         self.writer = writer
         self.room = room
-        self._waiting: deque[Future[None]] = deque()
-        # One thread: with several, rounds could reach the trace out of order.
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trace")
+        self._waiting: deque[tuple[RoundResult, bool]] = deque()
+        self._writes = False  # whether a thread is at work; only one, so that rounds keep their order
+        self._error: BaseException | None = None
+        self._changed = Condition()  # of all three
 
     def __enter__(self) -> Self:
         return self
@@ -162,10 +163,14 @@ class BackgroundWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            while kind is None and self._waiting:
-                self._waiting.popleft().result()
-        finally:
-            self._thread.shutdown(wait=True, cancel_futures=True)
+            if kind is None:
+                self._wait_until_idle()
+        finally:  # after Ctrl-C too: nobody works on the trace once this has returned
+            with self._changed:
+                self._waiting.clear()
+            self._wait_until_idle()
+        if kind is None and self._error is not None:
+            raise self._error
 
     def write(self, played: RoundResult, *, messages: bool) -> None:
         """Queue one round, with its messages or without.
@@ -173,13 +178,39 @@ class BackgroundWriter:
         Raises:
             FoltrAuditError: an earlier round could not be written.
         """
-        # Errors of earlier rounds are raised here; a full queue makes the player wait, which bounds memory.
-        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= self.room):
-            self._waiting.popleft().result()
-        self._waiting.append(self._thread.submit(self._write, played, messages))
+        from foltr_audit.kernels.threads import in_background
 
-    def _write(self, played: RoundResult, messages: bool) -> None:
-        self.writer.write(*played.recorded(messages=messages))
+        with self._changed:
+            # A full queue makes the player wait, which bounds memory.
+            self._changed.wait_for(lambda: len(self._waiting) + self._writes < self.room)
+            if self._error is not None:
+                raise self._error
+            self._waiting.append((played, messages))
+            if not self._writes:
+                in_background(self._write_waiting)
+                self._writes = True
+
+    def _wait_until_idle(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writes)
+
+    def _write_waiting(self) -> None:
+        while (following := self._next()) is not None:
+            played, messages = following
+            try:
+                self.writer.write(*played.recorded(messages=messages))
+            except BaseException as error:
+                with self._changed:
+                    self._error = error
+                    self._waiting.clear()  # nothing may follow a gap
+
+    def _next(self) -> tuple[RoundResult, bool] | None:
+        """The next round to write; None without one, when this thread goes back to its other work."""
+        with self._changed:
+            following = self._waiting.popleft() if self._waiting else None
+            self._writes = following is not None
+            self._changed.notify_all()
+        return following
 
 
 def _is_due(played: RoundResult, every: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,9 @@ from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.records.wire import WireMessages
 from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,6 +39,22 @@ class CohortMessages:
     interactions: CohortInteractions
     broadcast: Broadcast | None = None
     seeds: NDArray[np.uint64] | None = None
+
+
+class PlayedRows:
+    """The interactions that were played, one after the other."""
+
+    def __init__(self, played: Bools) -> None:
+        """Of clients (C,) that each may have played fewer than B, (C, B)."""
+        self._size = played.size
+        # Where all were played, nothing is copied.
+        self._at: slice | Ints = slice(None) if played.all() else np.flatnonzero(played)
+        self.places: Ints = np.indices(played.shape).reshape(2, -1)[:, self._at]
+
+    def of(self, values: NDArray[T]) -> NDArray[T]:
+        """The values of the interactions, (I, ...), from those of all, (at least C, B, ...)."""
+        clients = self._size // max(1, values.shape[1])
+        return values[:clients].reshape(self._size, *values.shape[2:])[self._at]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,8 +88,9 @@ class RoundResult:
         """The observed record and the truth; without `messages` the global models and the utility only."""
         kept = slice(None if messages else 0)
         context, sent, done = self.context, self.sent, self.sent.interactions
-        slot, step = np.nonzero(done.queries[kept] >= 0)
-        asked, shown = done.queries[slot, step], done.shown[slot, step]
+        rows = PlayedRows(done.queries[kept] >= 0)
+        slot, step = rows.places
+        asked, shown = rows.of(done.queries), rows.of(done.shown)
         data, origin = self.world.data, self.world.origin
         record = RoundRecord(
             round=context.round,
@@ -95,9 +115,9 @@ class RoundResult:
         truth = RoundTruth(
             clients=context.clients[kept],
             updates=sent.updates[kept],
-            clicks=done.clicks[slot, step],
-            clipped=done.clipped[slot, step],
+            clicks=rows.of(done.clicks),
+            clipped=rows.of(done.clipped),
             metrics=self.metrics,
-            intents=self.asked.intents[slot, step] if self.world.intents > 1 else None,
+            intents=rows.of(self.asked.intents) if self.world.intents > 1 else None,
         )
         return record, truth

@@ -99,15 +99,21 @@ class PartDifferences:
         self.packed: dict[str, dict[str, PackedColumn]] = {_MESSAGES: {}, _TRUTH: {}}
 
     def take(self, tables: Tables) -> Tables:
-        """The tables of a round without the arrays that were taken, which the part has `packed`."""
+        """The tables of a round without the arrays that were taken, which the part has `packed`.
+
+        No array of messages or updates is kept that the caller has given, and may change afterwards.
+        """
         messages, truth = tables[_MESSAGES], tables.get(_TRUTH, {})
         if not row_count(messages):
             return tables
         model = np.asarray(tables[_ROUNDS]["parameters"][0], dtype=np.float64)
         rest = dict(messages)
         for place, array in enumerate(self._header.arrays):
+            name = f"array-{place}"
             if array.dtype in FLOATING:
-                self._take_array(f"array-{place}", rest, model)
+                self._take_array(name, rest, model)
+            else:
+                rest[name] = rest[name].copy()
         if truth and self._header.kind != "masked":
             truth = self._without_update(dict(truth), messages, model)
         return {**tables, _MESSAGES: rest, **({_TRUTH: truth} if truth else {})}
@@ -159,6 +165,7 @@ class PartDifferences:
         if taken is None and values.nbytes < LEAST_BYTES:
             taken = self._names[table, name] = ""
         if taken == "":
+            columns[name] = values.copy()
             return taken
         del columns[name]
         given = {name: values} if differences is None else {name: values, other: differences}
@@ -166,9 +173,11 @@ class PartDifferences:
             some = max(1, _TRIED * len(values) // values.size)
             taken = min(given, key=lambda each: pack_block(given[each][:some]).size)
             self._names[table, name] = taken
-            self.packed[table][taken] = PackedColumn(given[taken])
+        kept, packed = given[taken].copy() if taken == name else given[taken], self.packed[table]
+        if taken in packed:
+            packed[taken].add(kept)
         else:
-            self.packed[table][taken].add(given[taken])
+            packed[taken] = PackedColumn(kept)
         return taken
 
 

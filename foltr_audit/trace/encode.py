@@ -21,7 +21,7 @@ from foltr_audit.trace.layout import split
 
 
 def encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -> Tables:
-    """The rows of one round in every table, copied: the caller may change its arrays afterwards.
+    """The rows of one round in every table; only arrays of messages may be those of the record.
 
     Raises:
         UsageError: numbers that the layout does not hold.
@@ -79,7 +79,7 @@ def _truth(header: TraceHeader, truth: RoundTruth) -> TruthColumns:
     return TruthColumns(
         clients=truth.clients,
         clicks=truth.clicks,
-        updates=None if np.isnan(rounded).all() and len(rounded) else rounded,
+        updates=None if np.isnan(rounded[:1]).all() and np.isnan(rounded).all() and len(rounded) else rounded,
         clipped=truth.clipped if truth.knows_clips else None,
         known=truth.known,
         intents=truth.intents,

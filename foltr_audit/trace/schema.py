@@ -209,6 +209,6 @@ def truth_misfit(header: TraceHeader, record: RoundRecord, truth: RoundTruth) ->
     for what, found, expected in pairs:
         if found != expected:
             return f"round {record.round}: truth: {what} of shape {found}, expected {expected}"
-    if np.any(truth.clicks[record.shown < 0]):
+    if np.any(truth.clicks & (record.shown < 0)):
         return f"round {record.round}: truth: a click where the shown list is padded"
     return None

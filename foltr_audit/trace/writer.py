@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Self
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
+from foltr_audit.recorder.atomic_files import Piece
 from foltr_audit.recorder.part_files import (
     HEADER,
     PartRange,
@@ -176,7 +177,7 @@ class TraceWriter:
         self._open.clear()
         self._differences = PartDifferences(self.header)
 
-    def _put(self, files: Mapping[str, bytes]) -> None:
+    def _put(self, files: Mapping[str, Sequence[Piece]]) -> None:
         """Put the files of a part on the disk, or let the thread do it after those of the last one."""
         if self._thread is None:
             commit_part(self.folder, files)

@@ -71,11 +71,11 @@ class PackedColumn:
         """Number of rows."""
         return sum(self._rows) + sum(len(each) for each in self._waiting)
 
-    def arrays(self, name: str) -> dict[str, NDArray[np.generic]]:
-        """The arrays in the file of a table that stand for the column."""
+    def arrays(self, name: str) -> dict[str, list[NDArray[Any]]]:
+        """The arrays in the file of a table that stand for the column, each in pieces."""
         self._pack()
-        rows = {} if len(self._rows) == 1 else {name + BLOCKS: np.array(self._rows, dtype=np.uint32)}
-        return {name + TYPE: self.like, **rows, name + PACKED: np.concatenate(self._blocks)}
+        rows = {} if len(self._rows) == 1 else {name + BLOCKS: [np.array(self._rows, dtype=np.uint32)]}
+        return {name + TYPE: [self.like], **rows, name + PACKED: [*self._blocks]}
 
     def _pack(self) -> None:
         if self._waiting:
@@ -132,13 +132,14 @@ def pack_block(values: NDArray[np.generic]) -> Bytes:
         if not width:
             break
         most = flat.dtype.type((1 << width) - 1)
-        codes = np.minimum(flat, most).astype(np.uint8)
+        others = flat >= most
+        codes = flat.astype(np.uint8) | np.negative(others.view(np.uint8))  # all bits of others are 1
         pieces += _bits(codes, width)
-        flat = flat.compress(codes == most) - most  # where few are, in a fifth of the time of an index
-    size = flat.dtype.itemsize
-    every = flat.view(np.uint8).reshape(-1, size)
-    for place in range(size):
-        pieces += _list(np.ascontiguousarray(every[:, place]), MOST_LEVELS)
+        flat = flat.compress(others)  # where few are, in a fifth of the time of an index
+        flat -= most
+    whole = flat.view(f"<u{flat.itemsize}")
+    for place in range(flat.itemsize):  # in half the time of copying every so many bytes
+        pieces += _list((whole >> whole.dtype.type(8 * place)).astype(np.uint8), MOST_LEVELS)
     return np.concatenate(pieces)
 
 
@@ -158,47 +159,46 @@ def _small_width(flat: NDArray[np.generic]) -> int:
 
 def _least_size(flat: NDArray[np.generic]) -> float:
     """About how many bytes numbers take as a list of each of their bytes."""
-    every = flat.view(np.uint8).reshape(-1, flat.dtype.itemsize)
-    return sum(float(_costs(_counts(every[:, place])).min()) for place in range(every.shape[1]))
+    size = flat.itemsize
+    places = np.arange(0, 256 * size, 256, dtype=np.uint16)
+    numbered = flat.view(np.uint8).reshape(-1, size) + places
+    counts = np.bincount(numbered.reshape(-1), minlength=256 * size).reshape(size, 256)
+    return float(_costs(counts).min(axis=1).sum())
 
 
 def _list(values: Bytes, depth: int) -> Iterator[Bytes]:
     if not values.size:
         return
-    width, order = _width(values) if depth > 1 else (_AS_THEY_ARE, values)
+    counts = np.bincount(_some(values, _LOOK_LONG), minlength=256)
+    width = 1 + int(_costs(counts).argmin()) if depth > 1 else _AS_THEY_ARE
     yield np.array([width], dtype=np.uint8)
     if width == _AS_THEY_ARE:
         yield values
         return
     most = (1 << width) - 1
+    frequent = (-counts).argsort(kind="stable")[:most].astype(np.uint8)
     table = np.full(256, most, dtype=np.uint8)
-    table[order[:most]] = np.arange(most)
+    table[frequent] = np.arange(most)
     codes = _translated(values, table)
-    yield order[:most]
+    yield frequent
     yield from _bits(codes, width)
     yield from _list(values.compress(codes == most), depth - 1)
 
 
-def _width(values: Bytes) -> tuple[int, Bytes]:
-    """Bits of a code with which a list is smallest, and all bytes, the most frequent first."""
-    counts = _counts(_some(values, _LOOK_LONG))
-    return 1 + int(_costs(counts).argmin()), (-counts).argsort(kind="stable").astype(np.uint8)
+def _costs(counts: NDArray[np.intp]) -> NDArray[np.float64]:
+    """How many bytes lists take with codes of 1 to 7 bits, and as they are, (..., 8).
 
-
-def _counts(values: Bytes) -> NDArray[np.int64]:
-    """How often each byte occurs, (256,)."""
-    return np.bincount(values, minlength=256)
-
-
-def _costs(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How many bytes a list takes with codes of 1 to 7 bits, and as it is, (8,)."""
-    total = int(counts.sum())
+    Args:
+        counts: how often each byte occurs in each list, (..., 256).
+    """
     ordered = -counts
     ordered.sort()
-    costs = np.empty(8)
-    costs[7] = total
+    frequent = -ordered.cumsum(axis=-1)
+    total = frequent[..., -1:]
+    costs = np.empty((*counts.shape[:-1], 8))
+    costs[..., 7:] = total
     # Others may be packed again; that they stay as they are is what is counted on.
-    costs[:7] = _CODES + total * _BYTES + ordered.cumsum()[_CODES - 1] + total
+    costs[..., :7] = _CODES + total * _BYTES + (total - frequent[..., _CODES - 1])
     return costs
 
 

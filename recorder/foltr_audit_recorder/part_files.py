@@ -14,15 +14,16 @@ import errno
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from . import atomic_files
+from .atomic_files import Piece
 from .implied_columns import without_implied
 from .packed_columns import PackedColumn
-from .table_files import Columns, row_count, table_bytes
+from .table_files import Columns, row_count, table_pieces
 
 VERSION = "0.1.0"
 """Version of the recorder."""
@@ -81,8 +82,8 @@ def part_files(
     part: PartRange,
     tables: Mapping[str, Columns],
     packed: Mapping[str, Mapping[str, PackedColumn]] = MappingProxyType({}),
-) -> dict[str, bytes]:
-    """The files of a part by their paths inside the trace folder, the marker last.
+) -> dict[str, list[Piece]]:
+    """The files of a part, in pieces, by their paths inside the trace folder; the marker last.
 
     Columns that follow from others are left out: see `implied_columns`.
 
@@ -94,22 +95,29 @@ def part_files(
     Raises:
         ValueError: a table whose columns have different lengths or hold objects.
     """
-    files: dict[str, bytes] = {}
+    files: dict[str, list[Piece]] = {}
     entries: dict[str, dict[str, object]] = {}
     for table, columns in without_implied(tables).items():
-        name, data = file_name(table, part.index), table_bytes(columns, packed.get(table, {}))
-        files[name] = data
+        name, pieces = file_name(table, part.index), table_pieces(columns, packed.get(table, {}))
+        files[name] = pieces
         entries[name] = {
             "rows": row_count(columns),
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "size": len(data),
+            "sha256": _sha256(pieces),
+            "size": sum(map(len, pieces)),
         }
     marker = {"schema": PART_SCHEMA, **vars(part), "files": entries}
-    files[marker_name(part.index)] = (json.dumps(marker, indent=1, sort_keys=True) + "\n").encode()
+    files[marker_name(part.index)] = [(json.dumps(marker, indent=1, sort_keys=True) + "\n").encode()]
     return files
 
 
-def commit_part(folder: Path, files: Mapping[str, bytes]) -> None:
+def _sha256(pieces: Sequence[Piece]) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def commit_part(folder: Path, files: Mapping[str, Sequence[Piece]]) -> None:
     """Write the files of a part in their order, each whole or not at all; its folders must exist.
 
     Raises:

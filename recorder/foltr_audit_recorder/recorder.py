@@ -351,7 +351,7 @@ class Recorder:
             self._trace_id = hashlib.sha256(begin).hexdigest()
         part = PartRange(self._trace_id, self._next_part, first, self.round_count - 1)
         files = part_files(part, join_tables(self._open))
-        size = len(begin) + sum(map(len, files.values()))
+        size = len(begin) + sum(len(piece) for pieces in files.values() for piece in pieces)
         if self._bytes + size > self._max_bytes:
             self.round_count = first
             self.stop(f"the trace would have {self._bytes + size} bytes, and max_bytes is {self._max_bytes}")

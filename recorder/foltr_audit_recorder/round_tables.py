@@ -18,25 +18,11 @@ Table = dict[str, NDArray[np.generic]]
 Tables = dict[str, Table]
 """Tables by name, such as `observed/rounds`."""
 
-WHOLE = frozenset(
-    [
-        "round",
-        "shares",
-        "slot",
-        "count",
-        "step",
-        "part",
-        "query",
-        "shown",
-        "client",
-        "intent",
-        "sender",
-        "node",
-        "bytes",
-        "seed",
-    ]
-)
-"""Columns of whole numbers, which are stored in the smallest type that holds them."""
+WHOLE = {
+    *("round", "shares", "slot", "count", "step", "part", "query", "shown"),
+    *("client", "intent", "sender", "node", "bytes", "seed"),
+}
+"""Columns of whole numbers, which come and are stored in the smallest type that holds them."""
 
 FILLED: dict[str, object] = {
     "facts": "",
@@ -195,7 +181,10 @@ class TruthColumns:
 
 
 def round_tables(seen: RoundColumns, truth: TruthColumns | None = None) -> Tables:
-    """The rows of one round in every table that has some or must exist; all arrays are copied."""
+    """The rows of one round in every table that has some or must exist.
+
+    Arrays of messages and updates are the given ones, all others are copied.
+    """
     tables = {
         "observed/rounds": _round(seen),
         "observed/messages": _messages(seen.messages),
@@ -211,7 +200,7 @@ def round_tables(seen: RoundColumns, truth: TruthColumns | None = None) -> Table
         tables |= _truth(truth, tables["observed/interactions"])
     for name, columns in tables.items():
         rows = len(next(iter(columns.values())))
-        tables[name] = {"round": np.full(rows, seen.number), **columns}
+        tables[name] = {"round": np.full(rows, seen.number, np.min_scalar_type(seen.number)), **columns}
     return tables
 
 
@@ -253,11 +242,11 @@ def first_rows(tables: Tables) -> Tables:
 
 
 def _forms(tables: Tables) -> dict[str, dict[str, tuple[str, tuple[int, ...]]]]:
-    """Type and axes of every column, of text whatever its length."""
+    """Type and axes of every column, of text and whole numbers whatever their length."""
     return {
         table: {
             name: (
-                "U" if values.dtype.kind == "U" else values.dtype.str,
+                "whole" if name in WHOLE else "U" if values.dtype.kind == "U" else values.dtype.str,
                 values.shape[1:],
             )
             for name, values in columns.items()
@@ -270,7 +259,7 @@ def _round(seen: RoundColumns) -> Table:
     model = np.array(seen.model, dtype=np.float64)
     unknown = np.full(model.shape, math.nan)
     columns: Table = {
-        "shares": np.array([seen.shares]),
+        "shares": _whole([seen.shares]),
         "parameters": model[None],
         "aggregate": np.array(unknown if seen.aggregate is None else seen.aggregate, dtype=np.float64)[None],
     }
@@ -291,27 +280,28 @@ def _round(seen: RoundColumns) -> Table:
 
 
 def _messages(messages: MessageColumns) -> Table:
-    counts = np.array(messages.counts)
+    counts = _whole(messages.counts)
     columns: Table = {
-        "slot": np.arange(counts.size),
+        "slot": _whole(np.arange(counts.size)),
         "count": counts,
         "survived": np.array(messages.survived, dtype=np.bool_),
-        **{f"array-{i}": values.copy() for i, values in enumerate(messages.arrays)},
+        **{f"array-{i}": values for i, values in enumerate(messages.arrays)},
     }
     if messages.seeds is not None:
-        columns["seed"] = np.array(messages.seeds, dtype=np.uint64)
+        columns["seed"] = _whole(messages.seeds, np.uint64)
     if messages.senders is not None:
-        columns["sender"] = np.array(messages.senders, dtype=np.uint64)
+        columns["sender"] = _whole(messages.senders, np.uint64)
     if messages.sizes is not None:
-        columns["bytes"] = np.array(messages.sizes)
+        columns["bytes"] = _whole(messages.sizes)
     if messages.sent_at is not None:
         columns["sent_at"] = np.array(messages.sent_at, dtype=np.float64)
     return columns
 
 
 def _interactions(lists: ListColumns) -> Table:
-    columns: Table = {name: np.array(getattr(lists, name)) for name in ("slot", "step", "part", "query")}
-    columns["shown"] = np.array(lists.shown)
+    columns: Table = {
+        name: _whole(getattr(lists, name)) for name in ("slot", "step", "part", "query", "shown")
+    }
     if lists.features is not None:
         columns["features"] = lists.features.copy()
     return columns
@@ -321,35 +311,35 @@ def _candidates(lists: ListColumns) -> Table:
     if lists.candidates is None or lists.n_candidates is None:
         raise ValueError("expected both candidates and n_candidates, or neither")
     times = np.asarray(lists.n_candidates, dtype=np.int64)
-    columns: Table = {name: np.repeat(getattr(lists, name), times) for name in ("slot", "step")}
+    columns: Table = {name: np.repeat(_whole(getattr(lists, name)), times) for name in ("slot", "step")}
     columns["features"] = lists.candidates.copy()
     return columns
 
 
 def _cohort(cohort: CohortColumns) -> Table:
     texts = {name: np.array(getattr(cohort, name), dtype=np.str_) for name in ("outcome", "reason", "stage")}
-    return {"node": np.array(cohort.node, dtype=np.uint64), **texts}
+    return {"node": _whole(cohort.node, np.uint64), **texts}
 
 
 def _metrics(metrics: Mapping[str, ArrayLike]) -> Table:
     values = np.stack([np.asarray(column, dtype=np.float64) for column in metrics.values()], axis=1)
     slot, number = np.nonzero(~np.isnan(values))
     return {
-        "slot": slot,
+        "slot": _whole(slot),
         "name": np.array(list(metrics), dtype=np.str_)[number],
         "value": values[slot, number],
     }
 
 
 def _truth(truth: TruthColumns, interactions: Table) -> Tables:
-    clients = np.array(truth.clients)
-    messages: Table = {"slot": np.arange(clients.size), "client": clients}
+    clients = _whole(truth.clients)
+    messages: Table = {"slot": _whole(np.arange(clients.size)), "client": clients}
     if truth.updates is not None:
-        messages["update"] = truth.updates.copy()
+        messages["update"] = truth.updates
     clicks: Table = {
         "slot": interactions["slot"],
         "step": interactions["step"],
-        "clicks": np.packbits(np.array(truth.clicks, dtype=np.bool_), axis=1),
+        "clicks": _packed_bits(truth.clicks),
     }
     optional = (
         ("known", truth.known, np.bool_),
@@ -360,13 +350,21 @@ def _truth(truth: TruthColumns, interactions: Table) -> Tables:
     )
     for name, values, kind in optional:
         if values is not None:
-            clicks[name] = np.array(values, dtype=kind)
+            clicks[name] = _whole(values) if name in WHOLE else np.array(values, dtype=kind)
     names, figures = list(truth.metrics), list(truth.metrics.values())
     metrics: Table = {
         "name": np.array(names, dtype=np.str_),
         "value": np.array(figures, dtype=np.float64),
     }
     return {"truth/rounds": metrics, "truth/messages": messages, "truth/clicks": clicks}
+
+
+def _packed_bits(clicks: ArrayLike) -> NDArray[np.uint8]:
+    """As `numpy.packbits(clicks, axis=1)`, in a quarter of the time."""
+    rows, k = np.shape(clicks)
+    whole = np.zeros((rows, -(-k // 8) * 8), dtype=np.bool_)
+    whole[:, :k] = clicks
+    return np.packbits(whole).reshape(rows, -(-k // 8))
 
 
 def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generic]:
@@ -378,14 +376,17 @@ def _joined(table: str, name: str, pieces: Sequence[Table]) -> NDArray[np.generi
     ):
         types = ", ".join(sorted({str(column.dtype) for column in columns}))
         raise ValueError(f"{table}: column {name} has several types: {types}")
-    if name not in WHOLE:
-        return columns[0] if len(columns) == 1 else np.concatenate(columns)
-    # Types of whole numbers are matched by their values: NumPy would join uint64 and int64 to float64.
-    shrunk = [smallest(column) for column in columns if column.size]
-    if not shrunk:
-        return columns[0].astype(np.uint8)
-    whole = np.concatenate(shrunk)
-    return smallest_places(whole) if name == "shown" else smallest(whole)
+    whole = columns[0] if len(columns) == 1 else np.concatenate(columns)
+    if name == "shown":
+        return smallest_places(whole)
+    # The largest of the smallest types is the smallest of all, but for a type that holds numbers below 0 too.
+    return smallest(whole) if name in WHOLE and kinds != {"u"} else whole
+
+
+def _whole(values: ArrayLike, kind: type[np.uint64] | None = None) -> NDArray[np.integer]:
+    """Whole numbers, taken as of a kind, in the smallest type that holds them; a copy."""
+    whole = np.asarray(values, dtype=kind)
+    return smallest(whole) if whole.size else whole.astype(np.uint8)
 
 
 def _fill(table: str, name: str, piece: Table, example: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -109,7 +109,7 @@ def test_the_last_files_of_a_process_that_ends_are_written(tmp_path: Path) -> No
     program = (
         "import atexit, concurrent.futures.thread, sys; from pathlib import Path; "
         "from foltr_audit_recorder.atomic_files import write_files; "
-        "atexit.register(write_files, Path(sys.argv[1]), {'first': b'1', 'second': b'2'})"
+        "atexit.register(write_files, Path(sys.argv[1]), {'first': [b'1'], 'second': [b'2']})"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT / "recorder", check=True)
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"1", b"2"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -119,9 +120,11 @@ def test_contestants_take_turns() -> None:
         assert n == 1
         turns.append(name)
 
-    contestants = [TimingTask(name, lambda n, name=name: work(name, n), 1.0) for name in "ab"]  # type: ignore[misc]
+    contestants = [
+        TimingTask(name, partial(work, name), 1.0, tidy=partial(turns.append, "tidy")) for name in "ab"
+    ]
     rates = interleave(contestants, 3, 0.0)
-    assert turns == ["a", "b"] + ["a", "b"] * 3
+    assert turns == ["a", "tidy", "b", "tidy"] * 4
     assert {name: len(values) for name, values in rates.by_name.items()} == {"a": 3, "b": 3}
 
 

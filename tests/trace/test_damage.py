@@ -68,9 +68,9 @@ def write(folder: Path, *, until: int = ROUNDS, resume: bool = False, shift: flo
 def write_with(patch: pytest.MonkeyPatch, write_bytes: Callable[[Path, bytes], None]) -> None:
     """Writes every file in this way."""
 
-    def write_files(folder: Path, files: dict[str, bytes], *, lasting: bool = True) -> None:
-        for name, data in files.items():
-            write_bytes(folder / name, data)
+    def write_files(folder: Path, files: dict[str, list[bytes]], *, lasting: bool = True) -> None:
+        for name, pieces in files.items():
+            write_bytes(folder / name, b"".join(pieces))
 
     patch.setattr(atomic_files, "write_bytes", write_bytes)
     patch.setattr(atomic_files, "write_files", write_files)

@@ -178,6 +178,20 @@ def test_few_messages_stay_as_they_are(tmp_path: Path) -> None:
     assert "update" in stored(folder, "truth/messages")
 
 
+@pytest.mark.parametrize("given", [simulated(), simulated(noise=1.0), simulated(M=4)])
+def test_arrays_may_change_once_they_are_written(
+    tmp_path: Path, given: list[tuple[RoundRecord, RoundTruth]]
+) -> None:
+    undisturbed = write(tmp_path / "undisturbed", WIDE, given)
+    with TraceWriter(tmp_path / "changed", WIDE) as writer:
+        for record, truth in given:
+            messages, updates = record.messages.copy(), truth.updates.copy()
+            writer.write(replace(record, messages=messages), replace(truth, updates=updates))
+            messages[:] = updates[:] = 7.0
+    for path in sorted(undisturbed.rglob("*.npz")):
+        assert path.read_bytes() == (tmp_path / "changed" / path.relative_to(undisturbed)).read_bytes()
+
+
 def test_observed_files_hold_nothing_of_the_truth(tmp_path: Path) -> None:
     with_truth = write(tmp_path / "with", WIDE, simulated())
     without = write(tmp_path / "without", replace(WIDE, has_truth=False), simulated())

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foltr_audit.errors import TraceError
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
 from foltr_audit.recorder.part_files import file_name, marker_name
-from foltr_audit.recorder.table_files import table_bytes
+from foltr_audit.recorder.table_files import table_pieces
 from foltr_audit.trace import Trace, validate
 from foltr_audit.utils.formatting import visible
 from tests.fixtures.command import run
@@ -50,7 +50,7 @@ def rewrite(folder: Path, table: str, change: Callable[[Table], None]) -> None:
     with np.load(path, allow_pickle=False) as arrays:
         columns = {name: arrays[name].copy() for name in arrays.files}
     change(columns)
-    data = table_bytes(columns)
+    data = b"".join(table_pieces(columns))
     path.write_bytes(data)
     stated = json.loads(marker.read_text())
     stated["files"][file_name(table, 0)] |= {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}

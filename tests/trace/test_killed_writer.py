@@ -8,7 +8,7 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -86,6 +86,9 @@ class Stream:
         for half in (data[:middle], data[middle:]):
             self.disk.step("write")
             self.raw.write(half)
+
+    def writelines(self, pieces: Iterable[bytes | memoryview]) -> None:
+        self.write(b"".join(pieces))
 
     def flush(self) -> None:
         """Nothing waits."""

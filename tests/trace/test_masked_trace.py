@@ -15,7 +15,7 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.view_builder import readable
-from foltr_audit.recorder.table_files import table_bytes
+from foltr_audit.recorder.table_files import table_pieces
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
@@ -166,6 +166,6 @@ def test_a_sum_of_another_length_is_damage(setup_of: SetupOf, tmp_path: Path) ->
     part = trace.parts[0]
     tables = {name: trace.columns(part, name) for name in part.observed}
     cut = {**tables["observed/rounds"], "total": tables["observed/rounds"]["total"][:, :2]}
-    data = table_bytes(cut)
+    data = b"".join(table_pieces(cut))
     with pytest.raises(TraceError, match=r"column total is uint64 of shape \(4, 2\), expected uint64"):
         load(data, header, "observed/rounds", tmp_path / "x", 4)

@@ -55,7 +55,7 @@ def test_every_number_comes_back_with_its_bits(
         for begin in range(rows // 3, rows, 100):
             packed.add(column[begin : begin + 100])
         assert packed.rows == rows
-        blocks = packed.arrays("a")
+        blocks = {name: np.concatenate(pieces) for name, pieces in packed.arrays("a").items()}
     [found] = unpack_columns(whole, rows).values()
     [again] = unpack_columns(blocks, rows).values()
     assert again.tobytes() == found.tobytes()

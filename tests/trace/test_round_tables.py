@@ -80,13 +80,6 @@ def test_everything_that_a_server_may_note() -> None:
     assert "ended" not in found["observed/rounds"]
 
 
-def test_rounds_are_copied() -> None:
-    weight = WEIGHT.copy()
-    tables = round_tables(replace(ROUND, messages=replace(MESSAGES, arrays=[weight, BUFFER])))
-    weight[:] = 99
-    assert not (tables["observed/messages"]["array-0"] == 99).any()
-
-
 def test_a_part_fills_what_some_rounds_lack() -> None:
     told = replace(ROUND, number=1, facts={"pairs": "all"}, messages=replace(MESSAGES, sizes=[1, 2]))
     known = replace(TRUTH, known=[False, True, True], updates=np.ones((2, 6), dtype=np.float32))

@@ -31,7 +31,7 @@ def test_rounds_are_taken_while_a_part_is_put_on_the_disk(
     """The disk waits for a round of the next part; without `behind` nobody would take one."""
     taken = threading.Event()
 
-    def slow(folder: Path, files: dict[str, bytes]) -> None:
+    def slow(folder: Path, files: dict[str, list[bytes | memoryview]]) -> None:
         assert taken.wait(60)
         part_files.commit_part(folder, files)
 
