@@ -99,11 +99,17 @@ class Replay:
 
     def step(self, models: Floats, messages: Ints, b: int, clicks: Bools) -> Floats:
         """Local models (H, P) after interaction b with clicks (H, k) and the step stage."""
+        from foltr_audit.kernels.jit import read_only
         from foltr_audit.kernels.pdgd import pdgd_coefficients
 
         scores, starts, shown = self._scored(models, messages, b)
         coefficients, pairs = pdgd_coefficients(
-            scores, starts, shown, np.ascontiguousarray(clicks), self.over_candidates, self.only_observed
+            scores,
+            starts,
+            shown,
+            read_only(np.ascontiguousarray(clicks)),
+            self.over_candidates,
+            self.only_observed,
         )
         gradient = np.einsum("hk,hkp->hp", coefficients, self.jacobian(models, messages, b))
         moved = (pairs > 0)[:, np.newaxis]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import Bools, Floats, Ints, inlined, kernel
+from .jit import Bools, Floats, Ints, inlined, kernel, read_only
 from .threads import in_parts
 
 _RESAMPLES = 64  # of one part: their weights are added together
@@ -25,7 +25,7 @@ def weighted_auc(positive: Bools, tie: Ints, cluster: Ints, weights: Ints) -> Fl
     Pairs of equal score count one half.
     """
     out = np.empty(weights.shape[0], dtype=np.float64)
-    given = (positive, tie, cluster, weights, out)
+    given = (positive, tie, cluster, read_only(weights), out)
     in_parts(lambda begin, end: fill_auc(*given, begin, end), out.size, _RESAMPLES)
     return out
 
@@ -102,7 +102,7 @@ def weighted_hits(positive: Bools, tie: Ints, cluster: Ints, weights: Ints, allo
     A threshold takes all documents of equal score or none of them.
     """
     out = np.zeros(allowed.shape, dtype=np.int64)
-    given = (positive, tie, cluster, weights, allowed, out)
+    given = (positive, tie, cluster, read_only(weights), allowed, out)
     in_parts(lambda begin, end: fill_hits(*given, begin, end), weights.shape[0], _RESAMPLES)
     return out
 

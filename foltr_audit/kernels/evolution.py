@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cascade import click_group
-from .jit import Bools, Floats, Ints, inlined, kernel, uncounted, unsigned
+from .jit import Bools, Floats, Ints, inlined, kernel, read_only, uncounted, unsigned
 from .philox import fill_columns
 from .ranking import Features, fill_products
 from .standard_normal import fill_normals
@@ -339,6 +339,7 @@ def play_perturbed(
     searches = EvolutionQueries(features, labels, offsets, click, stop, round_, click_purpose, key)
     asked = (queries >= 0).sum(axis=1)
     mirrored_from = (asked + 1) // 2 if antithetic else np.full(C, B)
-    given = (searches, queries, lifts, clients, parameters, seeds, sigma, mirrored_from, shown, clicks)
+    named, model = read_only(clients), read_only(parameters)
+    given = (searches, queries, lifts, named, model, seeds, sigma, mirrored_from, shown, clicks)
     in_parts(lambda begin, end: play_perturbed_rows(*given, begin, end), C, _PLAYED)
     return shown, clicks

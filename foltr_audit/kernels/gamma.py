@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from .elementary import cosine_and_sine, exp, log, log_normal
-from .jit import Floats, Ints, inlined, kernel
+from .jit import Floats, Ints, inlined, kernel, read_only
 from .philox import AHEAD, refill
 from .threads import in_parts
 
@@ -95,7 +95,7 @@ def gamma_differences(
 ) -> Floats:
     """`gamma - gamma'` of scale 1 and a shape above 0 per client and coordinate, shape (C, size)."""
     out = np.empty((clients.size, size), dtype=np.float64)
-    given = (shape, clients, round_, purpose, key, out)
+    given = (shape, read_only(clients), round_, purpose, key, out)
     fill = fill_gamma_differences if shape <= 1.0 else fill_large_gamma_differences
     in_parts(lambda begin, end: fill(*given, begin, end), clients.size, _CLIENTS)
     return out

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .jit import Floats, Ints, inlined, kernel
+from .jit import Floats, Ints, inlined, kernel, read_only
 from .layers import LANES, add_weight_slopes, fill_input_slopes, fill_units
 from .ranking import Features
 from .register_tiles import add_products
@@ -156,7 +156,7 @@ def neural_scores(
     `models` has one row a client, or a single row that all share.
     """
     scores = np.empty(starts[-1], dtype=np.float64)
-    given = (features, offsets, queries, starts, models, network, scores)
+    given = (features, offsets, queries, starts, read_only(models), network, scores)
     in_parts(lambda begin, end: fill_neural_scores(*given, begin, end), queries.size, _QUERIES)
     return scores
 
@@ -195,7 +195,7 @@ def neural_gradients(
     `models` has one row a client, or a single row that all share.
     """
     sums = np.empty((queries.size, models.shape[1]), dtype=np.float64)
-    given = (features, offsets, queries, shown, weights, models, network, sums)
+    given = (features, offsets, queries, shown, read_only(weights), read_only(models), network, sums)
     in_parts(lambda begin, end: fill_neural_gradients(*given, begin, end), queries.size, _QUERIES)
     return sums
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,29 +19,29 @@ from tests.fixtures.command import SMALL, files, run, spawn
 
 OPTIONS = (
     *("--data", "synthetic:mq2007:60", "--eps", "1.2", "--json"),
-    *("--clients", "1000", "--rounds", "100", "--interactions", "2"),
+    *("--clients", "600", "--rounds", "100", "--interactions", "2"),
     *("--click-model", "perfect", "--click-model", "navigational"),
 )
 
 
-@dataclass(frozen=True)
-class Whole:
-    """An undisturbed run: its files, and how long a process takes for them."""
-
-    files: dict[str, bytes]
-    seconds: float
-
-
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of an undisturbed run."""
     folder = tmp_path_factory.mktemp("whole")
     assert run("attack", *OPTIONS, "--out", folder / "a").code == 0  # compiles kernels if it must
     assert len(list(folder.glob("a/trace/part-*.json"))) > 2
+    return files(folder / "a")
+
+
+@pytest.fixture(scope="module")
+def seconds(undisturbed: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> float:
+    """How long a process takes for them."""
+    folder = tmp_path_factory.mktemp("process")
     begin = time.monotonic()
     assert spawn("attack", *OPTIONS, "--out", folder / "b").code == 0
-    seconds = time.monotonic() - begin
-    assert files(folder / "b") == files(folder / "a")
-    return Whole(files(folder / "a"), seconds)
+    taken = time.monotonic() - begin
+    assert files(folder / "b") == undisturbed
+    return taken
 
 
 def _begin(folder: Path, *options: str) -> subprocess.Popen[str]:
@@ -57,7 +56,7 @@ def _wait_for_part(process: subprocess.Popen[str], folder: Path) -> None:
         time.sleep(0.002)
 
 
-def test_ctrl_c_is_one_line_that_says_how_to_go_on(tmp_path: Path, undisturbed: Whole) -> None:
+def test_ctrl_c_is_one_line_that_says_how_to_go_on(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     folder = tmp_path / "run"
     process = _begin(folder)
     _wait_for_part(process, folder)
@@ -69,7 +68,7 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on(tmp_path: Path, undisturbed: 
         assert len(err.splitlines()) == 1
         assert "--resume" in err
     assert run("attack", *OPTIONS, "--out", folder, "--resume").code == 0
-    assert files(folder) == undisturbed.files
+    assert files(folder) == undisturbed
 
 
 def _stage(folder: Path) -> str:
@@ -98,13 +97,14 @@ def _whole_parts(folder: Path) -> dict[Path, int]:
     return found
 
 
-def _kill_again_and_again(folder: Path, whole: Whole, kills: int, seed: int) -> Counter[str]:
-    """Kill the runs of a folder at random moments, and count by how far they had come.
+def _kill_again_and_again(
+    folder: Path, whole: dict[str, bytes], seconds: float, kills: int, seed: int
+) -> Counter[str]:
+    """Kill the runs of a folder at random moments within some seconds, and count by how far they had come.
 
     A run that ends before its moment has come must be whole; the folder is then begun anew.
     """
     chance, stages = random.Random(seed), Counter[str]()  # noqa: S311  no secret
-    seconds = whole.seconds
     options: list[str] = []
     parts: dict[Path, int] = {}
     while stages.total() < kills:
@@ -116,7 +116,7 @@ def _kill_again_and_again(folder: Path, whole: Whole, kills: int, seed: int) -> 
             process.kill()
         _, err = process.communicate(timeout=60)
         for name, data in files(folder).items():
-            assert atomic_files.is_temporary(Path(name).name) or data == whole.files[name]
+            assert atomic_files.is_temporary(Path(name).name) or data == whole[name]
         found = _whole_parts(folder)
         assert parts.items() <= found.items()  # no whole part is lost or made again
         if process.returncode == -signal.SIGKILL:
@@ -124,24 +124,26 @@ def _kill_again_and_again(folder: Path, whole: Whole, kills: int, seed: int) -> 
             options, parts = ["--resume"], found
         else:
             assert process.returncode == 0, err
-            assert files(folder) == whole.files
+            assert files(folder) == whole
             seconds = min(seconds, time.monotonic() - begin) if not options else seconds
             shutil.rmtree(folder)
             options, parts = [], {}
     assert run("attack", *OPTIONS, "--out", folder, "--resume").code == 0
-    assert files(folder) == whole.files
+    assert files(folder) == whole
     return stages
 
 
 @pytest.mark.slow
-def test_kills_at_random_moments_lose_nothing_committed(tmp_path: Path, undisturbed: Whole) -> None:
-    stages = _kill_again_and_again(tmp_path / "run", undisturbed, kills=6, seed=1)
+def test_kills_at_random_moments_lose_nothing_committed(
+    tmp_path: Path, undisturbed: dict[str, bytes], seconds: float
+) -> None:
+    stages = _kill_again_and_again(tmp_path / "run", undisturbed, seconds, kills=6, seed=1)
     assert len(stages) > 1
 
 
 @pytest.mark.slow
-def test_many_more_kills(tmp_path: Path, undisturbed: Whole) -> None:
-    stages = _kill_again_and_again(tmp_path / "run", undisturbed, kills=80, seed=2)
+def test_many_more_kills(tmp_path: Path, undisturbed: dict[str, bytes], seconds: float) -> None:
+    stages = _kill_again_and_again(tmp_path / "run", undisturbed, seconds, kills=80, seed=2)
     assert {"begun", "training", "trained"} <= stages.keys()
 
 

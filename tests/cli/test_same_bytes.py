@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.command import files, run, spawn
+from tests.fixtures.command import SMALL, files, run, spawn
 
 OPTIONS = (
     "--data",
@@ -20,6 +21,10 @@ OPTIONS = (
     "all",
     "--eps",
     1.2,
+    "--click-model",
+    "perfect",
+    "--click-model",
+    "navigational",
 )
 
 
@@ -50,9 +55,11 @@ def test_the_option_for_threads_changes_no_byte(tmp_path: Path, undisturbed: dic
     assert files(tmp_path / "run") == undisturbed
 
 
-def test_another_seed_changes_them(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
-    assert run("attack", *OPTIONS, "--seed", 2, "--out", tmp_path / "run").code == 0
-    assert files(tmp_path / "run")["results.json"] != undisturbed["results.json"]
+def test_another_seed_changes_them(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        assert run("attack", *SMALL, "--seed", seed, "--out", tmp_path / str(seed)).code == 0
+    one, other = (json.loads(files(tmp_path / seed)["results.json"]) for seed in "12")
+    assert one["results"] != other["results"]
 
 
 def _restore(content: dict[str, bytes], folder: Path) -> None:

@@ -13,6 +13,7 @@ from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.view import Candidates
 from foltr_audit.core.spec.experiment import Spec
 from foltr_audit.errors import UsageError
+from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
@@ -346,7 +347,9 @@ def test_an_output_bias_would_never_learn() -> None:
     clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
     for candidates in (True, False):
         for only_observed in (True, False):
-            weights, _ = pdgd_coefficients(scores, starts, shown, clicks, candidates, only_observed)
+            weights, _ = pdgd_coefficients(
+                scores, starts, shown, read_only(clicks), candidates, only_observed
+            )
             np.testing.assert_allclose(weights.sum(axis=1), 0.0, rtol=0, atol=1e-14)
             assert np.abs(weights).max() > 0.1
 

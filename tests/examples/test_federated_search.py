@@ -17,6 +17,7 @@ from foltr_audit.core.click_models import (
     NavigationalClickModel,
     PerfectClickModel,
 )
+from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pdgd_coefficients
 from tests.fixtures.doc_examples import ROOT
 
@@ -42,7 +43,7 @@ def test_a_step_is_that_of_the_package(app: dict[str, ModuleType], seed: int) ->
             scores,
             np.array([0, 7]),
             np.arange(7)[np.newaxis],
-            clicked[np.newaxis],
+            read_only(clicked[np.newaxis]),
             False,
             False,
         )

@@ -42,14 +42,14 @@ def sklearn_metrics(clicks: NDArray[np.bool_], guess: NDArray[np.bool_]) -> dict
 @cache
 def _metrics_of(clicked: bytes, guessed: bytes) -> dict[str, float]:
     clicks, guess = (np.frombuffer(each, dtype=np.bool_) for each in (clicked, guessed))
-    recall = sk.recall_score(clicks, guess)
-    specificity = recall if clicks.all() else sk.recall_score(~clicks, ~guess)
+    found = sk.precision_recall_fscore_support(clicks, guess, labels=[False, True], zero_division=np.nan)
+    (_, precision), (specificity, recall), (_, f1), _ = found
     return {
         "accuracy": sk.accuracy_score(clicks, guess),
-        "balanced_accuracy": (recall + specificity) / 2,
-        "precision": sk.precision_score(clicks, guess, zero_division=np.nan),
+        "balanced_accuracy": (recall + (recall if clicks.all() else specificity)) / 2,
+        "precision": precision,
         "recall": recall,
-        "f1": sk.f1_score(clicks, guess, zero_division=0.0),
+        "f1": f1,
         "exact": float(np.array_equal(clicks, guess)),
     }
 

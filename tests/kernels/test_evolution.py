@@ -16,6 +16,7 @@ from foltr_audit.core.click_models import (
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.evolution import play_perturbed
+from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
@@ -50,7 +51,7 @@ def fast(
     clicks = Streams(5).clients("clicks/x", 3, cohort.clients)
     click, stop = (np.array(values) for values in model.setting(2))
     return play_perturbed(
-        cohort.data.features.astype(dtype),
+        read_only(cohort.data.features.astype(dtype)),
         cohort.data.offsets,
         cohort.data.labels.astype(np.int8),
         cohort.queries,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pair_weights, pdgd_coefficients
 
 K = 10
@@ -44,7 +45,7 @@ def test_far_lists_have_the_bits_of_the_general_functions(spread: float, candida
             clicks = (rng.random(K) < 0.3) & (shown >= 0)
             starts = np.array([0, documents])
             found, pairs = pdgd_coefficients(
-                scores, starts, shown[np.newaxis], clicks[np.newaxis], candidates, True
+                scores, starts, shown[np.newaxis], read_only(clicks[np.newaxis]), candidates, True
             )
             np.testing.assert_array_equal(found[0], general(scores, shown, clicks, candidates))
             assert np.isfinite(found).all()

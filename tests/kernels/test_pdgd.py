@@ -19,6 +19,7 @@ from foltr_audit.core.pdgd import (
 )
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.errors import UsageError
+from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pair_weights, pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
@@ -62,7 +63,7 @@ class Shown:
             self.scores,
             starts,
             self.shown[np.newaxis],
-            self.clicks[np.newaxis],
+            read_only(self.clicks[np.newaxis]),
             setting.normaliser == "candidates",
             setting.pairs == "last-click+1",
         )
@@ -330,7 +331,7 @@ def test_a_list_has_the_same_bytes_beside_other_clicks_on_it(setting: PDGDSettin
     shown = np.full((len(which), 10), -1)
     for row, one in enumerate(which):
         shown[row, : lists[one][1].size] = lists[one][1]
-    clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
+    clicks = read_only((rng.random(shown.shape) < 0.4) & (shown >= 0))
     rules = setting.normaliser == "candidates", setting.pairs == "last-click+1"
     starts = np.cumsum([0, *(lists[one][0].size for one in which)])
     together = pdgd_coefficients(
@@ -355,7 +356,7 @@ def test_any_number_of_threads_gives_the_same_bytes() -> None:
             arrays: list[NDArray[Any]] = [pair_weights(scores, starts, shown, True)]
             for setting in SETTINGS:
                 flags = setting.normaliser == "candidates", setting.pairs == "last-click+1"
-                arrays += pdgd_coefficients(scores, starts, shown, clicks, *flags)
+                arrays += pdgd_coefficients(scores, starts, shown, read_only(clicks), *flags)
             return [array.tobytes() for array in arrays]
 
     assert all_bytes(2) == all_bytes(1)

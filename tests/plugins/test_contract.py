@@ -24,6 +24,7 @@ from foltr_audit.testing import (
     noise_law_checks,
     scenario_checks,
 )
+from foltr_audit.testing.contract import run_checks
 from tests.fixtures import tiny
 from tests.fixtures.plugin_examples import example
 
@@ -51,20 +52,20 @@ NO_PAPER = {"first-position", "none"}
 """Plug-ins too plain to have a source."""
 
 
-def every_check() -> Iterator[Any]:
-    """Every check of every registered plug-in, of toys of each stage, and of noise laws."""
+def every_contract() -> Iterator[Any]:
+    """The checks of every registered plug-in, of toys of each stage, and of noise laws."""
     for base, checks in CHECKS.items():
         plugins = [example(base, name) for name in names(base)]
         plugins += tiny.TOYS if base is Defense else []
-        for plugin in plugins:
-            yield from (pytest.param(check.run, id=f"{plugin.name}-{check.name}") for check in checks(plugin))
-    for law in LAWS:
-        yield from (pytest.param(check.run, id=f"{law.text}-{check.name}") for check in noise_law_checks(law))
+        yield from (pytest.param(checks(plugin), id=plugin.name) for plugin in plugins)
+    yield from (pytest.param(noise_law_checks(law), id=law.text) for law in LAWS)
 
 
-@pytest.mark.parametrize("check", list(every_check()))
-def test_contract(check: Callable[[], None]) -> None:
-    check()
+@pytest.mark.parametrize("checks", list(every_contract()))
+def test_contract(checks: list[ContractCheck]) -> None:
+    """A failure names every check that failed."""
+    assert checks
+    run_checks(checks)
 
 
 @pytest.mark.parametrize(("base", "name"), [(base, name) for base in GROUPS for name in names(base)])

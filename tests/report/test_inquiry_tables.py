@@ -17,6 +17,8 @@ from tests.report.test_attack_tables import DATA, flat
 
 ONE = ("--click-model", "informational", "--eps", 1.2)
 SUMS = ("--view", "aggregate", "--repeats", 5)
+FEW = ("--data", "synthetic:mq2007:20", "--clients", "40", "--rounds", "3")
+"""Options of a run with fewer queries, for decoders of sums, which take long."""
 
 
 def methods(rows: list[dict[str, Any]]) -> list[Any]:
@@ -81,7 +83,7 @@ def test_a_recorded_run_tells_the_same_queries(tmp_path: Path) -> None:
 
 
 def test_sums_are_counted_and_nothing_else() -> None:
-    table = run("attack", *SMALL, *ONE, *SUMS, "--method", "aggregate", "--method", "olsr", "--json").json()
+    table = run("attack", *FEW, *ONE, *SUMS, "--method", "aggregate", "--method", "olsr", "--json").json()
     assert table["results"] == table["any_click"] == table["query_identification"] == []
     beside = ["constant", "position-prior", "position-prior:median", "relevance-prior"]
     assert methods(table["counts"]) == [*beside, "aggregate"]
@@ -96,7 +98,7 @@ def test_sums_are_counted_and_nothing_else() -> None:
 
 def test_a_recorded_run_tells_the_same_counts(tmp_path: Path) -> None:
     options = (*SUMS, "--method", "aggregate:restarts=2", "--json")
-    direct = run("attack", *SMALL, *ONE, *options, "--out", tmp_path / "run").json()
+    direct = run("attack", *FEW, *ONE, *options, "--out", tmp_path / "run").json()
     again = run("attack", "--trace", tmp_path / "run", "--json").json()
     assert again["counts"] == direct["counts"]
     assert methods(again["counts"])[-1] == "aggregate:restarts=2"
@@ -155,14 +157,12 @@ def test_tables_fit_a_terminal() -> None:
 
 def test_messages_of_one_client_are_pooled() -> None:
     whole = ("--defense", "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3")
-    done = run(
-        "attack", *SMALL, *whole, "--view", "pooled", "--repeats", 5, "--method", "aggregate:restarts=0"
-    )
+    done = run("attack", *FEW, *whole, "--view", "pooled", "--repeats", 5, "--method", "aggregate:restarts=0")
     assert done.code == 0
     assert "sums over 5 messages of one client" in " ".join(done.out.split())
     rows = run(
         "attack",
-        *SMALL,
+        *FEW,
         *ONE,
         "--view",
         "pooled",

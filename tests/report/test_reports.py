@@ -121,7 +121,7 @@ def _rows(rng: np.random.Generator, choices: int, queries: int, shift: float = 0
     row = attack_row(recall=0.5, precision=0.5, lists=queries, queries=queries)
     for number in range(choices):
         won = (rng.random(queries) < 0.5 + shift).astype(float)
-        resampled = rng.choice(won, size=(1000, queries)).mean(axis=1)
+        resampled = rng.binomial(queries, won.mean(), size=1000) / queries  # means of resamples of `won`
         low, high = np.quantile(resampled, [0.025, 0.975])
         found = replace(row.found, auc=Estimate(float(won.mean()), (float(low), float(high))))
         rows.append(replace(row, method=f"attack-{number}", found=found))

@@ -8,7 +8,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from tests.fixtures.import_graph import ROOT, inside, modules
+from tests.fixtures.import_graph import ROOT, inside, modules, tree
 
 MOST_LINES, FEWEST_LINES = 400, 25
 
@@ -25,11 +25,14 @@ SHORTEST_STEM = 4
 @cache
 def classes() -> tuple[tuple[str, str], ...]:
     """Every class as the path of its file and its name, also of private ones and of benchmarks."""
-    paths = [*modules().values(), *sorted((ROOT / "benchmarks").rglob("*.py"))]
+    trees = {path: tree(name) for name, path in modules().items()}
+    trees |= {
+        path: ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+    }
     return tuple(
         (str(path.relative_to(ROOT)), node.name)
-        for path in paths
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, whole in trees.items()
+        for node in ast.walk(whole)
         if isinstance(node, ast.ClassDef)
     )
 

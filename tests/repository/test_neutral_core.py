@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from foltr_audit.core.plugins.registry import GROUPS, names, plugin_class
+from tests.fixtures.import_graph import LINKED_FOLDERS, modules, tree
 
 ROOT = Path(__file__).parents[2] / "foltr_audit"
-LINKED = ("attacks", "defenses", "scenarios", "studies")
 
 MAY_NAME = {
     "core/spec/defaults.py",  # what commands assume
@@ -38,18 +38,18 @@ WORDS = {
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(ROOT.rglob("*.py")):
+    for name, path in modules().items():
         place = path.relative_to(ROOT)
         known = any(str(place) == one or str(place).startswith(f"{one}/") for one in MAY_NAME)
-        if place.parts[0] not in LINKED and not known:
-            yield str(place), ast.parse(path.read_text(encoding="utf-8"))
+        if place.parts[0] not in LINKED_FOLDERS and not known:
+            yield str(place), tree(name)
 
 
 def test_no_room_names_a_plug_in() -> None:
     known = {name for base in GROUPS for name in names(base)} - WORDS
     wrong = []
-    for place, tree in sources():
-        for node in ast.walk(tree):
+    for place, module in sources():
+        for node in ast.walk(module):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 first = node.value.partition(":")[0]
                 if first in known and (
@@ -63,8 +63,8 @@ def test_no_room_imports_the_class_of_a_plug_in() -> None:
     classes = {plugin_class(base, name).__name__ for base in GROUPS for name in names(base)}
     wrong = [
         f"{place}:{node.lineno}: {each.name}"
-        for place, tree in sources()
-        for node in ast.walk(tree)
+        for place, module in sources()
+        for node in ast.walk(module)
         if isinstance(node, ast.ImportFrom)
         for each in node.names
         if each.name in classes

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 import pytest
 
-from tests.fixtures.import_graph import LINKED_FOLDERS, inside, modules
+from tests.fixtures.import_graph import LINKED_FOLDERS, inside, modules, tree
 
 MAY_SAY_ANY = {
     "foltr_audit.utils.reading.thrift": "a field of a struct is known by its number alone",
@@ -76,7 +76,7 @@ def findings(tree: ast.Module) -> Iterator[str]:
 @cache
 def found() -> dict[str, list[str]]:
     """What every module of the library says, without those that say nothing."""
-    every = {name: list(findings(ast.parse(path.read_text("utf-8")))) for name, path in library().items()}
+    every = {name: list(findings(tree(name))) for name in library()}
     return {name: lines for name, lines in every.items() if lines}
 
 

@@ -63,10 +63,16 @@ class FPDGD(ModelLearner):
         ranker: Ranker,
     ) -> tuple[Floats, Bools]:
         """`theta + eta g` for each client, (C, P), and which clients had a pair to learn from, (C,)."""
+        from foltr_audit.kernels.jit import read_only
         from foltr_audit.kernels.pdgd import pdgd_coefficients
 
         coefficients, pairs = pdgd_coefficients(
-            scores, starts, shown, clicks, self.normaliser == "candidates", self.pairs == "last-click+1"
+            scores,
+            starts,
+            shown,
+            read_only(clicks),
+            self.normaliser == "candidates",
+            self.pairs == "last-click+1",
         )
         gradient = ranker.gradient(parameters, data, queries, shown, coefficients)
         stepped = self.learning_rate * gradient
