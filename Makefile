@@ -27,9 +27,6 @@ tests test-slow: export OMP_NUM_THREADS := 1
 # Threads of a kernel that spin while they wait would take the core from the tests beside them.
 tests test-slow: export OMP_WAIT_POLICY := passive
 
-# mypy, of whose time a sixth is Python's search for garbage, which finds little.
-TYPES := import gc; gc.disable(); gc.enable = gc.disable; from mypy.__main__ import console_entry; console_entry()
-
 .PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit results docs lint format clean
 
 attack: $(RUNTIME) $(KERNELS)
@@ -94,7 +91,7 @@ docs: $(DOCS)
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/python -c "$(TYPES)"
+	$(BIN)/mypy
 
 format: $(STAMP)
 	$(BIN)/ruff format .
