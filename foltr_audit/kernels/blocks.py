@@ -271,25 +271,25 @@ def _add_typed(
     return types.void(sums, types.int64, types.int64, lasts, tails), _emit_add
 
 
-def _compiled(typed: Callable[..., Typing | None], plain: F) -> F:
-    """The vectors of `typed`, whose signature numba reads; where numba is off, the `plain` ones."""
+def compiled_or_plain(typed: Callable[..., Typing | None], plain: F) -> F:
+    """The instructions of `typed`, whose signature numba reads; where numba is off, the `plain` function."""
     return plain if getattr(numba.config, "DISABLE_JIT", False) else cast(F, intrinsic(typed))
 
 
-block_sum = _compiled(_sum_typed, plain_block_sum)
+block_sum = compiled_or_plain(_sum_typed, plain_block_sum)
 """The sum of values[row, first : first + 8]."""
 
-sum_without = _compiled(_without_typed, plain_sum_without)
+sum_without = compiled_or_plain(_without_typed, plain_sum_without)
 """Set values[row, first + place] to 0; the sum of its block values[row, first : first + 8] then."""
 
-find_blocks = _compiled(_find_typed, plain_find_blocks)
+find_blocks = compiled_or_plain(_find_typed, plain_find_blocks)
 """Find the blocks that contain `u[rank, column + r] tails[r]` for the rows r = first .. first + 7.
 
 found[r] is the first block up to which the sums of sums[:, r] exceed that number, but lasts[r] at most;
 targets[r] is what the blocks before leave of it. `blocks` is above all of `lasts`.
 """
 
-add_blocks = _compiled(_add_typed, plain_add_blocks)
+add_blocks = compiled_or_plain(_add_typed, plain_add_blocks)
 """Fill in tails[r] of the rows r = first .. first + 7 with the sum over sums[: lasts[r] + 1, r].
 
 `blocks` is above all of `lasts`.

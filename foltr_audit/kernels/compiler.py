@@ -2,7 +2,7 @@
 
 Numba optimises every function and makes machine code of it, and then does both again in each caller, which it
 compiles the function into. No caller uses the first result, so a function that only kernels call is linked
-into them here, and nothing else. That saves a third of the time of a first run, and the machine code of
+into them here, and nothing else. That saves a quarter of the time of compiling, and the machine code of
 kernels that Python calls is as fast as before.
 """
 

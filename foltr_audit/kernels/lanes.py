@@ -21,6 +21,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from .blocks import slot
+
 if TYPE_CHECKING:
     from numba.core.base import BaseContext
     from numba.core.typing.templates import Signature
@@ -93,11 +95,6 @@ def _halved(builder: ir.IRBuilder, vector: ir.Value, lanes: int) -> ir.Value:
     return builder.fadd(*parts)
 
 
-def _slot(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """A stack slot for a value that changes; LLVM turns it into a register."""
-    return cgutils.alloca_once_value(builder, value)  # type: ignore[no-untyped-call]
-
-
 def _emitted(
     term: Term, context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
 ) -> ir.Value:
@@ -123,17 +120,17 @@ def _emitted(
         return ir.Constant(_INDEX, value)
 
     zeros = ir.Constant(ir.VectorType(_DOUBLE, _LANES), [0.0] * _LANES)
-    eight = _slot(builder, zeros)
+    eight = slot(builder, zeros)
     full = builder.and_(size, number(-_LANES))
     with cgutils.for_range_slice(builder, number(0), full, number(_LANES), inc=True) as (index, _):
         add(eight, index, _LANES)
-    four = _slot(builder, _halved(builder, builder.load(eight), _LANES))
+    four = slot(builder, _halved(builder, builder.load(eight), _LANES))
     most = builder.and_(size, number(-_HALF))
     with builder.if_then(builder.icmp_signed("<", full, most)):
         add(four, full, _HALF)
     two = _halved(builder, builder.load(four), _HALF)
     ends = [builder.extract_element(two, ir.Constant(ir.IntType(32), lane)) for lane in range(2)]
-    total = _slot(builder, builder.fadd(*ends))
+    total = slot(builder, builder.fadd(*ends))
     with cgutils.for_range_slice(builder, most, size, number(1), inc=True) as (index, _):
         add(total, index, 1)
     return builder.load(total)
@@ -249,15 +246,15 @@ def _emit_row_products(
             builder.store(builder.fadd(builder.load(total), product), total)
 
     zeros = ir.Constant(ir.VectorType(_DOUBLE, _LANES), [0.0] * _LANES)
-    eights = [_slot(builder, zeros) for _ in range(ROWS)]
+    eights = [slot(builder, zeros) for _ in range(ROWS)]
     full, most = (builder.and_(size, ir.Constant(_INDEX, -lanes)) for lanes in (_LANES, _HALF))
     begin, step = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, _LANES)
     with cgutils.for_range_slice(builder, begin, full, step, inc=True) as (index, _):
         add(eights, index, _LANES)
-    fours = [_slot(builder, _halved(builder, builder.load(eight), _LANES)) for eight in eights]
+    fours = [slot(builder, _halved(builder, builder.load(eight), _LANES)) for eight in eights]
     with builder.if_then(builder.icmp_signed("<", full, most)):
         add(fours, full, _HALF)
-    total = _slot(builder, _totals(builder, [builder.load(four) for four in fours]))
+    total = slot(builder, _totals(builder, [builder.load(four) for four in fours]))
     places = [ir.Constant(ir.IntType(32), row) for row in range(ROWS)]
 
     def in_lanes(values: Sequence[ir.Value]) -> ir.Value:

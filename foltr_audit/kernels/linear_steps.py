@@ -7,16 +7,14 @@ those of `plain_move_model` on every processor, whatever the width of its regist
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .blocks import BLOCK, VectorAccess, is_array, slot
+from .blocks import BLOCK, VECTOR, VectorAccess, compiled_or_plain, is_array, repeated, slot
 from .jit import Floats, Ints
 from .ranking import Features
 
@@ -71,12 +69,7 @@ class _Step:
         return self.builder.fpext(found, wanted) if narrow else found
 
     def repeated(self, number: ir.Value, lanes: int) -> ir.Value:
-        if lanes == 1:
-            return number
-        kind, places = ir.VectorType(_DOUBLE, lanes), ir.VectorType(ir.IntType(32), lanes)
-        none = ir.Constant(kind, ir.Undefined)
-        one = self.builder.insert_element(none, number, ir.Constant(ir.IntType(32), 0))
-        return self.builder.shuffle_vector(one, none, ir.Constant(places, [0] * lanes))
+        return number if lanes == 1 else repeated(self.builder, number, VECTOR)
 
     def moved(self, column: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
         """The model and the step after it, of `lanes` parameters from a column on."""
@@ -141,9 +134,7 @@ def _typed(
     return types.void(features, documents, amounts, one, types.float64, models, steps, one), _emit
 
 
-move_model = cast(
-    MoveModel, plain_move_model if getattr(numba.config, "DISABLE_JIT", False) else intrinsic(_typed)
-)
+move_model: MoveModel = compiled_or_plain(_typed, plain_move_model)
 """Move models[row] by `rate` times the sum of amounts[i] features[documents[i]] over the first `count` of i.
 
 steps[row] grows by what the model has moved.

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .blocks import BLOCK, VECTOR, VectorAccess, is_array, repeated, slot
+from .blocks import BLOCK, VECTOR, VectorAccess, compiled_or_plain, is_array, repeated, slot
 from .jit import Bools, Floats, Ints, inlined, unsigned
 
 if TYPE_CHECKING:
@@ -246,9 +244,7 @@ def _typed(
     return types.void(drawn, tails, clicks, types.int64, yes, yes, left, out, pairs), _emit_pairs
 
 
-fill_pairs = cast(
-    FillPairs, plain_fill_pairs if getattr(numba.config, "DISABLE_JIT", False) else intrinsic(_typed)
-)
+fill_pairs: FillPairs = compiled_or_plain(_typed, plain_fill_pairs)
 """Fill in coefficients out[:, c] (k, columns) and the numbers of pairs of the lists c = first .. first + 7.
 
 `drawn` (k, columns) holds the weights of the shown documents, 0 at the padding, `tails` (columns,) the sums

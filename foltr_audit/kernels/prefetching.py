@@ -7,15 +7,15 @@ that is asked for before the group needs it arrives while the processor works on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from .blocks import compiled_or_plain
 
 if TYPE_CHECKING:
     from numba.core.base import BaseContext
@@ -52,7 +52,5 @@ def _typed(_typing: object, array: types.Type, index: types.Type) -> Typing | No
     return types.void(array, types.int64), _emit
 
 
-prefetch = cast(
-    Prefetch, plain_prefetch if getattr(numba.config, "DISABLE_JIT", False) else intrinsic(_typed)
-)
+prefetch: Prefetch = compiled_or_plain(_typed, plain_prefetch)
 """Ask for the line of the cache with one number of an array, which is counted as if it had one dimension."""

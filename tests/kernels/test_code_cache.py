@@ -53,13 +53,18 @@ def loaded(source: Path) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_a_stored_kernel_runs_and_is_compiled_into_others(
-    source: Path, known: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(params=[True, False])
+def known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether numba is as it is expected, or of another make."""
+    value: bool = request.param
+    for module in (compiler, code_cache):
+        monkeypatch.setattr(module, "KNOWN", value)
+    return value
+
+
+@pytest.mark.usefixtures("known")
+def test_a_stored_kernel_runs_and_is_compiled_into_others(source: Path) -> None:
     """Of a numba of another make it is loaded the way of numba."""
-    monkeypatch.setattr(compiler, "KNOWN", known)
-    monkeypatch.setattr(code_cache, "KNOWN", known)
     first, again, third = loaded(source), loaded(source), loaded(source)
     assert first.rows(4).tolist() == [3.0] * 4
     assert again.rows(2).tolist() == [3.0] * 2
@@ -83,13 +88,8 @@ def test_this_numba_is_known() -> None:
     assert compiler.KNOWN
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_an_inner_function_has_machine_code_only_in_its_callers(
-    source: Path, known: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_inner_function_has_machine_code_only_in_its_callers(source: Path, known: bool) -> None:
     """Of a numba of another make it has its own."""
-    monkeypatch.setattr(compiler, "KNOWN", known)
-    monkeypatch.setattr(code_cache, "KNOWN", known)
     first, again = loaded(source), loaded(source)
     first.twice.compile("(float64,)")
     [inner] = first.twice.overloads.values()
