@@ -13,6 +13,7 @@ RUNTIME := $(VENV)/.installed
 STAMP := $(VENV)/.installed-tests
 KERNELS := $(VENV)/.kernels
 DOCS := $(VENV)/.docs
+TYPES := build/types
 FLOWER := .venv-flower
 TORCH := .venv-torch
 WITH_FLOWER := $(FLOWER)/.installed
@@ -88,10 +89,15 @@ docs: $(DOCS)
 	$(BIN)/python -m tests.published_schemas
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
 
+# mypy does not read the package-dir of setuptools: it sees the packages as they are installed, in a folder of links.
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	@rm -rf $(TYPES) && mkdir -p $(TYPES)/foltr_audit
+	@ln -s $(CURDIR)/foltr_audit/* $(addprefix $(CURDIR)/,attacks defenses scenarios studies) $(TYPES)/foltr_audit
+	@ln -s $(CURDIR)/recorder/foltr_audit_recorder $(TYPES)/foltr_audit/recorder
+	@ln -s $(CURDIR)/tests $(CURDIR)/benchmarks $(TYPES)
+	cd $(TYPES) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache
 
 format: $(STAMP)
 	$(BIN)/ruff format .

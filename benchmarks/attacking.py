@@ -9,7 +9,7 @@ from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
 from benchmarks.shapes import CLICK_MODEL, WorkloadShape, mq2007, mslr
 from benchmarks.timing import TimingTask, interleave
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.experiments.stages import first_model, make_attacks
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.observer import Observer

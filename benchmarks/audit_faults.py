@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.faults import CLICK_FAULTS, NOISE_FAULTS, broken
 from benchmarks.tables import print_lines
 from foltr_audit.auditing.audit import Audit, AuditResult
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.experiments.stages import first_model, train
 from foltr_audit.simulation.setup import Setup

@@ -13,7 +13,7 @@ from itertools import count
 from benchmarks import machine
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import names, plugin_class
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
 from foltr_audit.experiments.comparison.cells import pack_cell

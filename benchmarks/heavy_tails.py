@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from foltr_audit.defenses.secure_aggregation import SecureAggregation
 
 from foltr_audit.core.records.interactions import Payload
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
-from foltr_audit.defenses.secure_aggregation import SecureAggregation
 from foltr_audit.errors import DataError
 from foltr_audit.experiments.stages import first_model
 from foltr_audit.judge.significance import mean_interval

@@ -18,7 +18,7 @@ from scipy import stats
 
 from benchmarks.tables import print_lines
 from foltr_audit.auditing.noise_for_target import calibrate
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.stages import first_model
 from foltr_audit.privacy.accounting import AccountingContext

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.results.stored import write_atomically
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import folds
 from foltr_audit.experiments.plan import apply_changes
 from foltr_audit.experiments.presets import load_preset

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.heavy_tails import data_of
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins.defense import stages_of
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner, run_plan
 from foltr_audit.judge.significance import mean_interval, paired_t_test

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.reader_memory import peak, resident
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
@@ -118,7 +118,7 @@ def cells(size: int) -> Callable[[], object]:
 
 def _attacked(collection: Collection, clients: int) -> Callable[[], object]:
     """A round of clients on the data, and attacks on one message of each query."""
-    from foltr_audit.core.spec.attack import AttackSpec
+    from foltr_audit.core.settings.attack import AttackSpec
     from foltr_audit.experiments.stages import attack_fresh
     from foltr_audit.simulation.fresh_clients import FreshClients
 

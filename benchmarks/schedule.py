@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import run_cells, work
 from foltr_audit.experiments.comparison.workers import Workers

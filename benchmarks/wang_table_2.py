@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.preset_curves import EVERY, FOLDER, CurveFolder, StoredCurve, repetition_specs
 from benchmarks.results.declarations import Row
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.presets import load_preset
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.judge.significance import FEWEST, paired_t_test

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from foltr_audit.core.plugins.registry import use_plugin
     from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.data.arrays import make_data, make_data_of_qrels
     from foltr_audit.errors import FoltrAuditError
     from foltr_audit.evidence.check.checks import check
@@ -114,7 +114,7 @@ _WHERE = {
     "Dataset": "core.records",
     "RoundRecord": "core.records",
     "RoundTruth": "core.records",
-    "Spec": "core.spec.experiment",
+    "Spec": "core.settings.experiment",
     "Trace": "trace",
     "TraceDataset": "trace",
     "TraceHeader": "trace",

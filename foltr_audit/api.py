@@ -10,9 +10,9 @@ from foltr_audit.auditing.function_outputs import Mechanism, T
 from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
 from foltr_audit.core.plugins.registry import Attacks, Chain, Clicks
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.core.spec.function_audit import FUNCTION_TRIALS, FunctionAuditSpec
+from foltr_audit.core.settings.data import DataSpec
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.function_audit import FUNCTION_TRIALS, FunctionAuditSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.compare import compare as run_grid

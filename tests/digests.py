@@ -19,7 +19,7 @@ import numpy as np
 from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Poisoning, Scenario
 from foltr_audit.core.plugins.registry import names
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation

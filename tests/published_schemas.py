@@ -7,12 +7,13 @@ import pkgutil
 from collections.abc import Iterator
 from importlib import import_module
 
+import foltr_audit.studies
+
 import foltr_audit.evidence
 import foltr_audit.report
-import foltr_audit.studies
 from foltr_audit.core.declared.system_file import SystemFile
-from foltr_audit.core.spec.base import SpecTable
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.base import SpecTable
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.evidence.bundle.manifest import BundleManifest
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.experiments.comparison.grid import ComparisonGrid

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from foltr_audit.defenses.clip import Clip
 from pydantic import Field
 
 import foltr_audit as fa
-from foltr_audit.defenses.clip import Clip
 from foltr_audit.plugins import Defense, RoundContext, Stage
 
 

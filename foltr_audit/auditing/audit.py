@@ -29,8 +29,8 @@ from foltr_audit.auditing.trial_scores import LINEAR, SCORES, Pair
 from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, is_proven, verdict_on
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
 from foltr_audit.privacy.accounting import RunBound, UpperBound, run_bound, upper_bound
 from foltr_audit.privacy.events import OpaqueChange

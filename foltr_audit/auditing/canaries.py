@@ -16,7 +16,7 @@ from foltr_audit.core.plugins.answers import clicks_of
 from foltr_audit.core.plugins.defense import stages_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.events import NormBound

@@ -9,8 +9,8 @@ import numpy as np
 
 from foltr_audit.core.group_privacy import group_size, of_group
 from foltr_audit.core.plugins.answers import claims_of
-from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.defaults import DELTA
+from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.privacy.events import PrivacyClaim
 from foltr_audit.privacy.observer_views import sees_lists, without_lists
 from foltr_audit.simulation.setup import Setup

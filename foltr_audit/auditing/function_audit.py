@@ -15,7 +15,7 @@ from foltr_audit.auditing.output_scores import LINEAR_SCORES, in_levels, output_
 from foltr_audit.auditing.repeated_noise import repeated_noise
 from foltr_audit.auditing.trial_scores import Pair
 from foltr_audit.auditing.verdict import ClaimEvidence, Verdict, verdict_on
-from foltr_audit.core.spec.function_audit import FunctionAuditSpec
+from foltr_audit.core.settings.function_audit import FunctionAuditSpec
 from foltr_audit.core.warning_codes import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.rng import Streams

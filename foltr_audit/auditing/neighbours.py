@@ -17,7 +17,7 @@ class _CanaryBase:
     """What both kinds of canaries have in common.
 
     Attributes:
-        name: one of `core.spec.audit.Canary`.
+        name: one of `core.settings.audit.Canary`.
         unit: what the two differ in.
         about: the pair in words.
         shift: the distance of their messages, or of their lists, without noise, that the search maximised.

@@ -11,7 +11,7 @@ import numpy as np
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Calibration, Defense, RoundContext, plain
 from foltr_audit.core.plugins.registry import loadable, plugin_class
-from foltr_audit.core.spec.defaults import CLIP
+from foltr_audit.core.settings.defaults import CLIP
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound

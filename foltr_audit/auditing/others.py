@@ -16,7 +16,7 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, RoundContext, WireMessages
 from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.privacy.events import CorrelatedNoise
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.utils.arrays import Floats, Ints

@@ -16,7 +16,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client import ClientSimulator

@@ -20,7 +20,7 @@ from foltr_audit.auditing.others import OtherClients
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.trial_scores import SCORES, Pair, trial_scores
 from foltr_audit.core.plugins import Defense
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, PrivacyEvent
 from foltr_audit.privacy.observer_views import sees_lists, without_lists

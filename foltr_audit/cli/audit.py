@@ -68,8 +68,8 @@ def audit(
 
 def _audit_trace(path: Path, common: CommonOptions, know: list[str], client_step: str | None) -> None:
     from foltr_audit.cli.user_code import named_client_step, no_result_printed
-    from foltr_audit.core.spec.audit import AuditSpec
-    from foltr_audit.core.spec.plain_table import validated
+    from foltr_audit.core.settings.audit import AuditSpec
+    from foltr_audit.core.settings.plain_table import validated
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.coin_audit import CoinAuditReport
     from foltr_audit.report.tables.coin_audit import print_coin_audit

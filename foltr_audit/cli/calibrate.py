@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foltr_audit.cli.options import Json, option, switch
 from foltr_audit.cli.output import show, warn
-from foltr_audit.core.spec.defaults import DELTA, VIEW
+from foltr_audit.core.settings.defaults import DELTA, VIEW
 
 
 def calibrate(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.cli.options import DEFENSE, Json, Table, option
 from foltr_audit.cli.output import show
-from foltr_audit.core.spec.defaults import LEARNER, UNIT, VIEW
+from foltr_audit.core.settings.defaults import LEARNER, UNIT, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Chains:
     def _privacy(self, text: str) -> PrivacyDescription:
         """What the chain does to the messages of an experiment."""
         from foltr_audit.cli.common import changed_learner
-        from foltr_audit.core.spec.experiment import Spec
+        from foltr_audit.core.settings.experiment import Spec
         from foltr_audit.data.load import load_collection
         from foltr_audit.experiments.clients_of_data import with_users
         from foltr_audit.simulation.setup import Setup

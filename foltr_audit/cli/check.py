@@ -14,7 +14,7 @@ from foltr_audit.cli.given import methods_of, read_text, refuse_others
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import Table, argument, option
 from foltr_audit.cli.output import note, save_config, warn, warn_of_unloadable
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from foltr_audit.cli.given import published_chain, read_text, refuse_alternatives
 from foltr_audit.cli.options import DATA, DEFENSE, FEDERATION, Table, shared
 from foltr_audit.cli.output import note, show_log
-from foltr_audit.core.spec.defaults import PROTOCOLS
+from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
 
@@ -174,8 +174,8 @@ class CommonOptions:
 
     def learner_axis(self, protocol: str | None) -> list[Table]:
         """One point for each --learner; with a protocol, plain fpdgd is the one that the protocol repeats."""
-        from foltr_audit.core.spec.defaults import LEARNER
-        from foltr_audit.core.spec.train import default_learner
+        from foltr_audit.core.settings.defaults import LEARNER
+        from foltr_audit.core.settings.train import default_learner
 
         plain = default_learner(attacks=protocol is not None)
         return [
@@ -295,8 +295,8 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
         if fold is None:
             raise UsageError(f"--fold: {text[:40]!r}; expected the number of a fold, or all")
         return (fold,)
-    from foltr_audit.core.spec.data import DataSpec
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.data import DataSpec
+    from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.data.load import folds
 
     source = source or DataSpec().source
@@ -345,7 +345,7 @@ def _learner_of(table: Table) -> Learner:
     """The learner of a Spec's table, or the default one."""
     from foltr_audit.core.plugins import Learner
     from foltr_audit.core.plugins.registry import make
-    from foltr_audit.core.spec.train import default_learner
+    from foltr_audit.core.settings.train import default_learner
 
     default = default_learner(attacks=any(name in table for name in PROTOCOLS))
     return make(Learner, table.get("train", {}).get("learner", default))

@@ -54,7 +54,7 @@ def info(
 
 
 def _facts(wanted: dict[str, Any], seed: int) -> dict[str, Any]:
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.data.load import load_collection, source_files
     from foltr_audit.data.sources import describe
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typer.models import OptionInfo
 
 _TABLES = {
-    "function": "foltr_audit.core.spec.function_audit:FunctionAuditSpec",
+    "function": "foltr_audit.core.settings.function_audit:FunctionAuditSpec",
     "grid": "foltr_audit.experiments.comparison.grid:ComparisonGrid",
     "merge": "foltr_audit.studies.model_merging.spec:MergeSpec",
 }
@@ -73,7 +73,7 @@ class FieldOption(NamedTuple):
     @classmethod
     def of(cls, name: str) -> FieldOption:
         """The option of a field with a dotted name, e.g. `attack.methods`."""
-        from foltr_audit.core.spec.base import Flag
+        from foltr_audit.core.settings.base import Flag
 
         field = _field(name)
         flag = next((one for one in field.metadata if isinstance(one, Flag)), Flag())
@@ -132,7 +132,7 @@ class FieldOption(NamedTuple):
 
 def _field(name: str) -> FieldInfo:
     prefix, _, rest = name.partition(".")
-    module, _, table_name = _TABLES.get(prefix, "foltr_audit.core.spec.experiment:Spec").partition(":")
+    module, _, table_name = _TABLES.get(prefix, "foltr_audit.core.settings.experiment:Spec").partition(":")
     table: type[BaseModel] = getattr(import_module(module), table_name)
     *outer, last = (rest if prefix in _TABLES else name).split(".")
     for part in outer:

@@ -14,7 +14,7 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.presets import Preset
     from foltr_audit.experiments.runner import RunResult
@@ -118,7 +118,7 @@ _NO_PARAMETERS = ("data.source", "data.fold", "data.intents", "repetition", "see
 
 def _values(specs: Sequence[Spec]) -> dict[str, tuple[str, ...]]:
     """The distinct values of each field of some Specs, as texts."""
-    from foltr_audit.core.spec.experiment import flat
+    from foltr_audit.core.settings.experiment import flat
 
     found: dict[str, dict[str, None]] = {}
     for spec in specs:
@@ -174,7 +174,7 @@ def print_published(published: PresetComparison | None, draw: Callable[[Console]
 
 def _spread(preset: Preset, common: CommonOptions, scale: float) -> CommonOptions:
     """The options with the repetitions of a preset, on all folds of the data unless --fold names one."""
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.data.load import folds
     from foltr_audit.experiments.presets import shorten
 

@@ -13,7 +13,7 @@ from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import Backend, Jobs, Scheduler, option
 from foltr_audit.cli.output import save_config, show, warn
-from foltr_audit.core.spec.defaults import DELTA, TRIALS, VIEW
+from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:

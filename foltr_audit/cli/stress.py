@@ -11,7 +11,7 @@ import typer
 from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import Json, option
 from foltr_audit.cli.output import show
-from foltr_audit.core.spec.defaults import SECURE_AGGREGATION
+from foltr_audit.core.settings.defaults import SECURE_AGGREGATION
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:

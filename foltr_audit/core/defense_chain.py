@@ -23,7 +23,7 @@ from foltr_audit.core.plugins import (
 from foltr_audit.core.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
 from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, stages_of
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, NormBound, OpaqueChange
 from foltr_audit.privacy.noise.parse import parts

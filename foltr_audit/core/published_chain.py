@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from foltr_audit.core.plugins import plain
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 
 DEFAULT_SENSITIVITY = 3.0

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.spec.data import are_synthetic, synthetic_count
+from foltr_audit.core.settings.data import are_synthetic, synthetic_count
 from foltr_audit.data.qrels import join_qrels, qrels_files, read_qrels
 from foltr_audit.data.synthetic.intents import synthetic_intents
 from foltr_audit.errors import DataError

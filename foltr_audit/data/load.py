@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.spec.data import DataSpec, are_synthetic
+from foltr_audit.core.settings.data import DataSpec, are_synthetic
 from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import count_read, intent_files, with_intents

@@ -9,7 +9,7 @@ import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joined, joint_fingerprint
-from foltr_audit.core.spec.data import are_synthetic
+from foltr_audit.core.settings.data import are_synthetic
 from foltr_audit.data.intents import count_read, with_intents
 from foltr_audit.data.layout import Layout, RankingFile, locate
 from foltr_audit.data.letor.lines import name_in_messages, shown

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from foltr_audit.core.spec.membership import CLIENTS, MembershipSpec
-from foltr_audit.core.spec.plain_table import with_default
-from foltr_audit.core.spec.unlearning import FEW_CLIENTS
+from foltr_audit.core.settings.membership import CLIENTS, MembershipSpec
+from foltr_audit.core.settings.plain_table import with_default
+from foltr_audit.core.settings.unlearning import FEW_CLIENTS
 from foltr_audit.data.search_log.collection import number_of_clients
 from foltr_audit.experiments.plan import Table
 

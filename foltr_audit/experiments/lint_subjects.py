@@ -10,7 +10,7 @@ from typing import Literal
 from foltr_audit.core.declared.declared_system import DeclaredSystem
 from foltr_audit.core.declared.system_file import SYSTEM_SCHEMA, SystemFile
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan, read_tables

@@ -11,8 +11,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import cast
 
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError, shorten_value
 from foltr_audit.utils.reading import toml_table
 from foltr_audit.utils.rows import JsonValue

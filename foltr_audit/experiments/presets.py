@@ -23,8 +23,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins import Attack, ClickModel
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.experiment import Spec, flat
-from foltr_audit.core.spec.train import TrainSpec
+from foltr_audit.core.settings.experiment import Spec, flat
+from foltr_audit.core.settings.train import TrainSpec
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.experiments.plan import Plan, Point, Table, apply_changes, expand, table_in
 from foltr_audit.utils.reading import toml_table, whole_number

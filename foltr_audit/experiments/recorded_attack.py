@@ -17,8 +17,8 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
-from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_codes import CodedWarning, coded
 from foltr_audit.errors import PluginError, TraceError, UsageError, suggest_name
 from foltr_audit.experiments.missing_facts import advise

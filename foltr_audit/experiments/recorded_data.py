@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import DataError, TraceError, UsageError, shorten_value

@@ -14,9 +14,9 @@ from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import EVERYBODY, Population
-from foltr_audit.core.spec.attack import AttackSpec, refuse_unknown_queries
-from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.experiment import Spec, first_difference
+from foltr_audit.core.settings.attack import AttackSpec, refuse_unknown_queries
+from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError

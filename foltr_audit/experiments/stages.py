@@ -23,8 +23,8 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.population import SEVERAL
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.train import ZEROS
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.train import ZEROS
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.judge.click_evidence import ClickEvidence

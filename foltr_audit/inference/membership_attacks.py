@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.core.spec.membership import MembershipMethod, MembershipSpec
+from foltr_audit.core.settings.membership import MembershipMethod, MembershipSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats
 from foltr_audit.utils.frozen_arrays import freeze

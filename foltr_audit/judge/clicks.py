@@ -12,7 +12,7 @@ from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference, Knowledge, View
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.attack_session import AttackSession
 from foltr_audit.judge.click_evidence import ClickEvidence, ClickGuesses

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.defaults import DELTA
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.privacy.event_texts import UnknownNoise, parse_event

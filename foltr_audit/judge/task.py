@@ -13,7 +13,7 @@ from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.attack_session import AttackSession
 from foltr_audit.judge.observer import Observer, RoundView

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from foltr_audit.auditing.noise_for_target import calibrate as least_noise
 from foltr_audit.auditing.noise_for_target import calibrations
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.defaults import CLIENT, DELTA, SECURE_AGGREGATION, UNIT, VIEW
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import CLIENT, DELTA, SECURE_AGGREGATION, UNIT, VIEW
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext

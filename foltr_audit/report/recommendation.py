@@ -9,9 +9,9 @@ from typing import Literal
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
 from foltr_audit.core.plugins.registry import Attacks, make
-from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
-from foltr_audit.core.spec.defaults import DELTA, TRIALS, VIEW
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
+from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder, comparison_folder
 from foltr_audit.experiments.comparison.workers import Workers

@@ -8,8 +8,8 @@ from pathlib import Path
 from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
 from foltr_audit.core.plugins import Attack, ClientStep
 from foltr_audit.core.plugins.registry import Attacks, texts_of
-from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.plain_table import validated
+from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.plain_table import validated
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.coin_audit import CoinAuditReport

@@ -8,7 +8,7 @@ import numpy as np
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Learner
-from foltr_audit.core.spec.train import TraceSpec
+from foltr_audit.core.settings.train import TraceSpec
 
 _BITS = {"float32": 32, "float64": 64}
 _SEED = 64

@@ -35,7 +35,7 @@ from foltr_audit.core.ranking_metrics import (
 )
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.core.spec.train import TrainSpec
+from foltr_audit.core.settings.train import TrainSpec
 from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.client_population import ClientPopulation

@@ -13,7 +13,7 @@ import numpy as np
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import DataError
 from foltr_audit.simulation.evaluation import OnlineMetrics
 from foltr_audit.simulation.rounds import RoundResult

@@ -16,7 +16,7 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
 )
-from foltr_audit.core.spec.defaults import CLIENT, DELTA, UNIT
+from foltr_audit.core.settings.defaults import CLIENT, DELTA, UNIT
 from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.run_bound import ProvenView, run_bound

@@ -14,8 +14,8 @@ from foltr_audit.core.plugins.answers import all_of, array_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import Ranker, make_ranker
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.spec.defaults import SERVER
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import SERVER
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.rng import Streams

@@ -22,7 +22,7 @@ from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.plugins.own_classes import at_hand
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.core.spec.defaults import CLIP, NO_DEFENSE
+from foltr_audit.core.settings.defaults import CLIP, NO_DEFENSE
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
 from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS

@@ -10,8 +10,8 @@ from numpy.random import PCG64, Generator
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE, SCENARIO
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE, SCENARIO
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Ints

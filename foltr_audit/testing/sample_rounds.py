@@ -13,8 +13,8 @@ from foltr_audit.core.plugins import Learner, Population, Scenario, ScenarioCont
 from foltr_audit.core.plugins.own_classes import at_hand
 from foltr_audit.core.plugins.registry import loadable, plugin_class
 from foltr_audit.core.records.interactions import RoundTruth
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.defaults import CLICK_MODELS, LEARNER
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER
 from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.participants import ParticipantTask

@@ -10,7 +10,7 @@ import numpy as np
 from foltr_audit.core.plugins import Ball, Knowledge, View
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.core.records.view import Candidates
-from foltr_audit.core.spec.defaults import CLICK_MODELS
+from foltr_audit.core.settings.defaults import CLICK_MODELS
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.testing.sample_data import FEATURES, generator
 from foltr_audit.utils.arrays import Floats, Ints

@@ -15,7 +15,7 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.plugins.answers import all_of, clicks_of, one_of
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.population import canonical_scenarios
+from foltr_audit.core.settings.population import canonical_scenarios
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
 from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS

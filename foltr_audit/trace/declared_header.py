@@ -20,7 +20,7 @@ from foltr_audit.core.declared.declared_system import (
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.plugins.answers import law_of
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
 from foltr_audit.privacy.events import (

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from foltr_audit.studies.model_merging.quality import RankingJudge
 
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
-from foltr_audit.studies.model_merging.quality import RankingJudge
 from foltr_audit.utils.arrays import Features, Floats
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import NO_TICK, Tick

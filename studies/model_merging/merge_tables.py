@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.markup import escape
-
-from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.tables.columns import percent, short_column
-from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.local_baselines import MERGED
 from foltr_audit.studies.model_merging.merge_rows import (
@@ -22,6 +17,11 @@ from foltr_audit.studies.model_merging.merge_rows import (
 )
 from foltr_audit.studies.model_merging.quality import METRICS, NDCG
 from foltr_audit.studies.model_merging.study import MergeReport
+from rich.markup import escape
+
+from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.tables.columns import percent, short_column
+from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.utils.formatting import short
 
 if TYPE_CHECKING:

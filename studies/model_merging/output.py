@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from foltr_audit.errors import UsageError
-from foltr_audit.experiments.runs.folder import RESULTS, lock_folder, report_write_errors
 from foltr_audit.recorder import atomic_files
-from foltr_audit.report.pictures.style import FORMATS
 from foltr_audit.studies.model_merging.pictures import CATEGORIES, IMPORTANCES, save_pictures
 from foltr_audit.studies.model_merging.study import MergeReport
+
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.runs.folder import RESULTS, lock_folder, report_write_errors
+from foltr_audit.report.pictures.style import FORMATS
 
 _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for ending in FORMATS)}
 

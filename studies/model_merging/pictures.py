@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foltr_audit.report.pictures.style import COLOURS, save_picture
 from foltr_audit.studies.model_merging.merge_rows import ImportanceRow
 from foltr_audit.studies.model_merging.study import MergeReport
+
+from foltr_audit.report.pictures.style import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from foltr_audit.experiments.presets import load_preset
 from foltr_audit.studies.model_merging.splits import Method
+
+from foltr_audit.experiments.presets import load_preset
 
 PRESET = "non-iid-ltr-2024"
 SOURCE = "non-IID LTR 2024, tables 1, 3, 4 and 5"

@@ -7,11 +7,11 @@ table 2 and figure 2.
 from __future__ import annotations
 
 import numpy as np
-
-from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.studies.model_merging.merge_rows import CategoryRow, MixtureRow, SplitSizes
 from foltr_audit.studies.model_merging.splits import METHODS, partition
 from foltr_audit.studies.model_merging.topics import QueryTopics
+
+from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.utils.arrays import Bools, Ints
 
 

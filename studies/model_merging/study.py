@@ -10,13 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-
-from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.spec.local_paths import without_paths
-from foltr_audit.data.load import load_collection
-from foltr_audit.experiments.data_facts import DataFacts
-from foltr_audit.report.results.plain_report import PlainReport
-from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging import published
 from foltr_audit.studies.model_merging.combine import best_weight, combine_scores, train_stacked, with_scores
 from foltr_audit.studies.model_merging.lambdamart import LambdaMARTRanker, LambdaMARTTrainer, TuningBudget
@@ -37,6 +30,13 @@ from foltr_audit.studies.model_merging.spec import MergeSpec
 from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
 from foltr_audit.studies.model_merging.topic_split import TopicSplit, chosen_places
 from foltr_audit.studies.model_merging.topics import QueryTopics
+
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.settings.local_paths import without_paths
+from foltr_audit.data.load import load_collection
+from foltr_audit.experiments.data_facts import DataFacts
+from foltr_audit.report.results.plain_report import PlainReport
+from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.optional_dependencies import require
 from foltr_audit.utils.progress import SILENT, Progress, Tick

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foltr_audit.errors import DataError
 from foltr_audit.studies.model_merging.splits import (
     MergeQueries,
     Method,
@@ -13,6 +12,8 @@ from foltr_audit.studies.model_merging.splits import (
     partition,
 )
 from foltr_audit.studies.model_merging.topics import QueryTopics
+
+from foltr_audit.errors import DataError
 
 SPLITS: dict[int, tuple[Method, int]] = {
     1: ("exclusive", 0),

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.aggregate_counts import AggregateCounts
 from scipy.special import kv
 from scipy.stats import multivariate_normal, norm
 
-from foltr_audit.attacks.aggregate_counts import AggregateCounts
 from foltr_audit.core.plugins import Ball, Knowledge, View
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.inference.click_rates import cascade_rates

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.document_pursuit import DocumentPursuit
 
 import foltr_audit as fa
-from foltr_audit.attacks.document_pursuit import DocumentPursuit
 from foltr_audit.core.plugins import Knowledge, View
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.view import Candidates

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
-
 from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
 from foltr_audit.attacks.es_first_click import ESFirstClick, replayed_order
 from foltr_audit.attacks.first_position import FirstPosition
 from foltr_audit.attacks.seen_clicks import SeenClicks
+from scipy.stats import chi2
+
 from foltr_audit.core.plugins import Attack, Inference, Knowledge, View
 from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.intent_inference import IntentInference
 from scipy.special import logsumexp, softmax
 from scipy.stats import binom, norm
 
-from foltr_audit.attacks.intent_inference import IntentInference
 from foltr_audit.core.plugins import Attack, Ball, Inference, IntentAttack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import PluginError, UsageError

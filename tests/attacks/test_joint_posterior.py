@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy.stats import norm
-
 from foltr_audit.attacks.click_prior import PositionPrior
 from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
+from scipy.stats import norm
+
 from foltr_audit.core.plugins import Ball, Knowledge, View
 from foltr_audit.inference.pattern_decoder import (
     PatternDecoder,

@@ -8,10 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import binom, multivariate_normal, norm
-
 from foltr_audit.attacks.linkage import (
     Linkage,
     alike,
@@ -21,9 +17,13 @@ from foltr_audit.attacks.linkage import (
     same_kind,
     standardised,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, multivariate_normal, norm
+
 from foltr_audit.core.plugins import Attack, Inference, LinkAttack, View
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.inference.intent_likelihood import posteriors
 from foltr_audit.judge.linkage import LinkEvidence, offered

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from scipy.special import softmax
-from scipy.stats import chi2, norm
-
 from foltr_audit.attacks.click_prior import PositionPrior
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
+from scipy.special import softmax
+from scipy.stats import chi2, norm
+
 from foltr_audit.core.plugins import Attack, Ball, Inference, Knowledge, View
 from foltr_audit.inference.pattern_decoder import noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay

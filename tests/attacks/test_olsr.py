@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.olsr import OLSR, OLSRTheta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.attacks.olsr import OLSR, OLSRTheta
 from foltr_audit.core.pdgd import Normaliser, Pairs
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.rankers.linear import LinearRanker

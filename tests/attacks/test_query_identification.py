@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.query_identification import QueryIdentification
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import logsumexp, softmax
 
-from foltr_audit.attacks.query_identification import QueryIdentification
 from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
 from foltr_audit.inference.pattern_answers import shares
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
-from scipy.stats import binomtest
-
 from foltr_audit.attacks.box import BoxLeastAbsolute, BoxLeastSquares
 from foltr_audit.attacks.least_absolute import LeastAbsolute
 from foltr_audit.attacks.olsr import OLSR, OLSRTheta
 from foltr_audit.attacks.raifle import Raifle
 from foltr_audit.attacks.tukey import Tukey, refitted
+from scipy.optimize import linprog
+from scipy.stats import binomtest
+
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack, Ball, View
 from foltr_audit.inference.relaxation import ClickRelaxation

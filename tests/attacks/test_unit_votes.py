@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.unit_votes import UnitVotes
 
 import foltr_audit as fa
-from foltr_audit.attacks.unit_votes import UnitVotes
 from foltr_audit.core.plugins import Ball, FirstLayer, Inference, Knowledge, View
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.judge.attack_session import checked_answer

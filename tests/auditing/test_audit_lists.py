@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from foltr_audit.auditing.audit import AuditResult
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.setup import Setup
 from tests.conftest import SetupOf

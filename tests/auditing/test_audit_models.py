@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.auditing.audit import Audit, AuditResult
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.experiments.runs.folder import RunFolder
 from foltr_audit.experiments.stages import first_model, train
 from tests.conftest import SetupOf

@@ -13,7 +13,7 @@ from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, mess
 from foltr_audit.auditing.neighbours import LogCanary
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import Defense, ModelLearner, RoundContext
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup, learner_as

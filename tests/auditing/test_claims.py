@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from foltr_audit.auditing.claims import NOTHING, ChainClaim, claim_for
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Defense, PrivacyClaim, RoundContext
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
 

@@ -10,7 +10,7 @@ from foltr_audit.auditing.audit import Audit
 from foltr_audit.auditing.session import AuditSession
 from foltr_audit.auditing.sum_tests import check_sums
 from foltr_audit.core.plugins import RoundContext
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats

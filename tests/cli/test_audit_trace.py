@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
 
 import foltr_audit as fa
-from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
 from tests.fixtures import coin_trace, foreign_trace
 from tests.fixtures.coin_trace import CoinSystem
 from tests.fixtures.command import run

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from foltr_audit.recorder import atomic_files
+
 from tests.fixtures.command import run
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2")

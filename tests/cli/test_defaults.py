@@ -11,10 +11,10 @@ import pytest
 
 from foltr_audit.cli.calibrate import calibrate
 from foltr_audit.cli.recommend import recommend
-from foltr_audit.core.spec import defaults
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings import defaults
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.evidence.check.limits import SystemLimits as Gate
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.plan import table_in

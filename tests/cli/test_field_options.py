@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
+from foltr_audit.studies.model_merging import MergeSpec
 
 from foltr_audit.cli.common import ATTACK, AUDIT, MEMBERSHIP, SHARED, UNLEARNING, field_flags
 from foltr_audit.cli.field_options import FieldOption
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.defaults import PROTOCOLS
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.core.spec.membership import MembershipSpec
-from foltr_audit.core.spec.unlearning import UnlearningSpec
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.defaults import PROTOCOLS
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.membership import MembershipSpec
+from foltr_audit.core.settings.unlearning import UnlearningSpec
 from foltr_audit.experiments.plan import apply_changes
-from foltr_audit.studies.model_merging import MergeSpec
 from tests.fixtures.command import run
 
 OF_PROTOCOLS = (*ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)

@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
 from foltr_audit.recorder import atomic_files
+
 from foltr_audit.trace import Trace
 from tests.fixtures.command import SMALL, files, run, spawn
 

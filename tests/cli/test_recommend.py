@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.candidates import LeakEstimate
 from foltr_audit.experiments.recommend.choice import LARGEST_TIE

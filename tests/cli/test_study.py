@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foltr_audit.studies.model_merging.spec import MergeSpec
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan, apply_changes, read_tables
 from foltr_audit.experiments.presets import load_preset, preset_names
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.tables.presets import FOLDS, count, preset_plan
-from foltr_audit.studies.model_merging.spec import MergeSpec
 from tests.fixtures.command import run
 
 INTENTS, MQ2007 = "synthetic:clueweb-intents:15", "synthetic:mq2007:60"

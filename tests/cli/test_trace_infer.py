@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-
 from foltr_audit.recorder import ReceivedMessage, Recorder
+
 from tests.fixtures import foreign_trace
 from tests.fixtures.command import run
 from tests.fixtures.foreign_trace import System

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.core.spec.unlearning import METHODS
+from foltr_audit.core.settings.unlearning import METHODS
 from tests.fixtures.command import run
 
 FEW = (

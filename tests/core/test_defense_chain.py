@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.clip import Clip
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -23,7 +24,6 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.published_chain import published_chain
-from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.server_aggregator import WeightedMean

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.clip import Clip
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, ModelLearner, PrivacyClaim, RoundContext
-from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.privacy.events import OpaqueChange

@@ -11,7 +11,7 @@ from foltr_audit.core.rankers import Ranker, known_ranker, make_ranker, ranker_t
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.view import Candidates
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pdgd_coefficients

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.experiment import Spec, first_difference
-from foltr_audit.core.spec.population import PopulationSpec
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.data import DataSpec
+from foltr_audit.core.settings.experiment import Spec, first_difference
+from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.errors import UsageError
 from tests.fixtures.spec_tables import FULL, OTHER, SPEC_TABLES
 
@@ -117,7 +117,7 @@ def test_the_canonical_form_spells_everything_out() -> None:
 
 @pytest.mark.parametrize("seed", ["1", "77"])
 def test_the_hash_is_the_same_in_another_process(seed: str) -> None:
-    code = "from foltr_audit.core.spec.experiment import Spec; print(Spec(attack={}).hash)"
+    code = "from foltr_audit.core.settings.experiment import Spec; print(Spec(attack={}).hash)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": seed},

@@ -113,7 +113,7 @@ WORK = """
 import sys
 from foltr_audit.data import cache
 from foltr_audit.data.load import load_collection
-from foltr_audit.core.spec.experiment import DataSpec
+from foltr_audit.core.settings.experiment import DataSpec
 cache.SMALLEST_BYTES = 0
 if sys.argv[2] == "hang":
     import numpy, time

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
-from foltr_audit.core.spec.data import DataSpec, are_synthetic, canonical_intents
+from foltr_audit.core.settings.data import DataSpec, are_synthetic, canonical_intents
 from foltr_audit.data.intents import balance, balance_collection, intent_files, new_order
 from foltr_audit.data.load import load_collection
 from foltr_audit.data.normalize import normalise
@@ -231,7 +231,7 @@ def test_an_intent_can_be_learnt_and_helps_others_less() -> None:
 
 @pytest.mark.slow
 def test_pdgd_learns_the_intent_that_it_is_shown() -> None:
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.experiments.stages import train
     from foltr_audit.simulation.federation import Federation
     from foltr_audit.simulation.setup import Setup
@@ -327,7 +327,7 @@ def test_a_run_finds_its_intents_again(tmp_path: Path) -> None:
 
 def test_a_collection_in_hand_names_its_intents() -> None:
     from foltr_audit.api import load_data
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.experiment import Spec
 
     made = load_data("synthetic:mq2007:20", intents="synthetic:2")
     spec = Spec(data=made)

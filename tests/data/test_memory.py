@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 from foltr_audit.data.load import load_collection
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.experiment import DataSpec
+from foltr_audit.core.settings.experiment import DataSpec
 
 def kibibytes(name):
     return int(re.search(name + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import ArrayLike
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data import normalize as module
 from foltr_audit.data.normalize import NORMALISATIONS, check_normalisation, normalise
 from foltr_audit.errors import UsageError

@@ -8,12 +8,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.click_rr import ClickRR
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from foltr_audit.core.defense_chain import parse_chain
-from foltr_audit.defenses.click_rr import ClickRR
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import ClickRandomization, NormScaling
 from foltr_audit.simulation.federation import Federation

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.clip import Clip
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Ball
-from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import NormBound, NormScaling
 from foltr_audit.utils.arrays import Floats

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.correlated_gaussian import CorrelatedGaussianNoise
 from scipy import linalg, stats
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
-from foltr_audit.defenses.correlated_gaussian import CorrelatedGaussianNoise
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.events import (
     CorrelatedNoise,

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.metric_rr import MetricRR
 from pydantic import ValidationError
 from scipy import stats
 
-from foltr_audit.defenses.metric_rr import MetricRR
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import MetricRandomization
 from foltr_audit.privacy.randomized_response import RandomizedResponse

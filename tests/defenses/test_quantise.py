@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.quantise import Quantise, Sign
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from foltr_audit.core.defense_chain import parse_chain
-from foltr_audit.defenses.quantise import Quantise, Sign
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import NormBound, OpaqueChange
 from foltr_audit.utils.arrays import Floats

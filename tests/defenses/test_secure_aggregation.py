@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.secure_aggregation import SecureAggregation
 
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, RoundContext, WireMessages
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.defenses.secure_aggregation import SecureAggregation
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.simulation.federation import Federation

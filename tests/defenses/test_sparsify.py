@@ -6,12 +6,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.sparsify import RandomK, TopK
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foltr_audit.core.defense_chain import parse_chain
-from foltr_audit.defenses.sparsify import RandomK, TopK
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import NormScaling
 from foltr_audit.utils.arrays import Bools, Floats

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.evidence.bundle.comparison_checks import _same_chain
 from foltr_audit.evidence.bundle.differences import (
     ACROSS_VERSIONS,

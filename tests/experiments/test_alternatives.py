@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from foltr_audit.auditing.noise_for_target import calibrations, list_mechanisms
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import (
     DEFAULT_ALTERNATIVES,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from foltr_audit.api import attack
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.utils.rows import Estimate
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.runner import Runner

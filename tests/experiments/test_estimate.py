@@ -12,7 +12,7 @@ import pytest
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import names
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.estimate import COSTS, CostEstimate, estimate
 from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
 from foltr_audit.experiments.comparison.folder import ComparisonFolder

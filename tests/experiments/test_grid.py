@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.core.spec.experiment import Spec, flat
+from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
 from foltr_audit.experiments.comparison.grid import ComparisonGrid

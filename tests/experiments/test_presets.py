@@ -15,7 +15,7 @@ import pytest
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Attack, ClickModel, Learner
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.experiment import Spec, flat
+from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.presets import RANDOM, load_preset, preset_names, read_preset
 from tests.fixtures.command import SHARED, run

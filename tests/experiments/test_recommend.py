@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from foltr_audit.auditing.noise_for_target import list_mechanisms
-from foltr_audit.core.spec.defaults import SECURE_AGGREGATION
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import SECURE_AGGREGATION
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers

@@ -8,8 +8,8 @@ from statistics import NormalDist
 
 import pytest
 
-from foltr_audit.core.spec.defaults import SECURE_AGGREGATION
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import SECURE_AGGREGATION
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.space import (

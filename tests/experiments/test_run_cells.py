@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.experiments.comparison import runner
 from foltr_audit.experiments.comparison.folder import ComparisonFolder

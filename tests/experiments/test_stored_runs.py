@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.experiments.runs.reader import RunReader, read_runs
 from foltr_audit.experiments.runs.systems import match_runs, read_systems, without_shared_parameters

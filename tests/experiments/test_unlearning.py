@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.core.spec.unlearning import METHODS, UnlearningSpec
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.unlearning import METHODS, UnlearningSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import first_model, judge_attacks
 from foltr_audit.experiments.unlearning.experiment import unlearn

@@ -15,8 +15,8 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Attack, ClickModel, Defense, Learner, Plugin
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import make_ranker
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.core.spec.population import canonical_scenarios
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.population import canonical_scenarios
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative

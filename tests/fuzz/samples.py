@@ -11,7 +11,7 @@ import numpy as np
 
 from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid

@@ -8,11 +8,11 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
+from foltr_audit.attacks.shown_lists import ShownLists
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
-from foltr_audit.attacks.shown_lists import ShownLists
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection

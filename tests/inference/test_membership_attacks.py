@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from foltr_audit.core.spec.membership import MembershipMethod, MembershipSpec
+from foltr_audit.core.settings.membership import MembershipMethod, MembershipSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.membership_attacks import (
     FEW,

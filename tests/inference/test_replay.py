@@ -13,7 +13,7 @@ import pytest
 from foltr_audit.core.plugins import Ball, View
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import table_in
 from foltr_audit.inference.linear_systems import observed_lengths
 from foltr_audit.inference.replay import NEEDS, Replay, why_no_replay

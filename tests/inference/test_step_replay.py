@@ -8,8 +8,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-
-import foltr_audit as fa
 from foltr_audit.attacks.box import BoxLeastAbsolute
 from foltr_audit.attacks.higher_score import HigherScore
 from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
@@ -17,6 +15,8 @@ from foltr_audit.attacks.least_absolute import LeastAbsolute
 from foltr_audit.attacks.maximum_posterior import MaximumPosterior
 from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.attacks.raifle import Raifle
+
+import foltr_audit as fa
 from foltr_audit.core.plugins import Attack, Ball, ClientStep, Inference, Knowledge, View
 from foltr_audit.errors import PluginError
 from foltr_audit.inference.step_replay import StepReplay

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.judge.intents import IntentDecisions, IntentEvidence, usual_intent
 from foltr_audit.judge.linkage import counts_are_alike
 from foltr_audit.judge.promises import RecordedPromises

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.experiments.stages import attack_fresh
 from foltr_audit.judge.ceilings import NO_CEILINGS, any_click_ceiling, click_ceilings
 from foltr_audit.judge.click_evidence import ClickEvidence

@@ -16,7 +16,7 @@ from foltr_audit.core.plugins.registry import make, names, plugin_class
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Knowledge
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import attack_fresh, judge_attacks, make_attacks, train
 from foltr_audit.judge import observer as observer_room

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.collusion import without_colluders
 from foltr_audit.judge.observer import Observer

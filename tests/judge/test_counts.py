@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-
 from foltr_audit.attacks.aggregate_counts import AggregateCounts
 from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.attacks.query_identification import QueryIdentification
+
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.click_rates import cascade_rates, median_rates
 from foltr_audit.judge.counts import CountEvidence

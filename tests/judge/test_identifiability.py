@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.olsr import OLSR
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.records import Collection

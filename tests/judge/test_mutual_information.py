@@ -10,15 +10,15 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
+from foltr_audit.attacks.es_first_click import ESFirstClick
+from foltr_audit.attacks.maximum_posterior import MaximumPosterior
+from foltr_audit.attacks.olsr import OLSR
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from rich.console import Console
 
-from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
-from foltr_audit.attacks.es_first_click import ESFirstClick
-from foltr_audit.attacks.maximum_posterior import MaximumPosterior
-from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.core.plugins import Attack, Ball, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.inference.pattern_decoder import PatternDecoder

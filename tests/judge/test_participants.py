@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.participation_regression import ParticipationRegression
 from scipy.stats import binom
 
-from foltr_audit.attacks.participation_regression import ParticipationRegression
 from foltr_audit.core.plugins import (
     Attack,
     Inference,
@@ -20,7 +20,7 @@ from foltr_audit.core.plugins import (
     RoundMembers,
     View,
 )
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError
 from foltr_audit.inference.expected_updates import expected_updates, knows_expected_updates
 from foltr_audit.inference.intent_regression import ExplainedSum, intent_weights

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.query_identification import QueryIdentification
 from scipy.stats import binom
 
-from foltr_audit.attacks.query_identification import QueryIdentification
 from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces

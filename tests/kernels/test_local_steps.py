@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.clip import Clip
 from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import NavigationalClickModel, PerfectClickModel
@@ -14,7 +15,6 @@ from foltr_audit.core.plugins import Ball, ClickModel, Defense, RoundContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.defenses.clip import Clip
 from foltr_audit.kernels import local_steps
 from foltr_audit.kernels.ball import projected
 from foltr_audit.kernels.plackett_luce import sampled_lists

@@ -9,14 +9,14 @@ from typing import ClassVar, cast
 
 import numpy as np
 import pytest
+from foltr_audit.attacks.olsr import OLSR
+from foltr_audit.defenses.clip import Clip
 
 import foltr_audit as fa
-from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.cli.main import main
 from foltr_audit.core.plugins import Attack, ClickModel, Defense, Inference, View
 from foltr_audit.core.plugins.own_classes import import_class
 from foltr_audit.core.plugins.registry import make, text_of
-from foltr_audit.defenses.clip import Clip
 from foltr_audit.errors import FoltrAuditError, PluginError
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 

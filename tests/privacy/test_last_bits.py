@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.auditing.audit import Audit
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.privacy.events import GridRounding, MessageAggregation, NoiseAddition, PrivacyEvent
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian
 from foltr_audit.rng import UNIFORM_STEP, Streams

@@ -9,13 +9,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from foltr_audit.defenses.gamma_laplace import GammaLaplace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from foltr_audit.core.plugins import plain
-from foltr_audit.defenses.gamma_laplace import GammaLaplace
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.noise import FLOOR, GammaShare, Gaussian, NoiseLaw, RoundingNoise, ScaleFreeNoise
 from foltr_audit.privacy.noise.parse import parse_law

@@ -7,12 +7,11 @@ import logging
 
 import numpy as np
 import pytest
+from foltr_audit.recorder.flower.payload import npy_array
+from foltr_audit.recorder.flower.secagg import SecAggRound
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
-
-from foltr_audit.recorder.flower.payload import npy_array
-from foltr_audit.recorder.flower.secagg import SecAggRound
 
 DTYPES = ("<f8", "<f4", "<f2", ">f8", "<i8", "<u2", "|b1", "|i1")
 SETTINGS = {

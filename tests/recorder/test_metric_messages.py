@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
+
 from foltr_audit.trace import Trace
 from tests.fixtures.command import run
 

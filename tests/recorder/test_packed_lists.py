@@ -7,12 +7,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from foltr_audit.recorder import ShownList, coin_flip
 from foltr_audit.recorder.packed_arrays import pack_arrays, unpack_arrays
 from foltr_audit.recorder.packed_lists import pack_lists, unpack_lists
+from hypothesis import given
+from hypothesis import strategies as st
 
 FIELDS = ("features", "clicks", "shown", "candidates")
 

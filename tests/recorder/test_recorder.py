@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
 from foltr_audit.recorder.packed_columns import unpack_columns
+from numpy.typing import NDArray
 
 RNG = np.random.default_rng(5)
 MODEL = {"weight": np.zeros((2, 3), dtype=np.float32), "bias": np.zeros(1), "seen": np.array(0)}

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from foltr_audit.recorder import Recorder
 from foltr_audit.recorder.part_files import marker_indices
+
 from tests.fixtures.import_graph import ROOT
 from tests.recorder.test_recorder import MODEL, message, table
 

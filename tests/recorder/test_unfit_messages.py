@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
 from foltr_audit.recorder import NodeOutcome, ReceivedMessage, Recorder, ShownList
 from foltr_audit.recorder.part_files import HEADER, marker_indices
+from numpy.typing import NDArray
+
 from foltr_audit.trace import Trace, validate
 
 WIDTH = 6

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts

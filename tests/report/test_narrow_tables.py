@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import tests.fixtures.check_subjects as checks
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcome_table import print_check
 from foltr_audit.evidence.check.report import CheckReport

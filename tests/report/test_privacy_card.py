@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
 from foltr_audit.privacy.events import UNITS
 from foltr_audit.privacy.tradeoff import TradeOff

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.stages import AttackFindings

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.records.population import Environment, IntentPeriod
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset, read_preset
 from foltr_audit.experiments.runner import RunResult, WorldDescription
 from foltr_audit.report.results.published_extent import StudyExtent

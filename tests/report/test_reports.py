@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 import foltr_audit as fa
-from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import binomial_interval
 from foltr_audit.report.results.attack_rows import AttackRow

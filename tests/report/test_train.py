@@ -14,7 +14,7 @@ from rich.console import Console
 
 from foltr_audit.core.plugins import Scenario, ScenarioContext
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult, WorldDescription
 from foltr_audit.judge.significance import paired_t_test

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_plan

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from foltr_audit.auditing.estimators import LowerBound
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.core.spec.unlearning import UnlearningMethod
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.unlearning import UnlearningMethod
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.unlearning.experiment import UnlearningFinding, UnlearningResult
 from foltr_audit.experiments.unlearning.leaver_game import UnlearningGame

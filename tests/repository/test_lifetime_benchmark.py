@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.lifetime import COHORTS, DELTA, NOISES, CohortSizes, ComparedNoise, LifetimeRuns, chain, main
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.privacy.accounting import upper_bound
 from foltr_audit.simulation.setup import Setup
 

@@ -8,14 +8,14 @@ from math import comb
 
 import numpy as np
 import pytest
+from foltr_audit.scenarios.skews import LabelSkew, QuantitySkew
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.core.plugins import Population, Scenario, ScenarioContext, Trait, TraitValue
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.population import parse_scenarios
+from foltr_audit.core.settings.population import parse_scenarios
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.scenarios.skews import LabelSkew, QuantitySkew
 
 AROUND = ScenarioContext(intents=4, largest_label=2, interactions=4, total=400)
 

@@ -11,8 +11,8 @@ import pytest
 from foltr_audit.auditing.audit import Audit
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.data.intents import balance_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.recorded_attack import TraceAttack

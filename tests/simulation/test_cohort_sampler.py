@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from foltr_audit.core.spec.population import PopulationSpec
+from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.cohort_sampler import CohortSampler
@@ -57,7 +57,7 @@ def test_clients_are_a_multiple_of_a_fixed_cohort() -> None:
 
 
 def test_membership_has_cohorts_of_its_members() -> None:
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.experiment import Spec
 
     with pytest.raises(UsageError, match="expected cohorts=sampled"):
         Spec(population={"clients": 50, "cohort": 10, "cohorts": "fixed"}, membership={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.simulation.communication_cost import bytes_per_client
 

@@ -11,7 +11,7 @@ import pytest
 
 from foltr_audit.core.plugins import Poisoning
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.simulation.federation import Federation

@@ -15,7 +15,7 @@ from foltr_audit.core.click_models import PerfectClickModel
 from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.records import Dataset
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import table_in
 from foltr_audit.experiments.stages import first_model, train
 from foltr_audit.simulation.client import ClientRules

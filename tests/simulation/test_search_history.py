@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import foltr_audit as fa
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joined
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients

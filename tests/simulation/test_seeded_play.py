@@ -14,7 +14,7 @@ from benchmarks.published_evolution import replayed_rounds
 from foltr_audit.core.click_models import InformationalClickModel
 from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.setup import Setup, learner_as
 from foltr_audit.simulation.training.seeded_play import SeededNumbers, SeededPlayer

@@ -9,7 +9,7 @@ from scipy import stats
 from foltr_audit.core.ranking_metrics import ideal_dcg, mean_ndcg
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.core.spec.attack import AttackSpec
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup

@@ -7,12 +7,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.data.synthetic.generate import synthesise
-from foltr_audit.errors import DataError
-from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging.combine import (
     best_weight,
     combine_scores,
@@ -27,6 +21,12 @@ from foltr_audit.studies.model_merging.lambdamart import (
     TuningBudget,
 )
 from foltr_audit.studies.model_merging.quality import RankingJudge
+from numpy.typing import NDArray
+
+from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.errors import DataError
+from foltr_audit.rng import Streams
 
 SETTING = {
     "learning_rate": 0.1,

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from foltr_audit.studies.model_merging.splits import METHODS, Method, QueryPartition, merge_queries, partition
+from foltr_audit.studies.model_merging.topics import NO_TOPIC, CategoryCounts, query_topics
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from foltr_audit.rng import Streams
-from foltr_audit.studies.model_merging.splits import METHODS, Method, QueryPartition, merge_queries, partition
-from foltr_audit.studies.model_merging.topics import NO_TOPIC, CategoryCounts, query_topics
 
 
 class Case(NamedTuple):

@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from scipy import stats
-
-from foltr_audit.core.records import Collection
-from foltr_audit.data.synthetic.generate import synthesise
-from foltr_audit.errors import DataError, UsageError
-from foltr_audit.rng import Streams
 from foltr_audit.studies.model_merging import MergeReport, MergeSpec, published, run_merging
 from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, TuningBudget
 from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
 from foltr_audit.studies.model_merging.quality import METRICS, RankingJudge
 from foltr_audit.studies.model_merging.topic_split import TopicSplit, chosen_places
 from foltr_audit.studies.model_merging.topics import QueryTopics
+from scipy import stats
+
+from foltr_audit.core.records import Collection
+from foltr_audit.data.synthetic.generate import synthesise
+from foltr_audit.errors import DataError, UsageError
+from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import Tick
 from foltr_audit.utils.rows import ResultRow
 from tests.fixtures.merging_data import CATEGORY, topical

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
+from foltr_audit.studies.model_merging.topics import QueryTopics
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
@@ -11,8 +13,6 @@ from foltr_audit.data.normalize import normalise
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
-from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
-from foltr_audit.studies.model_merging.topics import QueryTopics
 
 
 def part(queries: list[list[tuple[float, int]]], width: int = 3, column: int = 2) -> Dataset:

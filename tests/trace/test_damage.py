@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from foltr_audit.recorder import atomic_files
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, validate
 
 HEADER = TraceHeader(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.recorder.array_layout import LayoutArray
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError
 from foltr_audit.kernels.update_steps import steps_between
-from foltr_audit.recorder.array_layout import LayoutArray
 from foltr_audit.trace import Trace, TraceHeader, TraceWriter, differences, validate
 from foltr_audit.trace.float_steps import after_steps
 from tests.trace.test_forged_tables import forge, made

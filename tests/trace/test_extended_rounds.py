@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.recorder.array_layout import LayoutArray
 
 from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.recorder.array_layout import LayoutArray
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, info, validate
 
 LAYOUT = (

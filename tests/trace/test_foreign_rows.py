@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-from foltr_audit.errors import TraceError
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
 from foltr_audit.recorder.part_files import file_name, marker_name
 from foltr_audit.recorder.table_files import table_pieces
+from numpy.typing import NDArray
+
+from foltr_audit.errors import TraceError
 from foltr_audit.trace import Trace, validate
 from foltr_audit.utils.formatting import visible
 from tests.fixtures.command import run

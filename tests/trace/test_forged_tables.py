@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.recorder.packed_columns import unpack_columns
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.recorder.packed_columns import unpack_columns
 from foltr_audit.trace import Trace, validate
 from tests.trace.test_refusals import two_rounds
 

@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from foltr_audit.recorder.implied_columns import LEFT_OUT, with_implied, without_implied
 from foltr_audit.recorder.round_tables import (
     ListColumns,
@@ -21,6 +18,9 @@ from foltr_audit.recorder.round_tables import (
     join_tables,
     round_tables,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
 from foltr_audit.trace import Trace, TraceWriter, validate
 from tests.trace.test_forged_tables import forge, store_all_columns
 from tests.trace.test_refusals import HEADER, small, two_rounds

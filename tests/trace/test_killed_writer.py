@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from foltr_audit.recorder import atomic_files
 
 from foltr_audit.errors import FoltrAuditError
-from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace, TraceWriter, validate
 from tests.fixtures.command import SMALL, files, run
 from tests.trace.test_damage import HEADER, content, make, write_with

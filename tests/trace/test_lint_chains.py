@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from foltr_audit.defenses.gaussian import GaussianNoise
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import RoundContext
-from foltr_audit.defenses.gaussian import GaussianNoise
 from foltr_audit.trace.lint import LintResult
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces

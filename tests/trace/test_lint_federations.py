@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
 
 from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures.lint_traces import (

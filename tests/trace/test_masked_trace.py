@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foltr_audit.recorder.table_files import table_pieces
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.view_builder import readable
-from foltr_audit.recorder.table_files import table_pieces
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup

@@ -6,10 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-
 from foltr_audit.recorder import packed_columns
 from foltr_audit.recorder.packed_columns import (
     MOST_LEVELS,
@@ -18,6 +14,9 @@ from foltr_audit.recorder.packed_columns import (
     pack_columns,
     unpack_columns,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 TYPES = ["u1", "u2", "u4", "u8", "i1", "i4", "i8", "f2", "f4", "f8", ">f4", "?"]
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from foltr_audit.recorder.part_files import PartRange, clean, commit_part, marker_indices, part_files
 from foltr_audit.recorder.table_files import smallest, table_pieces
 from foltr_audit.recorder.toml_text import toml_text
+from hypothesis import given
+from hypothesis import strategies as st
 
 PLAIN = st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.integers(), st.booleans())
 NUMBERS = st.floats(allow_nan=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
 
 import foltr_audit as fa
 from foltr_audit.experiments.recorded_attack import TraceAttack
-from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
 from foltr_audit.trace import Trace, validate
 from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from foltr_audit.recorder.round_tables import (
     CohortColumns,
     ListColumns,

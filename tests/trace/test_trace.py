@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from foltr_audit.recorder import atomic_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, info, validate
 from foltr_audit.trace.header import read_header
 

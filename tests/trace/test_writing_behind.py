@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from foltr_audit.recorder import part_files
 
 from foltr_audit.errors import FoltrAuditError, UsageError
-from foltr_audit.recorder import part_files
 from foltr_audit.trace import Trace, TraceWriter, validate
 from foltr_audit.trace import writer as trace_writer
 from tests.trace.test_damage import HEADER, ROUNDS, content, make, write

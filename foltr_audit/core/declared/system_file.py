@@ -19,8 +19,8 @@ from foltr_audit.core.declared.declared_system import (
     Relation,
 )
 from foltr_audit.core.field_errors import first_problem
-from foltr_audit.core.spec.audit import AuditView, Unit
-from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.settings.audit import AuditView, Unit
+from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.errors import UsageError, shorten_value, suggest_name
 from foltr_audit.privacy.events import MessageAggregation, NoiseAddition, NormBound
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law

@@ -13,7 +13,7 @@ from foltr_audit.core.pdgd import PDGDSetting
 from foltr_audit.core.plugins.base import Plugin, refuse_unpaired
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records.central import CentralResult, Users
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

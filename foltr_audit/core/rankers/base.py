@@ -19,10 +19,10 @@ class Documents(Protocol):
     """
 
     @property
-    def features(self) -> Features: ...  # noqa: D102
+    def features(self) -> Features: ...
 
     @property
-    def offsets(self) -> Ints: ...  # noqa: D102
+    def offsets(self) -> Ints: ...
 
 
 class Ranker(Protocol):

@@ -17,7 +17,7 @@ import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.spec.data import DataSpec
+from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.letor.lines import name_in_messages
 from foltr_audit.data.letor.reader import read_letor
 from foltr_audit.data.normalize import normalise

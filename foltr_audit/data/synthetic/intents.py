@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Dataset
-from foltr_audit.core.spec.data import FEWEST_INTENTS, MOST_INTENTS
+from foltr_audit.core.settings.data import FEWEST_INTENTS, MOST_INTENTS
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams, name_codes
 from foltr_audit.utils.arrays import Bools, Features, Ints

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.evidence.bundle.contents import failed_key, failures, missing_cells
 from foltr_audit.evidence.bundle.differences import (

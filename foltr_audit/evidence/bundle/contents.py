@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.evidence.bundle.manifest import Kind
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.evidence.bundle.unpack import BundleFolder
 from foltr_audit.experiments.runs.folder import SPEC

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from foltr_audit.core.field_errors import first_problem
-from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.utils.reading import json_table

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foltr_audit.core.records import Collection
-from foltr_audit.core.spec.data import SYNTHETIC, DataSpec, are_synthetic
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.core.spec.train import ZEROS
+from foltr_audit.core.settings.data import SYNTHETIC, DataSpec, are_synthetic
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.train import ZEROS
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.evidence.bundle.integrity import CheckUnavailableError

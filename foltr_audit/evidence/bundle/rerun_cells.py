@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.evidence.bundle.differences import (
     EXACT,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import Attacks, texts_of
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.attack_choice import click_attacks, untried_warnings

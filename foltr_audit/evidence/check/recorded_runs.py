@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
-from foltr_audit.core.spec.attack import changed_protocol
+from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.evidence.check.limits import SystemLimits

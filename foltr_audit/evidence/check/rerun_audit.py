@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.audit import AuditSpec, AuditView
-from foltr_audit.core.spec.experiment import Spec, first_difference
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.audit import AuditSpec, AuditView
+from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion

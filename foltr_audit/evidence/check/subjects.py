@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.report.results.compare import CompareReport

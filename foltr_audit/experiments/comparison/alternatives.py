@@ -19,8 +19,13 @@ from foltr_audit.core.plugins.answers import published_of
 from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.own_classes import own_class
 from foltr_audit.core.plugins.registry import called, names
-from foltr_audit.core.spec.defaults import NO_DEFENSE, PROVEN_IN_SUM, PROVEN_MECHANISMS, SECURE_AGGREGATION
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import (
+    NO_DEFENSE,
+    PROVEN_IN_SUM,
+    PROVEN_MECHANISMS,
+    SECURE_AGGREGATION,
+)
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.privacy.events import MessageAggregation

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.cell_arrays import (
     ARRAYS,

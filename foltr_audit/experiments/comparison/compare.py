@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.expansion import (
     CellPlan,

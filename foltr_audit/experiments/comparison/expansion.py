@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.defaults import NO_DEFENSE, SCENARIO
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import NO_DEFENSE, SCENARIO
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import (
     DefenseAlternative,

@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from foltr_audit.auditing.declarations import State
 from foltr_audit.auditing.verdict import Verdict
 from foltr_audit.core.field_errors import first_problem
-from foltr_audit.core.spec.audit import AuditView
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.audit import AuditView
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import TraceError, shorten_value
 from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.utils.reading import file_bytes, json_table

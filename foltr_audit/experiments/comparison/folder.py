@@ -25,8 +25,8 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from foltr_audit.core.field_errors import first_problem
-from foltr_audit.core.spec.base import SpecTable
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.base import SpecTable
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS

@@ -8,18 +8,18 @@ from typing import Annotated, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 
 from foltr_audit.core.field_errors import first_problem
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.base import Flag, SpecTable, once
-from foltr_audit.core.spec.data import DataSpec
-from foltr_audit.core.spec.defaults import CLICK_MODELS, DELTA, NO_DEFENSE, SCENARIO
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.core.spec.local_paths import without_paths
-from foltr_audit.core.spec.plain_table import with_default
-from foltr_audit.core.spec.plugin_texts import canonical, chain_texts
-from foltr_audit.core.spec.population import canonical_scenarios
-from foltr_audit.core.spec.server_fit import with_server_defaults
-from foltr_audit.core.spec.train import default_learner
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.base import Flag, SpecTable, once
+from foltr_audit.core.settings.data import DataSpec
+from foltr_audit.core.settings.defaults import CLICK_MODELS, DELTA, NO_DEFENSE, SCENARIO
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.local_paths import without_paths
+from foltr_audit.core.settings.plain_table import with_default
+from foltr_audit.core.settings.plugin_texts import canonical, chain_texts
+from foltr_audit.core.settings.population import canonical_scenarios
+from foltr_audit.core.settings.server_fit import with_server_defaults
+from foltr_audit.core.settings.train import default_learner
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES, DefenseAlternative
 from foltr_audit.experiments.plan import Table, apply_changes, table_in

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from foltr_audit.core.plugins.base import name_in
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 
 Sort = tuple[object, ...]
 
@@ -57,7 +57,7 @@ class PaceEstimator:
     def left(self, busy: int) -> float:
         """Seconds until `busy` workers have done all; infinite before a cell has been run.
 
-        >>> from foltr_audit.core.spec.experiment import Spec
+        >>> from foltr_audit.core.settings.experiment import Spec
         >>> cells = [Spec.parse({"repetition": run}, "") for run in range(5)]
         >>> pace = PaceEstimator(cells)
         >>> pace.skip(cells[0]); pace.ran(cells[1], 6.0)

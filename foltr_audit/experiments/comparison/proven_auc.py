@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.defaults import DELTA, UNIT
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.defaults import DELTA, UNIT
 from foltr_audit.experiments.comparison.facts import ProvenAucFacts
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.observer_views import VIEWS, attacked_view

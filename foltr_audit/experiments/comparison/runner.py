@@ -11,7 +11,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from foltr_audit.core.plugins.own_classes import refuse_fleeting
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.experiments.comparison.cells import Files, pack_cell
 from foltr_audit.experiments.comparison.folder import CellLock, ComparisonFolder

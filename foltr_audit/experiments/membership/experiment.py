@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foltr_audit.core.spec.defaults import DELTA
-from foltr_audit.core.spec.membership import MembershipMethod, MembershipSpec, MembershipView
+from foltr_audit.core.settings.defaults import DELTA
+from foltr_audit.core.settings.membership import MembershipMethod, MembershipSpec, MembershipView
 from foltr_audit.experiments.membership.shadow_training import ClientPool, ShadowTraining
 from foltr_audit.inference.membership_attacks import membership_attack
 from foltr_audit.inference.update_evidence import update_evidence

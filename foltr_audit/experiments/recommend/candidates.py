@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foltr_audit.core.spec.attack import changed_protocol
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.attack import changed_protocol
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure, run_cells

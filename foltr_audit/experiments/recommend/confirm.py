@@ -5,10 +5,10 @@ None of their results is used for the choice.
 
 from __future__ import annotations
 
-from foltr_audit.core.spec.attack import AttackSpec, changed_protocol
-from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.defaults import NO_DEFENSE
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
+from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.defaults import NO_DEFENSE
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from foltr_audit.core.spec.defaults import DELTA, VIEW
+from foltr_audit.core.settings.defaults import DELTA, VIEW
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.observer_views import without_lists
 from foltr_audit.utils.rows import ResultRow

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from foltr_audit.core.field_errors import first_problem
-from foltr_audit.core.spec.audit import AuditSpec
-from foltr_audit.core.spec.defaults import NO_DEFENSE, TRIALS
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.audit import AuditSpec
+from foltr_audit.core.settings.defaults import NO_DEFENSE, TRIALS
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.runner import CellFailure

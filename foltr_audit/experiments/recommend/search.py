@@ -43,7 +43,7 @@ class ScoredTrial(Protocol):
     """What the limits ask of an Optuna trial."""
 
     @property
-    def user_attrs(self) -> Mapping[str, float]: ...  # noqa: D102
+    def user_attrs(self) -> Mapping[str, float]: ...
 
 
 _WORST = CandidateScore(utility=0.0, excess=1.0)

@@ -9,8 +9,8 @@ from itertools import cycle, islice
 from typing import NamedTuple, Protocol
 
 from foltr_audit.auditing.noise_for_target import calibrations, list_mechanisms
-from foltr_audit.core.spec.defaults import NO_DEFENSE, SECURE_AGGREGATION
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import NO_DEFENSE, SECURE_AGGREGATION
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.alternatives import PROVEN, DefenseAlternative
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
@@ -47,9 +47,9 @@ _HALVINGS = 9  # of the logarithm of the largest epsilon that keeps a limit on A
 class SuggestingTrial(Protocol):
     """What a search asks of an Optuna trial."""
 
-    def suggest_categorical(self, name: str, choices: Sequence[str]) -> str: ...  # noqa: D102
+    def suggest_categorical(self, name: str, choices: Sequence[str]) -> str: ...
 
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float: ...  # noqa: D102
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float: ...
 
 
 class CandidatePoint(NamedTuple):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from foltr_audit.core.spec.experiment import flat
+from foltr_audit.core.settings.experiment import flat
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.runs.folder import FRESH, MODEL, TRAINING
 from foltr_audit.experiments.runs.reader import RunReader

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foltr_audit.core.spec.experiment import Spec, first_difference
+from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
 from foltr_audit.trace import Trace

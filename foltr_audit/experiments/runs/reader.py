@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import ONLINE_NDCG, mean_of_rounds, online_sum
-from foltr_audit.core.spec.experiment import Spec, first_difference
+from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.errors import TraceError, UsageError, suggest_name
 from foltr_audit.experiments.plan import Plan, read_tables
 from foltr_audit.experiments.runs.folder import PLAN, SPEC, RunFolder

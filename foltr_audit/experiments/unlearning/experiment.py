@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foltr_audit.core.spec.unlearning import UnlearningMethod, UnlearningSpec
+from foltr_audit.core.settings.unlearning import UnlearningMethod, UnlearningSpec
 from foltr_audit.experiments.unlearning.history_leakage import history_leakage
 from foltr_audit.experiments.unlearning.leaver_game import (
     UnlearningGame,

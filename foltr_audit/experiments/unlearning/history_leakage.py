@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from foltr_audit.core.records.client_groups import ONE_GROUP
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.defaults import MODEL_ATTACKS
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.defaults import MODEL_ATTACKS
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import judge_attacks
 from foltr_audit.judge.click_evidence import ClickEvidence

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.function_audit import audit_outputs
 from foltr_audit.auditing.function_outputs import MOST_NUMBERS, FunctionOutputs
-from foltr_audit.core.spec.function_audit import FunctionAuditSpec
-from foltr_audit.core.spec.unlearning import UnlearningSpec
+from foltr_audit.core.settings.function_audit import FunctionAuditSpec
+from foltr_audit.core.settings.unlearning import UnlearningSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Floats
 

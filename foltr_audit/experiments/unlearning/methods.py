@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foltr_audit.core.spec.unlearning import UnlearningMethod, UnlearningSpec
+from foltr_audit.core.settings.unlearning import UnlearningMethod, UnlearningSpec
 from foltr_audit.experiments.unlearning.reduced_federation import ReducedFederation
 from foltr_audit.experiments.unlearning.update_history import StoredRound, UpdateHistory
 from foltr_audit.rng import Streams

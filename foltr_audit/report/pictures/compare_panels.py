@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.report.pictures import compare_plots as pictures
 from foltr_audit.report.pictures.compare_plots import GLYPHS, MEASURES, RULED_OUT, SeriesStyle
 from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw_panel

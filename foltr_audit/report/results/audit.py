@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from foltr_audit.auditing.audit import AuditResult
 from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.auditing.verdict import FALSE, Verdict, is_proven, refuse_contradiction
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.observer_views import sees

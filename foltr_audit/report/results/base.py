@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from foltr_audit.core.records.population import SEVERAL
-from foltr_audit.core.spec.data import is_synthetic_source
-from foltr_audit.core.spec.experiment import flat
+from foltr_audit.core.settings.data import is_synthetic_source
+from foltr_audit.core.settings.experiment import flat
 from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.experiments.runner import RunResult

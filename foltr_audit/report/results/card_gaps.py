@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from foltr_audit.core.plugins import Attack, Learner
 from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import loadable, make, plugin_class
-from foltr_audit.core.spec.attack import AttackSpec
-from foltr_audit.core.spec.defaults import SCENARIO
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.defaults import SCENARIO
 from foltr_audit.privacy.events import UNITS
 from foltr_audit.privacy.observer_views import SEES, VIEWS, attacked_view, with_article
 from foltr_audit.report.results.card_limits import ONE_OF

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION
-from foltr_audit.core.spec.defaults import UNIT
+from foltr_audit.core.settings.defaults import UNIT
 from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.privacy.tradeoff import TradeOff
 from foltr_audit.report.results.compare_rows import ClaimRow

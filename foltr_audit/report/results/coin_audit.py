@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from foltr_audit.auditing.coin_audit import UNIT, CoinAudit, CoinFinding
 from foltr_audit.auditing.coin_bounds import ONE_RUN
 from foltr_audit.auditing.verdict import FALSE, Verdict
-from foltr_audit.core.spec.audit import AuditSpec
+from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.judge.observer import Observer

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.plugins import Server
 from foltr_audit.core.plugins.registry import make_if_known
-from foltr_audit.core.spec.defaults import NO_DEFENSE, SERVER
-from foltr_audit.core.spec.experiment import Spec, flat
+from foltr_audit.core.settings.defaults import NO_DEFENSE, SERVER
+from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.expansion import CellPlan, GridExclusion, SensitivityTrial
 from foltr_audit.experiments.comparison.folder import ComparisonFolder

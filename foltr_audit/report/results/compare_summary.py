@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from foltr_audit.auditing.verdict import FALSE
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.report.results.claim_sentences import (
     describe_claims,
     describe_contradictions,

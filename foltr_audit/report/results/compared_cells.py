@@ -11,7 +11,7 @@ import numpy as np
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
-from foltr_audit.core.spec.local_paths import path_name
+from foltr_audit.core.settings.local_paths import path_name
 from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cells import CellRecord

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, get_args
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.spec.defaults import NO_DEFENSE
-from foltr_audit.core.spec.population import PopulationSpec
+from foltr_audit.core.settings.defaults import NO_DEFENSE
+from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.errors import PluginError
 from foltr_audit.experiments.comparison.alternatives import fewest_messages
 from foltr_audit.privacy.observer_views import sees_lists

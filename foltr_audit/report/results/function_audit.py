@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.auditing.function_audit import FunctionFinding
 from foltr_audit.auditing.verdict import FALSE, Verdict
-from foltr_audit.core.spec.function_audit import FunctionAuditSpec
+from foltr_audit.core.settings.function_audit import FunctionAuditSpec
 from foltr_audit.report.results.audit import EstimateRow
 from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.plain_report import PlainReport

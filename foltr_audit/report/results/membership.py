@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.core.spec.membership import MembershipSpec
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.membership import MembershipSpec
 from foltr_audit.core.warning_codes import warning_code
 from foltr_audit.experiments.membership.experiment import MembershipFinding
 from foltr_audit.experiments.plan import Plan

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make_if_known
-from foltr_audit.core.spec.defaults import NO_DEFENSE
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import NO_DEFENSE
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.base import DatasetFacts

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from foltr_audit.auditing.verdict import FALSE
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.results.compare import CompareReport

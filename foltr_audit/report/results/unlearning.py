@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from foltr_audit.core.spec.experiment import Spec
-from foltr_audit.core.spec.unlearning import UnlearningSpec
+from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.unlearning import UnlearningSpec
 from foltr_audit.core.warning_codes import warning_code
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult

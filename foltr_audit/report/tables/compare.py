@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack_rows import AttackMetrics

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.experiment import Spec, flat
+from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.presets import Preset
 from foltr_audit.report.results.plain_report import PlainReport

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.spec.defaults import SCENARIO, SERVER, UNIT
-from foltr_audit.core.spec.experiment import Spec
+from foltr_audit.core.settings.defaults import SCENARIO, SERVER, UNIT
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.card_limits import ONE_OF, ObserverLimit, observer_limits

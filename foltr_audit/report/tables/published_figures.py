@@ -10,7 +10,7 @@ import numpy as np
 from rich.markup import escape
 
 from foltr_audit.core.ranking_metrics import online_sum
-from foltr_audit.core.spec.experiment import Spec, flat
+from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.experiments.plan import Table as SpecTable
 from foltr_audit.experiments.presets import Preset, PublishedFigure
 from foltr_audit.experiments.runner import RunResult

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from foltr_audit.core.plugins import MetricLearner, plain
 from foltr_audit.core.plugins.learner import Fact
 from foltr_audit.core.ranking_metrics import list_metric
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer
 from foltr_audit.utils.arrays import Bools, Floats, Ints

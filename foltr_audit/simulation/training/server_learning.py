@@ -11,7 +11,7 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickModel, RoundContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.core.spec.defaults import SERVER_CLICKS
+from foltr_audit.core.settings.defaults import SERVER_CLICKS
 from foltr_audit.simulation.client import ClientSimulator
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.setup import Setup

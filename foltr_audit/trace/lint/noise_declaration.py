@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foltr_audit.core.spec.defaults import NO_DEFENSE
+from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.privacy.accounting.actions import (
     CHANGES_MESSAGES,
     ChainAction,

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from foltr_audit.core.spec.base import Flag, SpecTable, once
+from foltr_audit.core.settings.base import Flag, SpecTable, once
 
 MembershipView = Literal["released", "client"]
 MembershipMethod = Literal["lira", "lira-offline", "rmia", "rmia-offline"]

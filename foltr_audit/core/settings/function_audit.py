@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from foltr_audit.core.spec.base import Flag, SpecTable
-from foltr_audit.core.spec.plain_table import validated
+from foltr_audit.core.settings.base import Flag, SpecTable
+from foltr_audit.core.settings.plain_table import validated
 
 FUNCTION_TRIALS = 10_000
 

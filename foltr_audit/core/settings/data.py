@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import AfterValidator, Field
 
-from foltr_audit.core.spec.base import Flag, SpecTable
+from foltr_audit.core.settings.base import Flag, SpecTable
 from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:

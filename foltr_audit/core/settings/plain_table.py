@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from foltr_audit.core.field_errors import first_problem
-from foltr_audit.core.spec.base import SpecTable
+from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.errors import UsageError, suggest_name
 
 T = TypeVar("T", bound=SpecTable)

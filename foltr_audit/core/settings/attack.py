@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from foltr_audit.core.field_errors import first_problem
-from foltr_audit.core.spec.base import PARTS, Flag, SpecTable, known_parts, not_deterministic, once
-from foltr_audit.core.spec.defaults import (
+from foltr_audit.core.settings.base import PARTS, Flag, SpecTable, known_parts, not_deterministic, once
+from foltr_audit.core.settings.defaults import (
     CLICK_MODELS,
     MODEL_ATTACKS,
     ONE_LIST_ATTACK,
@@ -18,7 +18,7 @@ from foltr_audit.core.spec.defaults import (
     SEVERAL_LISTS_ATTACK,
     SUM_ATTACK,
 )
-from foltr_audit.core.spec.plugin_texts import canonical
+from foltr_audit.core.settings.plugin_texts import canonical
 from foltr_audit.errors import UsageError, suggest_name
 
 if TYPE_CHECKING:

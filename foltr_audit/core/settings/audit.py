@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.core.spec.base import Flag, SpecTable, known_parts, not_deterministic, once, only_true
-from foltr_audit.core.spec.defaults import TRIALS
+from foltr_audit.core.settings.base import Flag, SpecTable, known_parts, not_deterministic, once, only_true
+from foltr_audit.core.settings.defaults import TRIALS
 from foltr_audit.privacy.observer_views import sees_lists
 
 AuditView = Literal[

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from foltr_audit.core.spec.base import Flag, SpecTable, once
+from foltr_audit.core.settings.base import Flag, SpecTable, once
 
 UnlearningMethod = Literal["none", "retrain", "fed-eraser", "fed-remove", "fine-tune", "gradient-ascent"]
 

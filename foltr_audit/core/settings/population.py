@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from foltr_audit.core.spec.base import Flag, SpecTable
-from foltr_audit.core.spec.defaults import NO_POISONING, SCENARIO
+from foltr_audit.core.settings.base import Flag, SpecTable
+from foltr_audit.core.settings.defaults import NO_POISONING, SCENARIO
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import Poisoning, Scenario

@@ -9,7 +9,7 @@ from foltr_audit.core.plugins import Learner
 from foltr_audit.core.plugins.registry import make
 
 if TYPE_CHECKING:
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.experiment import Spec
 
 
 def why_no_learner(spec: Spec) -> str | None:

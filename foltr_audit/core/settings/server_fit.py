@@ -11,13 +11,13 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner, Server
 from foltr_audit.core.plugins.registry import make, make_if_known
 from foltr_audit.core.rankers import make_ranker
-from foltr_audit.core.spec.defaults import SERVER
-from foltr_audit.core.spec.plain_table import with_default
-from foltr_audit.core.spec.population import PopulationSpec
+from foltr_audit.core.settings.defaults import SERVER
+from foltr_audit.core.settings.plain_table import with_default
+from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.core.spec.experiment import Spec
+    from foltr_audit.core.settings.experiment import Spec
 
 
 class AuditedSum(NamedTuple):
