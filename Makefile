@@ -28,7 +28,7 @@ tests test-slow: export OMP_NUM_THREADS := 1
 # Threads of a kernel that spin while they wait would take the core from the tests beside them.
 tests test-slow: export OMP_WAIT_POLICY := passive
 
-.PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit results docs lint format clean
+.PHONY: attack test tests test-slow test-steps flower bench bench-papers bench-table bench-audit results docs lint types format clean
 
 attack: $(RUNTIME) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS)
@@ -89,10 +89,13 @@ docs: $(DOCS)
 	$(BIN)/python -m tests.published_schemas
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
 
-# mypy does not read the package-dir of setuptools: it sees the packages as they are installed, in a folder of links.
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(MAKE) --no-print-directory types
+
+# mypy does not read the package-dir of setuptools: it sees the packages as they are installed, in a folder of links.
+types: $(STAMP)
 	@rm -rf $(TYPES) && mkdir -p $(TYPES)/foltr_audit
 	@ln -s $(CURDIR)/foltr_audit/* $(addprefix $(CURDIR)/,attacks defenses scenarios studies) $(TYPES)/foltr_audit
 	@ln -s $(CURDIR)/recorder/foltr_audit_recorder $(TYPES)/foltr_audit/recorder

@@ -67,7 +67,7 @@ def order_z(part: Dataset) -> float:
 def test_content_is_frozen(like: str, queries: int | None) -> None:
     """Every published number rests on this content.
 
-    If it ever must change, say so in CHANGELOG.md under "Numbers changed" (which data, why, and
+    If it ever must change, say so in NUMBERS.md (which data, why, and
     the nDCG before and after), and only then put the new fingerprint here.
     """
     assert data(like, queries).fingerprint == FROZEN[like, queries]
