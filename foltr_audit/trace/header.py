@@ -38,8 +38,6 @@ from foltr_audit.utils.reading import file_bytes, is_whole, toml_table, whole_nu
 from foltr_audit.utils.reading.bounded_files import decoded
 
 SCHEMA = TRACE_SCHEMA
-FIRST_SCHEMA = "foltr-audit/trace/1"
-"""The schema before, whose tables are Parquet files: still read, by `schema1/`, and never written."""
 
 KINDS = ("model", "update", "masked", "es", "clicks")
 NO_MODELS = ("es", "clicks")
@@ -86,7 +84,6 @@ class TraceHeader:
         rounds_per_part: rounds in a part; a killed writer loses at most the open part.
         layout: the arrays of a message, or of what was masked; empty for one array of all its numbers.
         writer: program and version that wrote the trace.
-        schema: name and version of the format.
 
     Raises:
         TraceError: a field of the wrong type or out of range, an unknown kind or schema.
@@ -105,10 +102,8 @@ class TraceHeader:
     rounds_per_part: int = 10
     layout: tuple[LayoutArray, ...] = ()
     writer: str = field(default_factory=_this_program)
-    schema: str = SCHEMA
 
     def __post_init__(self) -> None:
-        _check_schema(self.schema)
         check_types(self, "")
         check(self.kind in KINDS, "kind", self.kind, " or ".join(KINDS))
         formats = (ENCODED,) if self.kind == "masked" else FLOATING
@@ -288,7 +283,7 @@ class TraceHeader:
         return toml_text(self._table())
 
     def _table(self) -> dict[str, object]:
-        table = {"schema": self.schema, **vars(self)}
+        table = {"schema": SCHEMA, **vars(self)}
         dataset = {**vars(table.pop("dataset")), "parts": list(self.dataset.parts)}
         del table["layout"]
         if self.layout:
@@ -343,7 +338,8 @@ def header_from(table: Mapping[str, object]) -> TraceHeader:
     if "schema" in table:  # first: a newer schema may well have other fields
         _check_schema(table["schema"])
     table = {"layout": [], "writer": "", **table}
-    check_names(table, [f.name for f in fields(TraceHeader)], "")
+    check_names(table, ["schema", *(f.name for f in fields(TraceHeader))], "")
+    del table["schema"]
     for name in ("dataset", "knowledge"):
         check(isinstance(table[name], dict), name, table[name], "a table")
     dataset = cast("dict[str, Any]", table["dataset"])  # the classes check the types of their fields
@@ -357,5 +353,4 @@ def _check_schema(schema: object) -> None:
     family, _, version = SCHEMA.rpartition("/")
     found, _, other = str(schema).rpartition("/")
     newer = found == family and (whole_number(other, 0, 10**9) or 0) > int(version)
-    known = schema in (SCHEMA, FIRST_SCHEMA)
-    check(known, "schema", schema, SCHEMA + (" (a newer foltr-audit wrote it)" if newer else ""))
+    check(schema == SCHEMA, "schema", schema, SCHEMA + (" (a newer foltr-audit wrote it)" if newer else ""))

@@ -27,7 +27,7 @@ from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.differences import PartDifferences
 from foltr_audit.trace.encode import encode
 from foltr_audit.trace.facts import fact_problems, round_problem
-from foltr_audit.trace.header import SCHEMA, TraceHeader, read_header
+from foltr_audit.trace.header import TraceHeader, read_header
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.schema import FeatureFormat, misfit, truth_misfit
 
@@ -68,8 +68,6 @@ class TraceWriter:
         # One thread: parts reach the disk in their order.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trace-part") if behind else None
         self._part: Future[None] | None = None  # the part that is being put on the disk
-        if header.schema != SCHEMA:
-            raise UsageError(f"trace: header: schema is {header.schema}, expected {SCHEMA}, which is written")
         problems = fact_problems(header)
         if problems:
             raise TraceError(f"trace: header: {problems[0]}")
