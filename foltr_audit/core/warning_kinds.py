@@ -34,21 +34,12 @@ class WarningKind(NamedTuple):
         return f"{self.code}: {self.title}\n\n{self.text}{more}"
 
 
-UNKNOWN = "FA100"
-"""Code of a line that was stored without a code."""
-
 _CHAIN = "L2 clip, L1 noise"
 _WHO = "Who looks"
 _ALONE = "An epsilon alone says nothing"
 _WEAK = "A weak canary proves nothing"
 
 _KINDS = (
-    WarningKind(
-        UNKNOWN,
-        "stored without a code",
-        "A warning of an earlier version",
-        "The comparison was stored before warnings had codes. Run it again to get them.",
-    ),
     WarningKind(
         "FA101",
         "sensitivity",
