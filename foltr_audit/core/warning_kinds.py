@@ -210,7 +210,7 @@ _KINDS = (
         "The declared facts do not explain the messages",
         "Attacks replay what clients compute, from facts such as the learning rate or the pairs of "
         "PDGD. Here the messages do not follow from them, so results are too low. Correct the facts "
-        "with --know NAME=VALUE; foltr-audit trace infer estimates them.",
+        "with --know NAME=VALUE.",
     ),
     WarningKind(
         "FA202",

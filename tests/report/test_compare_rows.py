@@ -65,7 +65,9 @@ def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> Cel
     }
     judged = random_evidence(run, 30)
     made = CellFacts.model_construct(**(usual | facts))
-    return CellRecord(spec=spec, facts=made, rounds=rounds, query_ndcg=ndcg, validation_ndcg=ndcg, evidence=judged)
+    return CellRecord(
+        spec=spec, facts=made, rounds=rounds, query_ndcg=ndcg, validation_ndcg=ndcg, evidence=judged
+    )
 
 
 def setting(name: str, values: np.ndarray[Any, Any], **facts: Any) -> CellGroup:
