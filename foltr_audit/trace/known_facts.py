@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from foltr_audit.errors import TraceError, UsageError, suggest_name
 from foltr_audit.trace.facts import FACTS
-from foltr_audit.trace.header_fields import Fact, shortened
+from foltr_audit.trace.header import Fact, shortened
 from foltr_audit.trace.reader import Trace
 from foltr_audit.utils.rows import JsonValue
 

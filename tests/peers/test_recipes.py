@@ -115,7 +115,9 @@ def test_the_trace_is_valid_and_its_facts_explain_the_messages(recorded: tuple[R
     recipe, trace = recorded
     assert run("trace", "validate", trace).code == 0
     told = run("trace", "check-facts", trace).out
-    expected = "not checked: messages of" if recipe.variable in ("RAIFLE", "ES") else "declared facts explain 100 %"
+    expected = (
+        "not checked: messages of" if recipe.variable in ("RAIFLE", "ES") else "declared facts explain 100 %"
+    )
     assert expected in told, told
 
 
