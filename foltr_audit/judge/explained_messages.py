@@ -74,10 +74,10 @@ class ExplanationThreshold:
         size = float(np.median(np.concatenate([usual_size(view) for view in views])))
         stated, P = views[0].knowledge.noise, views[0].parameters.shape[1]
         law = None if stated in (None, "none") else parse_law(str(stated))
-        untouched = None if law is None else law.probability_within(_RELATIVE * size)
-        if law is None or untouched is None:
+        within = None if law is None else law.probability_within(_RELATIVE * size)
+        if law is None or within is None:
             return cls(size)
-        untouched = float(untouched)
+        untouched = float(within)
         if untouched >= _SPARE:
             least = int(np.ceil(_LEAST / untouched))
             return cls(size, share=untouched / 2, least=least, by_noise=_most_moved(1 - untouched, P))
