@@ -18,7 +18,7 @@ def sections() -> Iterator[str]:
         anchor = re.sub(r"[^\w\- ]", "", kind.section.lower()).replace(" ", "-")
         more = f" [Example](#{anchor})." if kind.section else ""
         text = re.sub(
-            r"(--[a-z][\w-]*(?: NAME=VALUE)?|foltr-audit trace infer|\+secure-aggregation)",
+            r"(--[a-z][\w-]*(?: NAME=VALUE)?|\+secure-aggregation)",
             r"`\1`",
             kind.text,
         )

@@ -66,10 +66,7 @@ def shared(
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-KNOW_HELP = (
-    "A fact over those of the trace, as NAME=VALUE, e.g. learning_rate=0.1. May be repeated. trace infer "
-    "estimates some."
-)
+KNOW_HELP = "A fact over those of the trace, as NAME=VALUE, e.g. learning_rate=0.1. May be repeated."
 Know = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=KNOW_HELP)]
 Threads = Annotated[int | None, typer.Option(help="Number of threads. Results do not depend on it.")]
 Jobs = Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import Json, Know
-from foltr_audit.cli.output import note, print_json, print_line, print_rows, show, stdout_console
+from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
 from foltr_audit.errors import TraceError
 
 if TYPE_CHECKING:
@@ -157,8 +156,7 @@ def check_facts(
     """Check without the truth whether the declared facts explain the messages; exit code 1 if they do not.
 
     For a sample of messages about one list, the step of every click pattern is compared with the message. If
-    the best patterns reproduce too few messages, the check tries other signs, kinds, pairs, normalisers, step
-    sizes, clips and models, and names the facts that explain most messages.
+    the best patterns reproduce too few messages, a fact is wrong.
     """
     from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.report.results.fact_warnings import CheckedFacts, FactsReport, TraceFactRow
@@ -182,35 +180,6 @@ def check_facts(
             print_line(line)
     if any(row.found.wrong for row in rows):
         raise typer.Exit(1)
-
-
-@app.command("infer")
-def infer(
-    folder: Folder,
-    data: Data = None,
-    json: Json = False,
-) -> None:
-    """Estimate without the truth what messages tell of the facts, and say how sure that is.
-
-    Looked at are the number format, messages of a round, lists behind a message, norms that many messages
-    share (a clip), what the shown documents cannot explain (noise), and under which settings of PDGD the best
-    clicks reproduce the messages. The last line states the estimates as options.
-    """
-    from foltr_audit.judge.fact_inference import infer_facts
-    from foltr_audit.judge.observer import Observer
-    from foltr_audit.report.results.inferred_facts import InferredFactsReport
-    from foltr_audit.report.tables.inferred_facts import print_inferred_facts
-
-    report = InferredFactsReport.of(
-        (
-            str(trace.folder),
-            trace.header,
-            infer_facts(trace, Observer(trace.header, recorded.collection_if_there)),
-        )
-        for recorded in _open_attacks(folder, data)
-        for trace in recorded.traces.values()
-    )
-    show(report.json, partial(print_inferred_facts, report), json=json)
 
 
 @app.command("lint")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from foltr_audit.core.warning_kinds import UNKNOWN, WARNINGS, WarningKind
+from foltr_audit.core.warning_kinds import WARNINGS, WarningKind
 from foltr_audit.errors import UsageError, suggest_name
 
 
@@ -32,9 +32,14 @@ class CodedWarning(NamedTuple):
 
         >>> CodedWarning.parse("FA104: last bits")
         CodedWarning(code='FA104', text='last bits')
+
+        Raises:
+            ValueError: it has no known code.
         """
         code, _, text = line.partition(": ")
-        return cls(code, text) if code in WARNINGS else cls(UNKNOWN, line)
+        if code not in WARNINGS:
+            raise ValueError("expected a warning with its code")
+        return cls(code, text)
 
 
 _BY_NAME = {kind.name: kind for kind in WARNINGS.values()}

@@ -34,21 +34,12 @@ class WarningKind(NamedTuple):
         return f"{self.code}: {self.title}\n\n{self.text}{more}"
 
 
-UNKNOWN = "FA100"
-"""Code of a line that was stored without a code."""
-
 _CHAIN = "L2 clip, L1 noise"
 _WHO = "Who looks"
 _ALONE = "An epsilon alone says nothing"
 _WEAK = "A weak canary proves nothing"
 
 _KINDS = (
-    WarningKind(
-        UNKNOWN,
-        "stored without a code",
-        "A warning of an earlier version",
-        "The comparison was stored before warnings had codes. Run it again to get them.",
-    ),
     WarningKind(
         "FA101",
         "sensitivity",
@@ -219,7 +210,7 @@ _KINDS = (
         "The declared facts do not explain the messages",
         "Attacks replay what clients compute, from facts such as the learning rate or the pairs of "
         "PDGD. Here the messages do not follow from them, so results are too low. Correct the facts "
-        "with --know NAME=VALUE; foltr-audit trace infer estimates them.",
+        "with --know NAME=VALUE.",
     ),
     WarningKind(
         "FA202",

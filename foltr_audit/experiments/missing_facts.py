@@ -26,8 +26,6 @@ _WITH_QUERY = ("shown", "order", "candidates", "relevance", "intents")
 """What is hidden with the query."""
 
 _OF_DATA = ("candidates", "relevance", "intents")
-ESTIMATED = ("learning_rate", "pairs", "normaliser", "clip", "noise", "interactions")
-"""Knowledge that `trace infer` can estimate."""
 
 
 def advise(reason: str, hidden: Collection[str]) -> str:
@@ -55,7 +53,4 @@ def advise(reason: str, hidden: Collection[str]) -> str:
         ways.append("record the shown lists with the messages")
     if any(name in STEP_FACTS for name in facts):
         ways.append("for a learner other than PDGD give --client-step")
-    inferred = [name for name in facts if name in ESTIMATED]
-    if inferred:
-        ways.append(f"trace infer estimates {'it' if facts == inferred == missing else ', '.join(inferred)}")
     return f"{reason} ({'; '.join(ways)})" if ways else reason

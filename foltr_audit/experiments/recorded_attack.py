@@ -183,20 +183,6 @@ class TraceAttack:
             self.path, self.traces, self.spec, data=self.data, intents=self.intents, seed=self.used_seed
         )
 
-    @property
-    def collection_if_there(self) -> Collection | None:
-        """The data set, or None where it is not at its recorded path and no other path is given.
-
-        Raises:
-            UsageError, TraceError: as `collection`, where a path is given.
-        """
-        try:
-            return self.collection
-        except UsageError:
-            if self.data is not None:
-                raise
-            return None
-
     @cached_property
     def population(self) -> Population:
         """Who sent the messages: one group for a bare trace, and where the data set is not available.

@@ -1,7 +1,7 @@
 """Steps from a model to messages, and from the updates that messages tell to the true ones.
 
 They count the floating-point numbers between two, 0, -1, 1, -2, 2 ... upwards as 0, 1, 2, 3, 4 ..., in
-uint32 for float32 and uint64 for float64. `trace.float_steps` goes them; `trace.differences` says what for.
+uint32 for float32 and uint64 for float64. `trace.differences` goes them and says what for.
 """
 
 from __future__ import annotations

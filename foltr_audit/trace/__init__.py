@@ -7,8 +7,7 @@ May import: `core` and the rooms below it, except `data`.
 Begin with: `schema.py` and `header.py`, then `writer.py` and `reader.py`; `lint/` looks for leaks.
 """
 
-from foltr_audit.trace.header import SCHEMA, TraceHeader
-from foltr_audit.trace.header_fields import Fact, TraceDataset
+from foltr_audit.trace.header import SCHEMA, Fact, TraceDataset, TraceHeader
 from foltr_audit.trace.marker import PartFile, TracePart
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.validate import info, validate

@@ -33,8 +33,7 @@ from foltr_audit.privacy.events import (
 )
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import Streams
-from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.header_fields import Fact
+from foltr_audit.trace.header import Fact, TraceHeader
 from foltr_audit.trace.local_noise import LocalNoise, positive_number
 from foltr_audit.utils.reading import is_whole
 

@@ -3,7 +3,7 @@
 Nobody who shares no coordinate with its queries moves it, and where nothing was clipped and little noise came
 to a number, a client's update is its message minus the model, but for rounding. So a part may hold
 
-    from-model-0   in the place of the array `array-0` of messages that are models: the steps (`float_steps`)
+    from-model-0   in the place of the array `array-0` of messages that are models: the steps (`Steps`)
                    from the model's numbers, rounded to the array's format
     scale          in the place of true updates: by what each message is divided first, since a clip scales
                    models or updates; else 1
@@ -30,7 +30,6 @@ from foltr_audit.recorder.array_layout import FLOATING
 from foltr_audit.recorder.packed_columns import LEAST_BYTES, PackedColumn, pack_block
 from foltr_audit.recorder.round_tables import Table, Tables
 from foltr_audit.recorder.table_files import Columns, row_count
-from foltr_audit.trace.float_steps import Steps, after_steps, rounded, step_type
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.layout import joined
 from foltr_audit.trace.part_table import EVERY
@@ -40,6 +39,12 @@ _ROUNDS, _MESSAGES, _TRUTH = "observed/rounds", "observed/messages", "truth/mess
 _CORRECTED = ("scale", "correction", "check")
 _ROUNDING = {name: float(np.finfo(name).eps) for name in ("float32", "float64")}
 _TRIED = 1 << 14  # numbers of the first messages that tell whether their differences are smaller
+
+Steps = NDArray[np.unsignedinteger]
+"""0, -1, 1, -2, 2 ... numbers upwards as 0, 1, 2, 3, 4 ..., of uint32 for float32 and uint64 for float64.
+
+So many floating-point numbers lie between two: exact, whatever they are. `kernels.update_steps` counts them.
+"""
 
 
 class ModelArray(NamedTuple):
@@ -295,3 +300,31 @@ def _check(updates: NDArray[np.generic]) -> NDArray[np.uint32]:
     found = np.zeros(len(updates), dtype=np.uint32)
     found[:1] = crc32(np.ascontiguousarray(updates, dtype=updates.dtype.newbyteorder("<")).data)
     return found
+
+
+def step_type(kind: str) -> str:
+    """Type of the steps between numbers of a type."""
+    return f"uint{8 * np.dtype(kind).itemsize}"
+
+
+def after_steps(start: NDArray[np.generic], steps: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The numbers that so many steps lead to, in the type of those that they begin at."""
+    words: Steps = steps.astype(f"u{start.dtype.itemsize}", copy=False)
+    forward = (words >> 1) ^ (~(words & 1) + 1)  # back from 0, 1, 2, 3 ... to 0, -1, 1, -2 ...
+    place = _place(start) + forward
+    return _place(place.view(start.dtype)).view(start.dtype)
+
+
+def rounded(numbers: NDArray[np.float64], kind: str) -> NDArray[np.generic]:
+    """Numbers in a type, 0 where they are none in it, whose bits differ from processor to processor."""
+    with np.errstate(all="ignore"):
+        found: NDArray[np.generic] = numbers.astype(kind)
+    finite = np.isfinite(found)
+    return found if finite.all() else np.where(finite, found, found.dtype.type(0))
+
+
+def _place(values: NDArray[np.generic]) -> Steps:
+    """The bits of numbers, in the order of the numbers modulo 2^32 or 2^64; twice gives the bits back."""
+    bits = np.ascontiguousarray(values).view(f"i{values.dtype.itemsize}")
+    low = np.iinfo(bits.dtype).max
+    return np.asarray((bits ^ ((bits >> (8 * bits.itemsize - 1)) & low)).view(f"u{bits.itemsize}"))

@@ -15,8 +15,7 @@ from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.randomized_response import RandomizedResponse
-from foltr_audit.trace.header import DTYPES, MASKINGS, TraceHeader
-from foltr_audit.trace.header_fields import shortened
+from foltr_audit.trace.header import DTYPES, MASKINGS, TraceHeader, shortened
 from foltr_audit.utils.reading import is_whole
 from foltr_audit.utils.seed_generators import PERTURBATIONS
 

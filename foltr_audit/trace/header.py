@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
@@ -24,22 +24,14 @@ from foltr_audit.recorder.part_files import HEADER, TRACE_SCHEMA
 from foltr_audit.recorder.recorder import MOST_HEADER_BYTES
 from foltr_audit.recorder.toml_text import toml_text
 from foltr_audit.recorder.trace_start import FLOWER_MASKS
-from foltr_audit.trace.header_fields import (
-    MOST_PARTS,
-    Fact,
-    TraceDataset,
-    check,
-    check_fact,
-    check_names,
-    check_types,
-)
 from foltr_audit.trace.layout import WORDS, check_layout, layout_from
 from foltr_audit.utils.reading import file_bytes, is_whole, toml_table, whole_number
 from foltr_audit.utils.reading.bounded_files import decoded
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 SCHEMA = TRACE_SCHEMA
-FIRST_SCHEMA = "foltr-audit/trace/1"
-"""The schema before, whose tables are Parquet files: still read, by `schema1/`, and never written."""
 
 KINDS = ("model", "update", "masked", "es", "clicks")
 NO_MODELS = ("es", "clicks")
@@ -54,6 +46,35 @@ ENCODED = WORDS
 MASKINGS = ("fixed-point", FLOWER_MASKS)
 
 MOST_WHOLE = 2**31 - 1  # of parameters, of documents in a list, and of rounds
+MOST_PARTS = 256  # a part's index is stored in 8 bits
+
+Fact = str | int | float | bool | list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceDataset:
+    """The data that the clients searched.
+
+    Attributes:
+        source: where it came from, e.g. a path or `synthetic:mq2007`.
+        fold: number of the fold, from 1; 0 where the source has none.
+        fingerprint: SHA-256 (hex) of the parsed content.
+        normalised: `none`, `zscore`, `zscore-parts` or `query-minmax`.
+        parts: names of the parts; an interaction's `part` is an index into them.
+    """
+
+    source: str
+    fold: int
+    fingerprint: str
+    normalised: str
+    parts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        check_types(self, "dataset.")
+        check(self.fold >= 0, "dataset.fold", self.fold, "0 or more")
+        check(len(set(self.parts)) == len(self.parts), "dataset.parts", self.parts, "different names")
+        check(0 < len(self.parts) <= MOST_PARTS, "dataset.parts", self.parts, f"1 to {MOST_PARTS} names")
 
 
 @cache
@@ -86,10 +107,9 @@ class TraceHeader:
         rounds_per_part: rounds in a part; a killed writer loses at most the open part.
         layout: the arrays of a message, or of what was masked; empty for one array of all its numbers.
         writer: program and version that wrote the trace.
-        schema: name and version of the format.
 
     Raises:
-        TraceError: a field of the wrong type or out of range, an unknown kind or schema.
+        TraceError: a field of the wrong type or out of range, or an unknown kind.
     """
 
     kind: str
@@ -105,10 +125,8 @@ class TraceHeader:
     rounds_per_part: int = 10
     layout: tuple[LayoutArray, ...] = ()
     writer: str = field(default_factory=_this_program)
-    schema: str = SCHEMA
 
     def __post_init__(self) -> None:
-        _check_schema(self.schema)
         check_types(self, "")
         check(self.kind in KINDS, "kind", self.kind, " or ".join(KINDS))
         formats = (ENCODED,) if self.kind == "masked" else FLOATING
@@ -288,7 +306,7 @@ class TraceHeader:
         return toml_text(self._table())
 
     def _table(self) -> dict[str, object]:
-        table = {"schema": self.schema, **vars(self)}
+        table = {"schema": SCHEMA, **vars(self)}
         dataset = {**vars(table.pop("dataset")), "parts": list(self.dataset.parts)}
         del table["layout"]
         if self.layout:
@@ -343,7 +361,8 @@ def header_from(table: Mapping[str, object]) -> TraceHeader:
     if "schema" in table:  # first: a newer schema may well have other fields
         _check_schema(table["schema"])
     table = {"layout": [], "writer": "", **table}
-    check_names(table, [f.name for f in fields(TraceHeader)], "")
+    check_names(table, ["schema", *(f.name for f in fields(TraceHeader))], "")
+    del table["schema"]
     for name in ("dataset", "knowledge"):
         check(isinstance(table[name], dict), name, table[name], "a table")
     dataset = cast("dict[str, Any]", table["dataset"])  # the classes check the types of their fields
@@ -357,5 +376,73 @@ def _check_schema(schema: object) -> None:
     family, _, version = SCHEMA.rpartition("/")
     found, _, other = str(schema).rpartition("/")
     newer = found == family and (whole_number(other, 0, 10**9) or 0) > int(version)
-    known = schema in (SCHEMA, FIRST_SCHEMA)
-    check(known, "schema", schema, SCHEMA + (" (a newer foltr-audit wrote it)" if newer else ""))
+    check(schema == SCHEMA, "schema", schema, SCHEMA + (" (a newer foltr-audit wrote it)" if newer else ""))
+
+
+def check(good: bool, name: str, value: object, expected: str) -> None:
+    """Refuse a field that is not good.
+
+    Raises:
+        TraceError: it is not; the line says what was expected.
+    """
+    if not good:
+        raise TraceError(f"trace: header: {name} is {shortened(value)}, expected {expected}")
+
+
+def shortened(value: object) -> str:
+    """A value as Python writes it, at most 80 characters of it."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def check_names(table: Mapping[str, object], names: list[str], prefix: str) -> None:
+    """Refuse a table that lacks a field or has another one.
+
+    Raises:
+        TraceError: it is such a table.
+    """
+    for name in names:
+        if name not in table:
+            raise TraceError(f"trace: header: field {prefix}{name} is missing")
+    for name in table:
+        if name not in names:
+            raise TraceError(f"trace: header: unknown field {prefix}{name}")
+
+
+_TYPES: dict[str, tuple[type, str]] = {
+    "str": (str, "text"),
+    "int": (int, "a whole number"),
+    "bool": (bool, "true or false"),
+    "dict[str, Fact]": (dict, "a table"),
+}
+
+
+def check_types(record: DataclassInstance, prefix: str) -> None:
+    """Refuse a record whose plain fields have other types than they should.
+
+    Raises:
+        TraceError: it has.
+    """
+    for item in fields(record):
+        value = getattr(record, item.name)
+        if str(item.type) not in _TYPES and item.name != "parts":
+            continue  # a record, which checks itself
+        if item.name == "parts":
+            check(all(isinstance(part, str) for part in value), prefix + "parts", value, "a list of texts")
+            continue
+        kind, expected = _TYPES[str(item.type)]
+        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        check(good, prefix + item.name, value, expected)
+
+
+def check_fact(name: str, value: object) -> None:
+    """Refuse a fact that is neither text, a number, true or false, nor a list of texts.
+
+    Raises:
+        TraceError: it is.
+    """
+    texts = isinstance(value, list) and all(isinstance(text, str) for text in value)
+    good = texts or (
+        isinstance(value, str | int | float) and not (isinstance(value, float) and math.isnan(value))
+    )
+    check(good, f"knowledge.{name}", value, "text, a number (not NaN), true or false, or a list of texts")

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from foltr_audit.errors import TraceError, UsageError, suggest_name
 from foltr_audit.trace.facts import FACTS
-from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.header_fields import Fact, shortened
+from foltr_audit.trace.header import Fact, shortened
 from foltr_audit.trace.reader import Trace
 from foltr_audit.utils.rows import JsonValue
 
@@ -65,37 +64,16 @@ def with_facts(trace: Trace, facts: Mapping[str, Fact]) -> Trace:
     """
     if not facts:
         return trace
-    return replace(trace, header=header_with(trace.header, facts), given=trace.given | facts.keys())
-
-
-def header_with(header: TraceHeader, facts: Mapping[str, Fact]) -> TraceHeader:
-    """The header with these facts over its own; raises as `with_facts`."""
     try:
-        return replace(header, knowledge={**header.knowledge, **facts})
+        header = replace(trace.header, knowledge={**trace.header.knowledge, **facts})
     except TraceError as error:
         raise UsageError(f"{OPTION}: {error}") from error
+    return replace(trace, header=header, given=trace.given | facts.keys())
 
 
 def plain_facts(facts: Mapping[str, Fact]) -> dict[str, JsonValue]:
     """Facts as the values of a JSON object."""
     return {name: [*value] if isinstance(value, list) else value for name, value in facts.items()}
-
-
-def facts_text(facts: Mapping[str, Fact]) -> str:
-    """Facts as the options that state them.
-
-    >>> facts_text({"learning_rate": 0.1, "noise": "none", "antithetic": True})
-    '--know learning_rate=0.1 --know noise=none --know antithetic=yes'
-    """
-    return " ".join(f"{OPTION} {name}={_word(value)}" for name, value in facts.items())
-
-
-def _word(value: Fact) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return f"'{';'.join(value)}'"
-    return str(value)
 
 
 def _read(name: str, text: str) -> Fact:

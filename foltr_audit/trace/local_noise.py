@@ -15,7 +15,7 @@ from foltr_audit.core.declared.declared_system import AccountingBasis, DeclaredC
 from foltr_audit.privacy.events import NoiseAddition, NormBound
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.base import plain
-from foltr_audit.trace.header_fields import Fact
+from foltr_audit.trace.header import Fact
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,7 @@ from foltr_audit.recorder.part_files import (
     marker_indices,
     marker_name,
 )
-from foltr_audit.trace.header import FIRST_SCHEMA, TraceHeader
-from foltr_audit.trace.schema1 import FIRST_PART_SCHEMA, first_file_name
+from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.reading import file_bytes, is_whole, json_table
 
 MOST_MARKER_BYTES = 1 << 20
@@ -48,7 +47,6 @@ class TracePart:
     first_round: int
     last_round: int
     files: dict[str, PartFile]
-    schema: str = PART_SCHEMA
 
     @property
     def n_rounds(self) -> int:
@@ -67,8 +65,7 @@ class TracePart:
 
     def file_name(self, table: str) -> str:
         """Path of a table inside the trace folder."""
-        first = self.schema == FIRST_PART_SCHEMA
-        return first_file_name(table, self.index) if first else file_name(table, self.index)
+        return file_name(table, self.index)
 
 
 def read_markers(folder: Path, header: TraceHeader, trace_id: str) -> tuple[list[TracePart], list[str]]:
@@ -107,9 +104,8 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
         raise TraceError(f"trace: {path}: no regular file; expected one")
     content = file_bytes(path, TraceError, MOST_MARKER_BYTES, "trace: ")
     table = json_table(content, f"trace: {path}", TraceError)
-    schema = FIRST_PART_SCHEMA if header.schema == FIRST_SCHEMA else PART_SCHEMA
-    if table.get("schema") != schema:
-        raise TraceError(f"trace: {path}: expected a JSON object with schema {schema}")
+    if table.get("schema") != PART_SCHEMA:
+        raise TraceError(f"trace: {path}: expected a JSON object with schema {PART_SCHEMA}")
     if table.get("trace") != trace_id:
         raise TraceError(
             f"trace: {path}: belongs to trace {str(table.get('trace'))[:12]}, expected {trace_id[:12]}: "
@@ -125,10 +121,9 @@ def _read(path: Path, index: int, header: TraceHeader, trace_id: str) -> TracePa
         first_round=first,
         last_round=_whole(path, table, "last_round", first),
         files={},
-        schema=schema,
     )
-    required, allowed = OBSERVED + (TRUTH if header.has_truth else ()), OBSERVED_TOO
-    names = {part.file_name(name): name for name in required + (allowed if schema == PART_SCHEMA else ())}
+    required = OBSERVED + (TRUTH if header.has_truth else ())
+    names = {part.file_name(name): name for name in required + OBSERVED_TOO}
     part = replace(part, files=_files(path, table.get("files"), names, required))
     _check_rows(path, part)
     return part
@@ -163,7 +158,7 @@ def _check_rows(path: Path, part: TracePart) -> None:
     rows = {table: file.rows for table, file in part.files.items()}
     expected = {"observed/rounds": part.n_rounds}
     for truth, observed in zip(TRUTH, OBSERVED, strict=True):
-        if truth in rows and (truth != "truth/rounds" or part.schema == FIRST_PART_SCHEMA):
+        if truth in rows and truth != "truth/rounds":
             expected[truth] = rows[observed]
     for table, number in expected.items():
         if rows[table] != number:

@@ -13,7 +13,7 @@ from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.part_files import marker_name
 from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace import decode
-from foltr_audit.trace.header import FIRST_SCHEMA, TraceHeader, read_header
+from foltr_audit.trace.header import TraceHeader, read_header
 from foltr_audit.trace.marker import TracePart, read_markers
 from foltr_audit.utils.reading import file_bytes
 
@@ -196,12 +196,7 @@ class Trace:
             TraceError: a file that is damaged, or has other columns or rows than it should.
         """
         path, rows = self.folder / part.file_name(table), part.files[table].rows
-        data = self.content(part, table)
-        if self.header.schema == FIRST_SCHEMA:
-            from foltr_audit.trace.schema1.first_tables import load_first
-
-            return load_first(data, self.header, table, path, rows)
-        return decode.load(data, self.header, table, path, rows)
+        return decode.load(self.content(part, table), self.header, table, path, rows)
 
     def check_files(self) -> None:
         """Compare every file with its marker.

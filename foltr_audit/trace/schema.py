@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.recorder.implied_columns import LEFT_OUT
-from foltr_audit.trace.differences import correction_type, model_arrays
-from foltr_audit.trace.float_steps import step_type
+from foltr_audit.trace.differences import correction_type, model_arrays, step_type
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.reading.arrays import LONGEST
 

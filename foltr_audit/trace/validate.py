@@ -14,7 +14,7 @@ from foltr_audit.recorder.table_files import Columns
 from foltr_audit.trace import decode
 from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.facts import fact_problems, round_problem
-from foltr_audit.trace.header import read_header
+from foltr_audit.trace.header import SCHEMA, read_header
 from foltr_audit.trace.marker import TracePart, read_markers
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.schema import FeatureFormat, truth_misfit
@@ -60,7 +60,7 @@ def info(folder: Path) -> dict[str, object]:
     header = trace.header
     size = _bytes_on_disk(trace)
     return {
-        "schema": header.schema,
+        "schema": SCHEMA,
         "writer": header.writer,
         "trace_id": trace.trace_id,
         **{name: getattr(header, name) for name in ("kind", "dtype", "ranker", "parameters", "k")},

@@ -9,6 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
+from foltr_audit.core.records.cohort import Cohort
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
@@ -22,12 +25,23 @@ from foltr_audit.recorder.part_files import (
     marker_name,
     part_files,
 )
-from foltr_audit.recorder.round_tables import Tables, check_same_columns, first_rows, join_tables
+from foltr_audit.recorder.round_tables import (
+    CohortColumns,
+    ListColumns,
+    MessageColumns,
+    RoundColumns,
+    Tables,
+    TruthColumns,
+    check_same_columns,
+    first_rows,
+    join_tables,
+    round_tables,
+)
 from foltr_audit.trace.contradictions import contradiction
 from foltr_audit.trace.differences import PartDifferences
-from foltr_audit.trace.encode import encode
 from foltr_audit.trace.facts import fact_problems, round_problem
-from foltr_audit.trace.header import SCHEMA, TraceHeader, read_header
+from foltr_audit.trace.header import TraceHeader, read_header
+from foltr_audit.trace.layout import split
 from foltr_audit.trace.reader import Trace
 from foltr_audit.trace.schema import FeatureFormat, misfit, truth_misfit
 
@@ -68,8 +82,6 @@ class TraceWriter:
         # One thread: parts reach the disk in their order.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trace-part") if behind else None
         self._part: Future[None] | None = None  # the part that is being put on the disk
-        if header.schema != SCHEMA:
-            raise UsageError(f"trace: header: schema is {header.schema}, expected {SCHEMA}, which is written")
         problems = fact_problems(header)
         if problems:
             raise TraceError(f"trace: header: {problems[0]}")
@@ -123,7 +135,7 @@ class TraceWriter:
         )
         if problem is not None:
             raise UsageError(f"trace: {problem}")
-        tables = encode(self.header, record, truth)
+        tables = _encode(self.header, record, truth)
         try:
             check_same_columns([*self._heads, tables])
         except ValueError as error:
@@ -251,3 +263,72 @@ class TraceWriter:
 
 def _text(value: object) -> str:
     return "absent" if value is None else repr(value)
+
+
+def _encode(header: TraceHeader, record: RoundRecord, truth: RoundTruth | None) -> Tables:
+    """The rows of one round in every table; only arrays of messages may be those of the record.
+
+    Raises:
+        UsageError: numbers that the layout does not hold.
+    """
+    arrays = split(header.arrays, record.messages, record.buffers, f"trace: round {record.round}")
+    seen = RoundColumns(
+        number=record.round,
+        model=record.parameters,
+        aggregate=record.aggregate,
+        messages=MessageColumns(
+            arrays=arrays,
+            counts=record.counts,
+            survived=record.survivors,
+            senders=record.senders,
+            seeds=record.seeds,
+            sizes=record.sizes,
+            sent_at=record.sent_at,
+            metrics=record.clear,
+        ),
+        lists=ListColumns(
+            slot=record.slot,
+            step=record.step,
+            part=record.part,
+            query=record.query,
+            shown=record.shown,
+            features=record.features,
+            candidates=record.candidates,
+            n_candidates=record.n_candidates,
+        ),
+        shares=record.shares,
+        state=record.state,
+        masked=header.kind == "masked",
+        total=record.total,
+        aborted=record.aborted,
+        facts=record.facts,
+        started=record.started,
+        ended=record.ended,
+        cohort=_cohort(record.cohort),
+    )
+    try:
+        return round_tables(seen, None if truth is None else _truth(header, truth))
+    except ValueError as error:
+        raise UsageError(f"trace: round {record.round}: {error}") from None
+
+
+def _cohort(cohort: Cohort | None) -> CohortColumns | None:
+    if cohort is None:
+        return None
+    return CohortColumns(node=cohort.node, outcome=cohort.outcome, reason=cohort.reason, stage=cohort.stage)
+
+
+def _truth(header: TraceHeader, truth: RoundTruth) -> TruthColumns:
+    with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the message itself
+        rounded = truth.updates.astype(header.update_format)
+    return TruthColumns(
+        clients=truth.clients,
+        clicks=truth.clicks,
+        updates=None if np.isnan(rounded[:1]).all() and np.isnan(rounded).all() and len(rounded) else rounded,
+        clipped=truth.clipped if truth.knows_clips else None,
+        known=truth.known,
+        intents=truth.intents,
+        canaries=truth.canaries,
+        coins=truth.coins,
+        metrics=truth.metrics,
+    )

@@ -28,8 +28,8 @@ from .table_files import Columns, row_count, table_pieces
 VERSION = "0.1.0"
 """Version of the recorder."""
 
-TRACE_SCHEMA = "foltr-audit/trace/2"
-PART_SCHEMA = "foltr-audit/trace-part/2"
+TRACE_SCHEMA = "foltr-audit/trace/1"
+PART_SCHEMA = "foltr-audit/trace-part/1"
 HEADER = "trace.toml"
 
 OBSERVED = ("observed/rounds", "observed/messages", "observed/interactions")

@@ -203,7 +203,7 @@ def test_options_that_a_trace_cannot_have_are_refused(recorded: Path) -> None:
 
 def test_a_newer_trace_is_refused(copied: Path) -> None:
     for header in copied.rglob("trace.toml"):
-        header.write_text(header.read_text().replace("foltr-audit/trace/2", "foltr-audit/trace/3"))
+        header.write_text(header.read_text().replace("foltr-audit/trace/1", "foltr-audit/trace/2"))
     done = run("attack", "--trace", copied)
     assert done.code == 3
     assert "newer" in done.one_error()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
 from pathlib import Path
 
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.experiments.comparison.facts import FACTS
 from tests.cli.test_foreign_trace import _header, _round
 from tests.fixtures.command import run
 
@@ -58,18 +55,6 @@ def test_a_comparison_by_what_is_proven_of_its_chain(
     (outcome,) = done.json()["outcomes"]
     assert outcome["limit"] == "max_ceiling_auc"
     assert outcome["value"] <= PURE or "learnt from earlier clicks" in outcome["about"]
-
-
-def test_cells_of_an_earlier_version_cannot_be_judged(kept: Path, tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(kept, old)
-    for path in old.glob(f"cells/*/{FACTS}"):
-        facts = json.loads(path.read_text())
-        del facts["proven_aucs"], facts["attacked_auc"]
-        path.write_text(json.dumps(facts))
-    done = run("check", limits(tmp_path, 0.7), "--comparison", old, "--defense", LAPLACE)
-    assert done.code == 2
-    assert "the comparison is of an earlier version; run it again" in done.err
 
 
 def test_a_recorded_run_by_its_spec(tmp_path: Path) -> None:

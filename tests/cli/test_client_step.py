@@ -50,11 +50,10 @@ def test_a_file_of_the_users_decodes_their_own_trace(folder: Path) -> None:
 def test_a_wrong_step_shows(folder: Path) -> None:
     done = attacked(folder, "wrong")
     assert exact(attacked(folder, "wrong", "--json").json(), "map") < 0.2
-    assert "sign -1 explains 100 %" in " ".join(done.warnings)
+    assert "may be wrong, or chance in it" in " ".join(done.warnings)
     steps = folder.parent / "steps.py"
     checked = run("trace", "check-facts", folder, "--client-step", f"{steps}:wrong")
     assert checked.code == 1
-    assert "sign -1 explains 100 %" in checked.out
     assert run("trace", "check-facts", folder, "--client-step", f"{steps}:step").code == 0
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 from foltr_audit.core.plugins import Attack
@@ -32,7 +31,6 @@ from tests.fuzz.samples import cell_arrays, packed, sealed, write_comparison, wr
 from tests.utils.test_reading import archive
 
 HUGE = "9" * 5000
-FIRST = Path(__file__).parents[1] / "fixtures" / "schema1"
 
 # --- cells of comparisons -------------------------------------------------------------------------
 
@@ -235,8 +233,8 @@ def seal(folder: Path) -> None:
         ("k = 4", f"k = {HUGE}", "trace.toml: not TOML: a whole number beyond 64 bits"),
         ("k = 4", "k = 4294967296", "trace.toml: k is 4294967296, expected 1 to 2147483647"),
         ("k = 4", "k = 2147483647", "expected whole numbers of shape (rows, 2147483647)"),
-        ("trace/2", f"trace/{HUGE}", "expected foltr-audit/trace/2"),
-        ("trace/2", "trace/²", "expected foltr-audit/trace/2"),
+        ("trace/1", f"trace/{HUGE}", "expected foltr-audit/trace/1"),
+        ("trace/1", "trace/²", "expected foltr-audit/trace/1"),
     ],
 )
 def test_a_header_with_other_numbers(trace: Path, old: str, new: str, problem: str) -> None:
@@ -246,28 +244,6 @@ def test_a_header_with_other_numbers(trace: Path, old: str, new: str, problem: s
     with pytest.raises(TraceError, match="trace") as error:
         list(Trace.open(trace).rounds())
     assert problem in str(error.value)
-
-
-def test_a_huge_k_in_schema_1(tmp_path: Path) -> None:
-    trace = shutil.copytree(FIRST / "plain", tmp_path / "first")
-    text = (trace / "trace.toml").read_text()
-    (trace / "trace.toml").write_text(text.replace("k = 3", "k = 2147483647"))
-    seal(trace)
-    with pytest.raises(TraceError, match="expected more for k = 2147483647"):
-        list(Trace.open(trace).rounds())
-
-
-def test_a_table_of_zeros_without_an_end(tmp_path: Path) -> None:
-    """Of schema 1: those of schema 2 are stored as they are."""
-    trace = shutil.copytree(FIRST / "plain", tmp_path / "first")
-    path = trace / "observed/interactions-00000.parquet"
-    frame = pl.read_parquet(path)
-    many = pl.select(pl.zeros(1 << 27, dtype=pl.UInt32).implode().alias("shown"))
-    pl.concat([frame.head(1).drop("shown"), many], how="horizontal").select(frame.columns).write_parquet(path)
-    assert path.stat().st_size < 1 << 20
-    seal(trace)
-    with pytest.raises(TraceError, match=r"interactions-00000.parquet: cannot be read as Parquet: \d+ v"):
-        list(Trace.open(trace).rounds())
 
 
 def test_an_attack_whose_equations_cannot_be_solved_is_refused(

@@ -29,7 +29,6 @@ def test_a_refused_attack_names_the_missing_facts_and_how_to_give_them(silent: P
     error = run("attack", "--trace", silent, "--method", "map").one_error()
     assert "the observer does not know: learning_rate, normaliser, pairs" in error
     assert "--know learning_rate=0.1 --know normaliser=shown --know pairs=all" in error
-    assert "trace infer estimates" in error
     hidden = run("attack", "--trace", silent, "--method", "map", "--hide", "order", *GIVEN).one_error()
     assert hidden.endswith("the observer does not know: order")
 
@@ -64,7 +63,7 @@ def test_given_facts_also_replace_those_of_rounds(tmp_path: Path) -> None:
         for record, truth in foreign_trace.records(SYSTEM)
     ]
     folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(SYSTEM), rounds)
-    assert "learning_rate 0.1 explains 100 %" in run("trace", "check-facts", folder).out
+    assert run("trace", "check-facts", folder).code == 1
     right = run("trace", "check-facts", folder, *GIVEN)
     assert right.out.rstrip().endswith("declared facts explain 100 % of 30 messages")
 

@@ -7,10 +7,8 @@ import math
 import pytest
 from scipy import stats
 
-from foltr_audit.experiments.comparison.facts import AuditFacts
 from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
 from foltr_audit.privacy.loss.participation import laplace_sometimes
-from foltr_audit.report.results.whole_run import RunBoundRow
 from tests.fixtures.command import run
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", 40, "--cohort", 4, "--rounds", 6)
@@ -108,11 +106,3 @@ def test_an_attack_says_what_is_proven_whatever_the_attack() -> None:
     flat = " ".join(run(*asked, "--full").out.split())
     assert "proven epsilon, whatever the attack" in flat
     assert "round: proven for one interaction" in flat
-
-
-def test_cells_of_earlier_versions_have_no_bound_of_a_run() -> None:
-    """A comparison that was run before runs had bounds is still read; its reports say so."""
-    assert not AuditFacts.model_fields["run"].is_required()
-    row = RunBoundRow.of(AuditFacts.model_fields["run"].default)
-    assert math.isinf(row.eps)
-    assert row.text == "run: none for one client: an earlier version did not store it"

@@ -6,13 +6,11 @@ import contextlib
 import hashlib
 import io
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from foltr_audit.data.cache import SourceKey, map_entry, write_entry
 from foltr_audit.experiments.recorded_attack import TraceAttack
@@ -38,7 +36,6 @@ from tests.fuzz.mutations import (
 from tests.fuzz.samples import Tree, lay, tree, write_trace
 from tests.fuzz.watch import Feed
 
-FIRST = Path(__file__).parents[1] / "fixtures" / "schema1"
 METHODS = ("olsr", "lad", "map", "tukey", "box-ls", "raifle")
 EXTREME = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-308, 5e-324, 1.7e38, 2.0**53, -1.0)
 
@@ -81,13 +78,9 @@ def _resealed(files: Tree) -> Tree:
 def _rows(data: bytes, otherwise: object) -> object:
     """How many rows a table holds, or else what its marker says."""
     try:
-        if data.startswith(b"PAR1"):
-            return pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()
         with np.load(io.BytesIO(data), allow_pickle=False) as columns:
             return len(columns["round"])
     except Exception:  # of any kind: the file is damaged
-        return otherwise
-    except pl.exceptions.PanicException:
         return otherwise
 
 
@@ -134,54 +127,6 @@ def _odd_values(rng: Random, values: np.ndarray[Any, Any]) -> np.ndarray[Any, An
     return flat.reshape(values.shape)
 
 
-def _changed_frame(rng: Random, data: bytes) -> bytes:
-    """A Parquet file with other values, rows, columns or types."""
-    frame = pl.read_parquet(io.BytesIO(data))
-    way, name = rng.randrange(8), rng.choice(frame.columns)
-    column = frame[name]
-    if way == 0:
-        frame = frame.head(rng.randrange(frame.height + 1))
-    elif way == 1:
-        frame = pl.concat([frame] * rng.choice([2, 50]))
-    elif way == 2:
-        frame = frame.drop(name)
-    elif way == 3:
-        frame = frame.with_columns(pl.lit(rng.choice([0, 1.5, "x", None])).alias(name))
-    elif way == 4:
-        frame = frame.with_columns(frame[name].shift(1).alias(name))
-    elif way == 5:
-        frame = frame.sample(fraction=1.0, shuffle=True, seed=rng.randrange(99))
-    else:
-        frame = frame.with_columns(_extreme(rng, column))
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression=rng.choice(["zstd", "uncompressed", "snappy"]))
-    return buffer.getvalue()
-
-
-def _extreme(rng: Random, column: pl.Series) -> pl.Series:
-    dtype = column.dtype
-    if dtype.is_float() or dtype.is_integer() or dtype == pl.Boolean:
-        odd = EXTREME if dtype.is_float() else [0, 1, 2**31, 2**32 - 1, 255]
-        values = [rng.choice(odd) if rng.random() < 0.5 else value for value in column.to_list()]
-        return pl.Series(column.name, values, dtype=pl.Float64, strict=False).cast(dtype, strict=False)
-    inner: Any = dtype
-    while isinstance(inner, pl.Array | pl.List):
-        inner = inner.inner
-    if inner is dtype or not (inner.is_float() or inner.is_integer()):
-        return column.reverse()
-    rows = _odd_inside(rng, column.to_list(), EXTREME if inner.is_float() else (0, 1, 9, 2**32 - 1))
-    if isinstance(dtype, pl.List) and rng.random() < 0.3:
-        rows = [row * rng.choice([0, 1, 1, 3, 1000]) for row in rows]
-    return pl.Series(column.name, rows, dtype=dtype, strict=False)
-
-
-def _odd_inside(rng: Random, value: Any, odd: Sequence[float]) -> Any:
-    """Lists inside each other with other numbers here and there."""
-    if isinstance(value, list):
-        return [_odd_inside(rng, inner, odd) for inner in value]
-    return rng.choice(odd) if rng.random() < 0.3 else value
-
-
 def _changed_trace(rng: Random, files: Tree) -> Tree:
     files = dict(files)
     name = "trace.toml" if rng.random() < 0.25 else rng.choice(sorted(files))
@@ -190,8 +135,6 @@ def _changed_trace(rng: Random, files: Tree) -> Tree:
         files[name] = changed_bytes(rng, files[name])
     elif name.endswith(".npz"):
         files[name] = _changed_table(rng, files[name]) if way > 1 else changed_bytes(rng, files[name])
-    elif name.endswith(".parquet"):
-        files[name] = _changed_frame(rng, files[name]) if way > 1 else changed_bytes(rng, files[name])
     elif name.endswith(".json") and way > 1:
         files[name] = json_bytes(rng, changed_value(rng, json.loads(files[name])))
     else:
@@ -209,19 +152,6 @@ def traces(folder: Path) -> Feed:
     """Every table of a trace, hashes put right."""
     write_trace(folder / "trace")
     return _read_traces(folder, tree(folder / "trace"))
-
-
-def first_traces(folder: Path) -> Feed:
-    """The same of traces of schema 1."""
-    feeds = []
-    for name in ("plain", "masked", "es"):
-        shutil.copytree(FIRST / name, folder / name / "trace")
-        feeds.append(_read_traces(folder / name, tree(folder / name / "trace")))
-
-    def feed(rng: Random) -> None:
-        rng.choice(feeds)(rng)
-
-    return feed
 
 
 def _read_traces(folder: Path, files: Tree) -> Feed:
@@ -275,8 +205,6 @@ def _changed_file(rng: Random, name: str, content: bytes) -> bytes:
         return json_bytes(rng, changed_value(rng, json.loads(content)))
     if name.endswith(".npz") and rng.random() < 0.8:
         return _changed_table(rng, content)
-    if name.endswith(".parquet") and rng.random() < 0.8:
-        return _changed_frame(rng, content)
     return changed_bytes(rng, content)
 
 

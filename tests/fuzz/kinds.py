@@ -35,7 +35,6 @@ KINDS: dict[str, Kind] = {
     "command lines": Kind(documents.command_lines, 4_000, 25),
     "models": Kind(folders.models, 14_000, 300),
     "traces": Kind(folders.traces, 8_000, 25),
-    "traces of schema 1": Kind(folders.first_traces, 2_000, 10),
     "attacked": Kind(folders.attacked, 1_000, 5),
     "runs": Kind(folders.runs, 3_000, 12),
     "cache": Kind(folders.cache_entries, 5_000, 80),

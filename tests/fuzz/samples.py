@@ -133,7 +133,7 @@ def cell_facts(of: Spec) -> dict[str, Any]:
         "learner": of.train.learner,
         "pdgd": "pham-2022",
         "data": data,
-        "warnings": ["shares of noise"],
+        "warnings": ["FA102: shares of noise"],
         "population": None,
         "groups": ["a", "b"],
         "ndcg@10": 0.4,
@@ -145,6 +145,8 @@ def cell_facts(of: Spec) -> dict[str, Any]:
         "clipped": 0.5,
         "too_short": 2,
         "bytes_per_client": 184.0,
+        "proven_aucs": [{"view": "individual", "interactions": 4, "auc": 0.8, "how": "so it is"}],
+        "attacked_auc": None,
         "findings": [finding] if of.audit is not None else [],
     }
     if of.attack is not None:

@@ -53,6 +53,8 @@ def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> Cel
         "online_sum": 5.0,
         "clipped": 0.25,
         "bytes_per_client": 184.0 + run,
+        "proven_aucs": [],
+        "attacked_auc": None,
     }
     rounds = {
         "round": np.arange(2.0),
@@ -63,7 +65,9 @@ def stored(name: str, run: int, ndcg: np.ndarray[Any, Any], **facts: Any) -> Cel
     }
     judged = random_evidence(run, 30)
     made = CellFacts.model_construct(**(usual | facts))
-    return CellRecord(spec=spec, facts=made, rounds=rounds, query_ndcg=ndcg, evidence=judged)
+    return CellRecord(
+        spec=spec, facts=made, rounds=rounds, query_ndcg=ndcg, validation_ndcg=ndcg, evidence=judged
+    )
 
 
 def setting(name: str, values: np.ndarray[Any, Any], **facts: Any) -> CellGroup:

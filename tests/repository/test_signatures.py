@@ -13,10 +13,8 @@ import pytest
 from tests.fixtures.import_graph import TOP_FOLDERS, inside, modules, tree
 
 MAY_SAY_ANY = {
-    "foltr_audit.utils.reading.thrift": "a field of a struct is known by its number alone",
     "foltr_audit.experiments.comparison.cell_arrays": "an array of a file has the type that its name says",
     "foltr_audit.report.pictures.style": "settings of matplotlib, each of its own type",
-    "foltr_audit.utils.reading.parquet": "reads such structs",
 }
 """Modules at the edge of the library, with the reason."""
 

@@ -32,7 +32,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def store_all_columns(folder: Path) -> None:
-    """Put the columns that follow from other tables into the files of part 0, as earlier writers did."""
+    """Put the columns that follow from other tables into the files of part 0, as other writers do."""
     trace = Trace.open(folder)
     [part] = trace.parts
     for table, columns in trace.whole_columns(part, trace.tables(part)).items():

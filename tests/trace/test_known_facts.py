@@ -9,7 +9,7 @@ import pytest
 
 from foltr_audit.errors import UsageError
 from foltr_audit.trace import Trace
-from foltr_audit.trace.known_facts import checked_facts, facts_text, parse_facts, with_facts
+from foltr_audit.trace.known_facts import checked_facts, parse_facts, with_facts
 from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
 
@@ -33,11 +33,6 @@ def test_texts_are_read_as_the_type_of_their_fact() -> None:
         "defense": "clip:norm=1.5+gamma-laplace:eps=1.2",
         "events": ["noised:laplace:scale=2.5", "noised:gaussian:sigma=1"],
     }
-
-
-def test_a_printed_fact_reads_back() -> None:
-    facts = parse_facts(["learning_rate=0.1", "clip_without_pairs=no", "pairs=all", "interactions=2"])
-    assert parse_facts(facts_text(facts).replace("--know ", "").split()) == facts
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from foltr_audit.core.declared.all_checks import findings
 from foltr_audit.core.declared.findings import DeclarationFinding
 from foltr_audit.privacy.events import NoiseAddition, NormBound
 from foltr_audit.trace.declared_header import declared_by
-from foltr_audit.trace.header_fields import Fact
+from foltr_audit.trace.header import Fact
 from foltr_audit.trace.local_noise import LocalNoise
 from tests.trace.test_declared_header import header
 

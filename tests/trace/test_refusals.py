@@ -190,8 +190,8 @@ def trace(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("trace/2", "trace/3", "schema is 'foltr-audit/trace/3', expected foltr-audit/trace/2 (a newer"),
-        ("foltr-audit/trace/2", "x", "schema is 'x', expected foltr-audit/trace/2"),
+        ("trace/1", "trace/2", "schema is 'foltr-audit/trace/2', expected foltr-audit/trace/1 (a newer"),
+        ("foltr-audit/trace/1", "x", "schema is 'x', expected foltr-audit/trace/1"),
         ("kind =", "kind", "not TOML: Expected '=' after a key in a key/value pair (at line 2"),
         ("k = 4", "k = 4\nk = 5", "not TOML: Cannot overwrite a value (at line"),
         ("letor", "\udcff", "byte "),

@@ -1,16 +1,14 @@
-"""What guarded readers read and refuse: numbers, JSON, TOML, arrays, archives and Parquet."""
+"""What guarded readers read and refuse: numbers, JSON, TOML, arrays and archives."""
 
 from __future__ import annotations
 
 import io
 import time
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,8 +17,6 @@ from foltr_audit.errors import DataError, TraceError, UsageError, shorten_value
 from foltr_audit.utils.reading import file_bytes, file_text, json_table, json_value, toml_table, whole_number
 from foltr_audit.utils.reading.array_types import ArraySchema, refuse_other_forms
 from foltr_audit.utils.reading.arrays import UNPACKS_TO, map_array, read_archive, read_array
-from foltr_audit.utils.reading.parquet import parquet_frame, parquet_schema
-from foltr_audit.utils.reading.thrift import ThriftReader
 
 # --- files and numbers ----------------------------------------------------------------------------
 
@@ -286,78 +282,3 @@ def test_forms() -> None:
     ):
         with pytest.raises(ValueError, match=problem):
             refuse_other_forms({**good, name: array}, forms)
-
-
-# --- Parquet --------------------------------------------------------------------------------------
-
-
-def parquet(frame: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer)
-    return buffer.getvalue()
-
-
-def test_parquet_comes_back() -> None:
-    frame = pl.DataFrame({"a": [1, 2], "b": [[0.5], []], "c": ["x", "yy"]})
-    data = parquet(frame)
-    assert parquet_frame(data, "x", TraceError).equals(frame)
-    assert parquet_schema(data, "x", TraceError) == dict(frame.schema)
-
-
-LONG = 1 << 25
-
-
-def test_a_few_kilobytes_of_parquet_with_millions_of_values_are_refused() -> None:
-    for frame in (
-        pl.select(pl.zeros(3 * LONG, dtype=pl.UInt32).implode().alias("shown")),
-        pl.DataFrame({"round": pl.zeros(3 * LONG, dtype=pl.UInt32, eager=True)}),
-    ):
-        data = parquet(frame)
-        assert len(data) < 1 << 20
-        with pytest.raises(TraceError, match=r"x: cannot be read as Parquet: \d+ values in \d+ bytes"):
-            parquet_frame(data, "x", TraceError)
-
-
-def test_a_footer_that_names_fewer_values_than_the_pages_is_not_believed() -> None:
-    data = parquet(pl.select(pl.zeros(3 * LONG, dtype=pl.UInt32).implode().alias("shown")))
-    written, fewer = varint(6 * LONG), varint(2)
-    at = data.rindex(written)
-    footer = int.from_bytes(data[-8:-4], "little") - len(written) + len(fewer)
-    lying = data[:at] + fewer + data[at + len(written) : -8] + footer.to_bytes(4, "little") + b"PAR1"
-    with pytest.raises(TraceError, match="values in"):
-        parquet_frame(lying, "x", TraceError)
-
-
-def test_a_page_of_a_negative_number_of_values_is_refused() -> None:
-    good = parquet(pl.DataFrame({"a": [1, 2]}))
-    header = good.index(b"\x2c\x15\x04", 20)
-    # Thrift writes 2 as 4, and -1 as 1. Polars would end the process: no exception could be caught.
-    bad = good[: header + 2] + b"\x01" + good[header + 3 :]
-    with pytest.raises(
-        TraceError, match="x: cannot be read as Parquet: a page of less than no bytes or values"
-    ):
-        parquet_frame(bad, "x", TraceError)
-
-
-def varint(number: int) -> bytes:
-    """A whole number as Thrift has it."""
-    digits = b""
-    while number > 127:
-        digits += bytes([number & 127 | 128])
-        number >>= 7
-    return digits + bytes([number])
-
-
-@given(data=st.data())
-def test_damaged_parquet_is_refused_or_read(data: st.DataObject) -> None:
-    good = parquet(pl.DataFrame({"a": [1, 2], "b": [[0.5], []]}))
-    place = data.draw(st.integers(0, len(good) - 1))
-    bad = good[:place] + bytes([data.draw(st.integers(0, 255))]) + good[place + 1 :]
-    with suppress(TraceError):
-        parquet_frame(bad, "x", TraceError)
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_a_struct_or_refused(data: bytes) -> None:
-    with suppress(ValueError):
-        assert isinstance(ThriftReader(data).struct(), dict)

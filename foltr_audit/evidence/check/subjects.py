@@ -65,7 +65,7 @@ class CheckSubject:
     all_attacks: bool = True
     no_attack: str = NO_ATTACK
     ceilings: Sequence[ViewCeiling] = ()
-    no_ceiling: str = "the comparison is of an earlier version; run it again"
+    no_ceiling: str = "the comparison holds no such proof"
     claims: Sequence[ClaimRow] = ()
     no_audit: str = "no audit was run"
     ndcg: CheckReading = NO_READING

@@ -62,7 +62,7 @@ class CellRecord:
         rounds: metrics of the training rounds by name, float64 (T,) each.
         query_ndcg: nDCG@10 of the trained model by evaluated query, float64 (Q,), NaN where it does not
             count.
-        validation_ndcg: the same on the validation split; None of a cell that an earlier version stored.
+        validation_ndcg: the same on the validation split.
         evidence: judged lists; None without an attack, or where it had nothing to read.
     """
 
@@ -70,7 +70,7 @@ class CellRecord:
     facts: CellFacts
     rounds: dict[str, Floats]
     query_ndcg: Floats
-    validation_ndcg: Floats | None = None
+    validation_ndcg: Floats
     evidence: ClickEvidence | None
 
 
@@ -141,7 +141,7 @@ def read_cell(folder: Path, spec: Spec) -> CellRecord:
             facts=facts,
             rounds=rounds_in(arrays, spec.train.rounds),
             query_ndcg=arrays["query_ndcg"],
-            validation_ndcg=arrays.get("validation_ndcg"),
+            validation_ndcg=arrays["validation_ndcg"],
             evidence=None if facts.evidence is None else evidence_in(arrays, facts.evidence),
         )
     except (ValueError, KeyError) as error:

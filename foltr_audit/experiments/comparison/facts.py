@@ -16,6 +16,7 @@ from foltr_audit.auditing.verdict import Verdict
 from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.settings.audit import AuditView
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.warning_codes import CodedWarning
 from foltr_audit.errors import TraceError, shorten_value
 from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.utils.reading import file_bytes, json_table
@@ -53,6 +54,7 @@ def _different(values: list[str]) -> list[str]:
 
 Text = Annotated[str, Field(max_length=10_000), AfterValidator(_text)]
 Names = Annotated[list[Text], AfterValidator(_different)]
+Warned = Annotated[Text, AfterValidator(lambda line: str(CodedWarning.parse(line)))]
 Number = Annotated[float, BeforeValidator(_number)]
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -112,13 +114,6 @@ class RunBoundFacts(_FactTable):
     always: UpperBoundFacts
 
 
-_NOT_STORED = UpperBoundFacts(epsilon=math.inf, delta=0.0, how="an earlier version did not store it")
-_OF_EARLIER_VERSIONS = RunBoundFacts(
-    unit="client", rounds=0, sampled=1.0, upper=_NOT_STORED, always=_NOT_STORED
-)
-"""The bound of a run in cells of earlier versions."""
-
-
 class ProvenAucFacts(_FactTable):
     """The largest AUC of any attack on a click, by the proof of one interaction.
 
@@ -161,7 +156,7 @@ class AuditFacts(_FactTable):
     eps_claimed: Number
     delta: Number
     upper: UpperBoundFacts
-    run: RunBoundFacts = _OF_EARLIER_VERSIONS
+    run: RunBoundFacts
     exact: Number | None
     lower: LowerBoundFacts
     estimates: list[LowerBoundFacts]
@@ -206,7 +201,7 @@ class CellFacts(_FactTable):
         too_short: attacked queries that were left out for having too few documents.
         bytes_per_client: that a client sends in a round; None where that is not known.
         findings: what the audit of its claim found; empty without one.
-        proven_aucs: what is proven of its messages, by view; empty in cells of earlier versions.
+        proven_aucs: what is proven of its messages, by view.
         attacked_auc: the same of the attacked messages, for the observer of the attacks; None without one.
         evidence: of its judged lists; None without an attack.
         unread: why its attacks had nothing to read; empty where they had.
@@ -219,7 +214,7 @@ class CellFacts(_FactTable):
     learner: Text
     pdgd: Text
     data: CellDataFacts
-    warnings: list[Text]
+    warnings: list[Warned]
     population: dict[str, JsonValue] | None
     groups: Names
     ndcg: Share = Field(alias="ndcg@10")
@@ -232,8 +227,8 @@ class CellFacts(_FactTable):
     too_short: Count
     bytes_per_client: Number | None
     findings: list[AuditFacts]
-    proven_aucs: list[ProvenAucFacts] = []
-    attacked_auc: ProvenAucFacts | None = None
+    proven_aucs: list[ProvenAucFacts]
+    attacked_auc: ProvenAucFacts | None
     evidence: EvidenceFacts | None = None
     unread: Text = ""
 

@@ -160,16 +160,10 @@ class CandidateEvaluator:
             point=point,
             proven=answer,
             ndcg=ndcg,
-            queries=_by_query(cells),
+            queries=np.mean([cell.validation_ndcg for cell in cells], axis=0),
             leak=leak,
             score=CandidateScore(utility=ndcg, excess=excess),
         )
-
-
-def _by_query(cells: Sequence[CellRecord]) -> Floats | None:
-    """The nDCG of each validation query, a mean over repetitions; None if a cell does not hold it."""
-    values = [cell.validation_ndcg for cell in cells if cell.validation_ndcg is not None]
-    return np.mean(values, axis=0) if values and len(values) == len(cells) else None
 
 
 def worst_leak(cells: Sequence[CellRecord]) -> LeakEstimate | None:

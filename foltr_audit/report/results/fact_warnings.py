@@ -26,8 +26,6 @@ class CheckedFacts(ResultRow):
     reason: str | None
     messages: int
     explained: float | None
-    better: Mapping[str, object]
-    better_explains: float | None
     contradictions: tuple[str, ...]
     text: str
     warnings: tuple[str, ...]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.fact_check.steps import SingleListReplay, coefficients
+from foltr_audit.judge.explained_messages import PdgdSteps, coefficients
 from tests.fixtures import tiny
 
 
@@ -18,15 +18,15 @@ def test_steps_of_all_patterns_are_those_of_the_replay(pairs: str, normaliser: s
     seen = tiny.view(6, seed=4, k=5)
     known = replace(seen.knowledge, pairs=pairs, normaliser=normaliser)
     view = replace(seen, knowledge=known)
-    replayed, replay = SingleListReplay(view), Replay(view)
+    pdgd, replay = PdgdSteps(view), Replay(view)
     for i in range(len(view)):
-        (steps,) = replayed.steps(i)
+        ((_, updates, _),) = pdgd.of(i)
         length = int(replay.lengths[i, 0])
         for pattern in range(1 << length):
             clicks = np.zeros((1, 5), dtype=np.bool_)
             clicks[0, :length] = (pattern >> np.arange(length)) & 1
             stepped = replay.step(view.parameters[[i]], np.array([i]), 0, clicks)[0] - view.parameters[i]
-            np.testing.assert_allclose(replayed.predicted(i, steps)[pattern], stepped, rtol=0, atol=1e-14)
+            np.testing.assert_allclose(updates[pattern], stepped, rtol=0, atol=1e-14)
 
 
 def test_coefficients_are_sums_over_pairs() -> None:
