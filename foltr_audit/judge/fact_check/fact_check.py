@@ -27,7 +27,7 @@ from foltr_audit.judge.view_builder import knowledge_of
 from foltr_audit.privacy.accounting.actions import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
-from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
+from foltr_audit.trace.declared_noise import NoiseDeclaration
 
 State = Literal["explained", "wrong", "cannot tell", "not checked"]
 
