@@ -326,7 +326,13 @@ def test_messages_that_are_no_models_are_not_compared() -> None:
 
 @pytest.mark.parametrize("bits", [24, 48, 64])
 def test_masked_messages_that_come_again_are_caught(tmp_path: Path, bits: int) -> None:
-    facts = {"of": "model", "bits": bits, "fraction": 8, "range": 4.0, "defense": ["secure-aggregation"]}
+    facts: dict[str, Any] = {
+        "of": "model",
+        "bits": bits,
+        "fraction": 8,
+        "range": 4.0,
+        "defense": ["secure-aggregation"],
+    }
     header = replace(header_of(), kind="masked", dtype="uint64", knowledge=facts)
     rng = np.random.default_rng(8)
     high = np.uint64(2**bits - 1)
