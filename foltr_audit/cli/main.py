@@ -38,7 +38,6 @@ from foltr_audit.cli import (
     recommend,
     report,
     significance,
-    stress,
     study,
     trace,
     train,
@@ -109,7 +108,6 @@ app.add_typer(data.app, name="data")
 app.add_typer(new.app, name="new")
 app.add_typer(study.app, name="study")
 app.add_typer(study.app, name="scenario", hidden=True)  # its former name
-app.add_typer(stress.app, name="stress")
 app.add_typer(trace.app, name="trace")
 app.command("list")(listing.listing)
 

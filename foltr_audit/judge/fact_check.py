@@ -22,7 +22,7 @@ from foltr_audit.judge.round_selection import with_messages
 from foltr_audit.privacy.accounting.actions import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
-from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
+from foltr_audit.trace.declared_noise import NoiseDeclaration
 from foltr_audit.utils.arrays import Ints
 
 State = Literal["explained", "wrong", "cannot tell", "not checked"]

@@ -25,19 +25,6 @@ def contradiction(header: TraceHeader, record: RoundRecord) -> str | None:
     return None if problem is None else f"round {record.round}: {problem}"
 
 
-def drift(record: RoundRecord, kind: str) -> Floats | None:
-    """How far the aggregate is from plain averaging, float64 (P,), 0 where rounding explains it.
-
-    None where the aggregate is not known, or messages are not plain models or updates.
-    """
-    if kind not in ("model", "update") or not np.all(np.isfinite(record.aggregate)):
-        return None
-    with np.errstate(all="ignore"):
-        expected, slack = _mean(kind, record)
-        apart = record.aggregate - expected
-        return np.where(np.abs(apart) <= slack, 0.0, apart)
-
-
 def _of_counts(header: TraceHeader, record: RoundRecord) -> str | None:
     stated = header.knowledge.get("interactions")
     if not is_whole(stated):

@@ -87,7 +87,6 @@ RUNS_WHAT_IT_READS = {
     "ctypes",
 }
 STARTS_PROCESSES = {
-    "foltr_audit.auditing.protocol_stress.flower_attempts": {"subprocess"},
     "foltr_audit.experiments.comparison.workers": {"joblib"},
     "foltr_audit.experiments.comparison.clusters": {"joblib"},
 }

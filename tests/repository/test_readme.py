@@ -12,13 +12,10 @@ import pytest
 import foltr_audit
 from tests.fixtures.doc_examples import README, ROOT, blocks
 
-WITH_FLOWER = ("flower_program", "flower_round")
-"""Parts of a program for the environment with Flower, which cannot be imported here."""
-
 MODULES = sorted(
     info.name
     for info in pkgutil.walk_packages(foltr_audit.__path__, "foltr_audit.")
-    if not info.name.endswith(("__main__", *WITH_FLOWER))
+    if not info.name.endswith("__main__")
 )
 
 

@@ -95,7 +95,7 @@ def test_what_comes_after_the_noise_is_named(noise: str, other: str) -> None:
     assert weak.state == reused.state == "not looked"
     assert weak.reason is not None
     assert weak.reason.endswith("may change a message")
-    assert weak.reason in [gap.why for gap in reused.gaps]
+    assert weak.reason in [gap.why for gap in reused.not_looked_at]
     assert not done.clean
 
 
@@ -103,7 +103,7 @@ def test_only_noise_that_nothing_changes_afterwards_is_held_against_its_law() ->
     """Wide noise that is clipped away and narrow noise after it: the sum is no sum of both laws."""
     chain = ("gaussian:sigma=50", "clip:norm=0.5,at=message", "gaussian:sigma=0.2")
     done = lint_traces.of_chain(DefenseChain(parse_chain(chain)), parameters=46)
-    assert done.declared == "gaussian:sigma=50+gaussian:sigma=0.2"
+    assert done.noise_declared == "gaussian:sigma=50+gaussian:sigma=0.2"
     assert leaks(done.findings) == set()
     assert outcome(done, "weak-noise").reason is None
 

@@ -120,14 +120,14 @@ def test_half_the_variance_of_narrow_shares_is_found() -> None:
 def test_what_too_few_numbers_cannot_tell_is_named() -> None:
     """184,000 numbers of 1/1,000 shares do not tell half the variance; one message tells nothing."""
     shares, narrow = outcome(traced(SHARES), "weak-noise"), outcome(traced(NARROW), "weak-noise")
-    assert [gap.part for gap in shares.gaps] == ["noise missing in one message"]
+    assert [gap.part for gap in shares.not_looked_at] == ["noise missing in one message"]
     assert shares.power is not None
     assert shares.power.endswith("of the declared variance in all numbers would have been found")
-    assert [gap.part for gap in narrow.gaps] == [
+    assert [gap.part for gap in narrow.not_looked_at] == [
         "noise missing in one message",
         "noise of half the declared variance",
     ]
-    assert "184,000 numbers are too few" in narrow.gaps[1].why
+    assert "184,000 numbers are too few" in narrow.not_looked_at[1].why
     assert narrow.power is None
     assert shares.state == narrow.state == "not looked"
 
@@ -135,8 +135,8 @@ def test_what_too_few_numbers_cannot_tell_is_named() -> None:
 def test_changes_that_hide_missing_noise_are_named() -> None:
     done = traced(LAPLACE, size=500.0, rounds=3)
     weak, reused = outcome(done, "weak-noise"), outcome(done, "reused-noise")
-    assert "noise of half the declared variance" in [gap.part for gap in weak.gaps]
-    assert {gap.part for gap in reused.gaps} >= {
+    assert "noise of half the declared variance" in [gap.part for gap in weak.not_looked_at]
+    assert {gap.part for gap in reused.not_looked_at} >= {
         "noise that all messages of a round share",
         "noise that all rounds share",
     }
@@ -227,7 +227,7 @@ def test_one_noise_for_another_client_in_another_round_is_found() -> None:
 def test_pairs_of_narrow_shares_are_said_not_to_be_looked_at() -> None:
     done = traced(SHARES, streamed=partial(_of_another, 17, 5))
     assert "reused-noise" not in leaks(done.findings)
-    (gap,) = outcome(done, "reused-noise").gaps
+    (gap,) = outcome(done, "reused-noise").not_looked_at
     assert gap.part.startswith("noise that two single messages")
     assert outcome(done, "reused-noise").state == "not looked"
 

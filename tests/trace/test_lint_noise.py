@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.rng import Streams
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
+from foltr_audit.trace.lint import LintResult
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
-from tests.fixtures.lint_traces import LAPLACE, MESSAGES, P, found_in, header_of, leaks, only, played
-
-# --- what a law leaves untouched ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("n", "dtype", "share"), [(1000, "float64", 0.92), (1000, "float32", 0.96), (100, "float64", 0.45)]
+from tests.fixtures.lint_traces import (
+    LAPLACE,
+    MESSAGES,
+    P,
+    done_with,
+    found_in,
+    header_of,
+    leaks,
+    only,
+    outcome,
+    played,
 )
-def test_the_share_that_gamma_shares_leave_untouched(n: int, dtype: str, share: float) -> None:
-    """The share of docs/maths.md, Noise, and a comparison of un-noised and noised numbers bit for bit."""
-    header = header_of(dtype=dtype, noise=f"gamma-share:n={n},scale=2.5")
-    rng = np.random.default_rng(5)
-    theta = rng.uniform(0.01, 1.0, size=(2000, P)) * rng.choice([-1, 1], size=(2000, P))
-    law = GammaShare(n=n, scale=2.5)
-    sent = (theta + law.sample(Streams(7).clients("test", 0, np.arange(2000)), P)).astype(dtype)
-    equal = float(np.mean(sent == theta.astype(dtype)))
-    record = lint_traces.record_of(header, 0, theta, messages=sent, parameters=np.full(P, 0.1))
-    finding = next(f for f in found_in(header, [record]) if f.check == "bit-equal")
-    assert finding.share == pytest.approx(equal, abs=0.015)
-    assert finding.share == pytest.approx(share, abs=0.015)
+
+LAST = [f"noised:{LAPLACE}"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", ["model", "update"])
-def test_many_shares_are_caught_and_whole_noise_is_left_alone(kind: str, dtype: str) -> None:
-    header = header_of(kind, dtype, "gamma-share:n=1000,scale=2.5", ["gamma-laplace:eps=1.2"])
-    assert "bit-equal" in leaks(found_in(header, played(header)))
-    header = header_of(kind, dtype, "gamma-share:n=1,scale=2.5", ["gamma-laplace:eps=1.2"])
-    assert leaks(found_in(header, played(header))) == set()
+def parts_of(done: LintResult, check: str) -> list[str]:
+    return [gap.part for gap in outcome(done, check).not_looked_at]
 
 
 # --- noise that is weaker than declared -----------------------------------------------------------
@@ -149,3 +140,138 @@ def test_sound_noise_raises_no_alarm(text: str) -> None:
 
     for seed in range(30):
         assert leaks(found_in(header, played(header, drawn, seed))) == set()
+
+
+# --- the chain, by its events, its names, or not at all ------------------------------------------
+
+
+def test_a_law_without_a_chain_is_taken_as_added_last() -> None:
+    header = replace(header_of(), knowledge={"noise": LAPLACE})
+    done = done_with(header, played(header))
+    assert done.clean
+    assert leaks(done_with(header, played(header, lambda _, learnt, n: learnt + n / 2)).findings) == {
+        "weak-noise",
+        "reused-noise",
+    }
+
+
+@pytest.mark.parametrize(
+    ("chain", "reason"),
+    [
+        (["home-made"], "home-made after laplace:scale=2.5 may change a message"),
+        (["laplace:eps=1,sensitivity=2.5", "home-made:x=1"], "home-made:x=1 after laplace:scale=2.5 may"),
+        (["laplace:eps=1,sensitivity=2.5", "quantise:range=1,levels=9"], "quantise:range=1,levels=9 after"),
+        (["home-made", "laplace:eps=1,sensitivity=2.5"], None),
+        (["top-k:k=5", "gamma-laplace:eps=1,sensitivity=3"], None),
+        (
+            ["laplace:eps=1,sensitivity=2.5", "gaussian:sigma=1"],
+            "the header's noise is laplace:scale=2.5, and",
+        ),
+    ],
+)
+def test_without_events_the_names_of_built_ins_are_read(chain: list[str], reason: str | None) -> None:
+    header = header_of(defense=chain)
+    told = outcome(done_with(header, played(header)), "weak-noise")
+    assert told.reason is None if reason is None else str(told.reason).startswith(reason)
+
+
+def test_a_name_that_is_not_known_is_no_proof_of_equal_numbers() -> None:
+    """A defense that nothing is known of may make numbers equal: that is neither a leak nor clean."""
+    header = header_of(defense=["home-made"])
+    rounds = played(header, lambda _, learnt, noise: np.where(noise < 0.5, 0.0, learnt + noise))
+    done = done_with(header, rounds)
+    assert leaks(done.findings) == set()
+    assert parts_of(done, "reused-noise") == [
+        "messages that are equal bit for bit",
+        "noise shared by messages that differ",
+    ]
+    assert not done.clean
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        (LAST, None),
+        (["opaque:home-made", *LAST], None),
+        (["rounded:step=0.5,nearest", *LAST], None),
+        (["noised:gamma-share:n=1,scale=2.5"], None),
+        ([*LAST, "opaque:home-made"], "opaque:home-made after laplace:scale=2.5 may change a message"),
+        ([*LAST, "rounded:step=0.5"], "rounded:step=0.5 after laplace:scale=2.5 may change a message"),
+        ([*LAST, "resized:of=update,factor=1"], "resized:of=update,factor=1 after"),
+        ([*LAST, "blurred:by=2"], "blurred:by=2 after laplace:scale=2.5 may change a message"),
+        (["noised:gaussian:sigma=2"], "the header's noise is laplace:scale=2.5, and what is added last is"),
+        ([], "what comes after laplace:scale=2.5 may change a message"),
+    ],
+)
+def test_events_say_whether_noise_is_added_last(events: list[str], reason: str | None) -> None:
+    """Whatever the defenses are called."""
+    header = header_of(defense=["by-others"], events=events)
+    told = outcome(done_with(header, played(header)), "weak-noise")
+    assert told.reason is None if reason is None else str(told.reason).startswith(reason)
+
+
+def test_events_alone_tell_the_law() -> None:
+    header = replace(header_of(), knowledge={"events": LAST})
+    done = done_with(header, played(header_of()))
+    assert done.noise_declared == "gamma-share:n=1,scale=2.5"  # Laplace noise as laws write it
+    assert done.clean
+
+
+def test_a_law_that_is_not_known_is_not_looked_at() -> None:
+    header = header_of(noise="student:nu=3", events=["noised:student:nu=3"])
+    done = done_with(header, played(header, lambda _, learnt, __: learnt + lint_traces.noise_of(LAPLACE, 0)))
+    assert outcome(done, "weak-noise").reason == "the law student:nu=3 is not known here"
+    assert parts_of(done, "reused-noise") == [
+        "messages that are equal bit for bit",
+        "noise shared by messages that differ",
+    ]
+
+
+# --- what could not be looked at ------------------------------------------------------------------
+
+
+def test_numbers_that_are_too_coarse_are_not_looked_at() -> None:
+    """In float32, and around ten million, a Laplace scale of 2.5 is next to the last digit."""
+    header = header_of(dtype="float32")
+    rounds = [
+        replace(record, messages=record.messages + np.float32(factor))
+        for record, factor in zip(played(header), (0.0, 3e8, 0.0), strict=True)
+    ]
+    done = done_with(header, rounds)
+    assert parts_of(done, "weak-noise") == ["1 round of 3"]
+    assert parts_of(done, "reused-noise") == ["noise shared by messages that differ, in 1 round of 3"]
+
+
+def test_a_single_number_tells_little() -> None:
+    header = header_of(parameters=1)
+    done = done_with(header, [lint_traces.record_of(header, 0, np.array([[1.7]]))])
+    assert parts_of(done, "weak-noise") == [
+        "noise missing in one message",
+        "noise missing in one coordinate",
+        "noise of half the declared variance",
+    ]
+    assert parts_of(done, "reused-noise") == ["one shift for all coordinates"]
+
+
+# --- noise on a grid ------------------------------------------------------------------------------
+
+
+def test_messages_that_a_coarse_grid_makes_equal_are_no_leak() -> None:
+    """Five coordinates on a coarse grid are equal by chance: that was called reused noise once."""
+    chain = DefenseChain(parse_chain([f"skellam:sigma={0.6 * MESSAGES**0.5},step=0.5"]))
+    done = lint_traces.of_chain(chain, parameters=5)
+    assert leaks(done.findings) == set()
+    assert parts_of(done, "reused-noise")[0] == "messages that are equal bit for bit"
+
+
+def test_equal_messages_on_a_fine_grid_are_a_leak() -> None:
+    law = "skellam:sigma=2,step=0.5"
+    header = header_of(noise=law, events=["rounded:step=0.5,nearest", f"noised:{law}"])
+
+    def twice(round_: int, learnt: Floats, noise: Floats) -> Floats:
+        noise[7] = noise[3]
+        return noise
+
+    found = [f for f in done_with(header, played(header, twice)).findings if f.check == "reused-noise"]
+    assert {f.severity for f in found} == {"leak"}
+    assert "equal another one of the round bit for bit" in found[0].text

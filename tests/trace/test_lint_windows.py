@@ -20,8 +20,8 @@ from foltr_audit.privacy.noise import (
     Skellam,
 )
 from foltr_audit.rng import Streams
-from foltr_audit.trace.lint import NoiseDeclaration
-from foltr_audit.trace.lint.windows import SURE, NoiseWindow, WindowCounter, enough_trials, inside, too_many
+from foltr_audit.trace.declared_noise import NoiseDeclaration, NoiseWindow
+from foltr_audit.trace.lint.noise_checks import SURE, WindowCounter, enough_trials, inside, too_many
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import LAPLACE

@@ -9,9 +9,7 @@ from typing import ClassVar
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.tables.columns import percent
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
-from foltr_audit.trace.lint import LintFinding, LintOutcome, LintResult
-from foltr_audit.trace.lint.findings import number
-from foltr_audit.trace.lint.linter import LintRow
+from foltr_audit.trace.lint import LintFinding, LintOutcome, LintResult, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +24,12 @@ class LintReport(PlainReport):
     SCHEMA: ClassVar[str] = "foltr-audit/trace-lint/2"
 
     clean: bool
-    traces: Mapping[str, LintRow]
+    traces: Mapping[str, LintResult]
 
     @classmethod
     def of(cls, found: Mapping[str, LintResult]) -> LintReport:
         """The report on some traces."""
-        clean = all(linted.clean for linted in found.values())
-        return cls(clean=clean, traces={path: linted.row for path, linted in found.items()})
+        return cls(clean=all(linted.clean for linted in found.values()), traces=found)
 
 
 def lint_table(title: str, linted: LintResult) -> Table:
@@ -68,29 +65,29 @@ def lint_lines(linted: LintResult) -> Iterator[str]:
     if not linted.rounds:
         yield "no round with messages is recorded: there is nothing to look at"
         return
-    outcomes = linted.outcomes
-    for outcome in outcomes:
+    for outcome in linted.checks:
         if outcome.state == "clean":
             yield f"{outcome.name}: ok, nothing found of {outcome.tells}{_power(outcome)}"
-    for outcome in outcomes:
-        if outcome.in_part:
+    for outcome in linted.checks:
+        if outcome.looked_in_part:
             yield _in_part(outcome)
-    for outcome in sorted(outcomes, key=lambda outcome: not outcome.applies):
+    for outcome in sorted(linted.checks, key=lambda outcome: not outcome.applies):
         if outcome.reason is not None:
             begin = "could not look" if outcome.applies else "not applicable"
             yield f"{outcome.name}: {begin}, {outcome.reason}"
-    if linted.rounds_without:
-        yield f"{number(linted.rounds_without, 'round')} without recorded messages could not be looked at"
+    if linted.rounds_without_messages:
+        rounds = number(linted.rounds_without_messages, "round")
+        yield f"{rounds} without recorded messages could not be looked at"
     yield _summary(linted)
 
 
 def _in_part(outcome: LintOutcome) -> str:
     """One check that looked in part: what it left out, by the reason."""
     parts: dict[str, list[str]] = {}
-    for gap in outcome.gaps:
+    for gap in outcome.not_looked_at:
         parts.setdefault(gap.why, []).append(gap.part)
     left = "; ".join(f"not at {', nor at '.join(each)}: {why}" for why, each in parts.items())
-    seen = "" if outcome.found else f"nothing found of {outcome.tells}{_power(outcome)}; "
+    seen = "" if outcome.state == "found" else f"nothing found of {outcome.tells}{_power(outcome)}; "
     return f"{outcome.name}: looked in part, {seen}{left}"
 
 
@@ -102,8 +99,8 @@ def _summary(linted: LintResult) -> str:
     """The closing line, e.g. `no leak found; 2 checks could not look, 1 looked in part`."""
     leaks = linted.leaks
     found = f"{number(leaks, 'leak')} found" if leaks else "no leak found"
-    missing = sum(outcome.is_missing for outcome in linted.outcomes)
-    in_part = sum(outcome.in_part for outcome in linted.outcomes)
+    missing = sum(outcome.is_missing for outcome in linted.checks)
+    in_part = sum(outcome.looked_in_part for outcome in linted.checks)
     left = [f"{number(missing, 'check')} could not look"] if missing else []
     if in_part:
         left.append(f"{in_part if missing else number(in_part, 'check')} looked in part")

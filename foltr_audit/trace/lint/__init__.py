@@ -1,26 +1,175 @@
 """The leak lint: what the messages of a trace leak in addition to their payload, without truth or data set.
 
-Each check is a class in a module of its own, and listed in `CHECKS`. A check that could not look, or not at
-everything that it promises, says so: only what was compared is called clean.
+A check that could not look, or not at everything that it promises, says so: only what was compared is called
+clean. Begin with: `checks.py`, then `noise_checks.py`.
 """
 
-from foltr_audit.trace.lint.all_checks import CHECKS
-from foltr_audit.trace.lint.base import LintCheck
-from foltr_audit.trace.lint.findings import LintFinding
-from foltr_audit.trace.lint.linter import Linter, LintResult, lint
-from foltr_audit.trace.lint.noise_declaration import NoiseDeclaration
-from foltr_audit.trace.lint.outcome import CoverageGap, LintOutcome
-from foltr_audit.trace.lint.rounds import ServerView
+from __future__ import annotations
 
-__all__ = [
-    "CHECKS",
-    "CoverageGap",
-    "LintCheck",
-    "LintFinding",
-    "LintOutcome",
-    "LintResult",
-    "Linter",
-    "NoiseDeclaration",
-    "ServerView",
-    "lint",
-]
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.trace import Trace
+from foltr_audit.trace.declared_noise import NoiseDeclaration
+from foltr_audit.trace.header import TraceHeader
+from foltr_audit.trace.lint.checks import (
+    ClearFieldCheck,
+    ClearMetricCheck,
+    CoverageGap,
+    LintCheck,
+    LintFinding,
+    MaskSeedCheck,
+    ServerView,
+    ShareAnswerCheck,
+    number,
+)
+from foltr_audit.trace.lint.noise_checks import NoiseReuseCheck, WeakNoiseCheck
+from foltr_audit.utils.rows import ResultRow
+
+CHECKS: Final[tuple[type[LintCheck], ...]] = (
+    ClearMetricCheck,
+    NoiseReuseCheck,
+    WeakNoiseCheck,
+    MaskSeedCheck,
+    ShareAnswerCheck,
+    ClearFieldCheck,
+)
+"""Every check, in the order of their findings."""
+
+__all__ = ["CHECKS", "LintFinding", "LintOutcome", "LintResult", "Linter", "lint", "number"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LintOutcome(ResultRow):
+    """The outcome of one check on one trace.
+
+    Attributes:
+        name: name of the check.
+        tells: what the server would learn from what it finds.
+        state: whether it found something; `clean` only where all that it promises was looked at.
+        reason: why it did not look at all; None where it did.
+        applies: whether the trace holds anything of the kind that it looks at.
+        looked_in_part: whether it looked at some of what it promises.
+        not_looked_at: what it did not look at, where it looked at the rest.
+        power: the smallest fault it would have found; None where it is not known.
+    """
+
+    name: str
+    tells: str
+    state: Literal["found", "clean", "not looked"]
+    reason: str | None
+    applies: bool
+    looked_in_part: bool
+    not_looked_at: tuple[CoverageGap, ...]
+    power: str | None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it should have looked and did not."""
+        return self.applies and self.reason is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LintResult(ResultRow):
+    """What was looked for in a trace, and what was found.
+
+    Attributes:
+        rounds: rounds with messages.
+        rounds_without_messages: rounds of which no message is recorded.
+        messages: messages in them.
+        noise_declared: the noise law as the header declares it; None where it does not.
+        clean: no leak, and no check that applies left anything of the messages out.
+        checks: the outcome of each check.
+        findings: leaks first.
+    """
+
+    rounds: int
+    rounds_without_messages: int
+    messages: int
+    noise_declared: str | None
+    clean: bool
+    checks: tuple[LintOutcome, ...]
+    findings: tuple[LintFinding, ...]
+
+    @property
+    def leaks(self) -> int:
+        """Number of findings that are leaks."""
+        return sum(finding.severity == "leak" for finding in self.findings)
+
+
+def lint(folder: Path) -> LintResult:
+    """What the messages of a trace leak; reads `observed/` alone, and holds one part at a time.
+
+    Raises:
+        UsageError: no such folder.
+        TraceError: a trace that is damaged, or holds a number that is not finite.
+    """
+    trace = Trace.open(folder)
+    linter = Linter(trace.header)
+    for record in trace.rounds():
+        linter.take(record)
+    return linter.done()
+
+
+class Linter:
+    """The checks of a trace with some header, while its rounds are taken.
+
+    Attributes:
+        checks: each with the reason why it does not look at the trace; None where it does.
+    """
+
+    def __init__(self, header: TraceHeader) -> None:
+        self.header = header
+        self.declared = NoiseDeclaration.of(header)
+        checks = [check(header, self.declared) for check in CHECKS]
+        self.checks = {check: check.not_applicable() or check.why_not() for check in checks}
+        self.rounds = self.rounds_without = self.messages = 0
+
+    def take(self, record: RoundRecord) -> None:
+        """Look at one more round.
+
+        Raises:
+            TraceError: it holds a number that is not finite.
+        """
+        if not record.n_messages:
+            self.rounds_without += 1
+            return
+        seen = ServerView.of(record, self.header.kind)
+        self.rounds, self.messages = self.rounds + 1, self.messages + record.n_messages
+        for check, refusal in self.checks.items():
+            if refusal is None:
+                check.take(seen)
+
+    def done(self) -> LintResult:
+        """The result over all rounds taken."""
+        outcomes, findings = [], []
+        for check, refusal in self.checks.items():
+            found = list(check.findings()) if refusal is None else []
+            findings += found
+            outcomes.append(self._outcome(check, refusal, found=bool(found)))
+        leaks = any(finding.severity == "leak" for finding in findings)
+        return LintResult(
+            rounds=self.rounds,
+            rounds_without_messages=self.rounds_without,
+            messages=self.messages,
+            noise_declared=self.declared.text,
+            clean=not leaks and not any(each.is_missing or each.looked_in_part for each in outcomes),
+            checks=tuple(outcomes),
+            findings=tuple(sorted(findings, key=lambda finding: finding.severity != "leak")),
+        )
+
+    def _outcome(self, check: LintCheck, refusal: str | None, *, found: bool) -> LintOutcome:
+        reason = refusal or (None if self.rounds else "no message is recorded")
+        gaps = tuple(check.gaps()) if reason is None else ()
+        return LintOutcome(
+            name=check.name,
+            tells=check.tells,
+            state="found" if found else "not looked" if reason is not None or gaps else "clean",
+            reason=reason,
+            applies=check.not_applicable() is None,
+            looked_in_part=bool(gaps),
+            not_looked_at=gaps,
+            power=check.power() if reason is None else None,
+        )

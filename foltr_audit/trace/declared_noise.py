@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from foltr_audit.core.defense_chain import DefenseChain
+from foltr_audit.core.plugins import Defense, RoundContext
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.defaults import NO_DEFENSE
+from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting.actions import (
     CHANGES_MESSAGES,
     ChainAction,
+    action_of,
     since_density,
     trailing_noise,
 )
+from foltr_audit.privacy.event_texts import parse_event
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.privacy.noise.parse import parts
+from foltr_audit.rng import Streams
 from foltr_audit.trace.header import TraceHeader
-from foltr_audit.trace.lint.acts import acts_of_events, acts_of_names, is_lattice
-from foltr_audit.trace.lint.windows import NoiseWindow
 from foltr_audit.utils.arrays import Floats
 
 _TAILS = (1.0, 0.9, 0.75, 0.63, 0.5, 0.25, 0.1, 0.03)
 """Shares of the noise outside of the smallest window that windows leave outside."""
 
 _NEXT_TO_NOTHING = 1e-12  # a window that leaves less than this outside can never hold too many
+
+
+@dataclass(frozen=True)
+class NoiseWindow:
+    """Noise lies less than `half` from 0, or from any other point, with at most this probability."""
+
+    half: float
+    probability: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +66,10 @@ class NoiseDeclaration:
             names = [NO_DEFENSE]
         acts = None
         if isinstance(events, list):
-            acts = acts_of_events(events)
+            acts = tuple(action_of(parse_event(text), text) for text in events)
             law = law or "+".join(act.law for act in acts if act.law is not None) or None
         elif names is not None:
-            acts = acts_of_names(names, law, header.parameters)
+            acts = _acts_of_names(names, law, header.parameters)
         return cls(text=law, chain=None if names is None else "+".join(names), acts=acts)
 
     @property
@@ -79,7 +93,9 @@ class NoiseDeclaration:
     @cached_property
     def laws(self) -> tuple[AdditiveNoise, ...]:
         """The laws of the noise that is added last; empty where one of them is not known here."""
-        return _known(self.last_noise)
+        laws = [parse_law(text) for text in self.last_noise]
+        known = [law for law in laws if law is not None and law.probability_within(law.scale) is not None]
+        return tuple(known) if len(known) == len(laws) else ()
 
     @property
     def why_not(self) -> str | None:
@@ -98,19 +114,10 @@ class NoiseDeclaration:
         return None if self.windows else f"nearly all noise of {'+'.join(self.last_noise)} is 0"
 
     @cached_property
-    def is_on_grid(self) -> bool:
-        """Whether all declared noise is known to lie on a grid."""
-        return bool(self.text) and all(is_lattice(text) for text in parts(self.text or ""))
-
-    @cached_property
     def cause_of_equality(self) -> ChainAction | None:
         """The first act that may make coordinates equal on its own, so that equal ones prove nothing."""
         kinds = (*CHANGES_MESSAGES, "grid noise", "unknown noise")
-        return next((act for act in self._open if act.kind in kinds), None)
-
-    @cached_property
-    def _open(self) -> tuple[ChainAction, ...]:
-        return since_density(self.acts or ())
+        return next((act for act in since_density(self.acts or ()) if act.kind in kinds), None)
 
     def chance_of_equal(self, coordinates: int) -> float | None:
         """How likely two messages are equal by chance, at most; None where that is not known.
@@ -124,54 +131,14 @@ class NoiseDeclaration:
             return None
         return float(self.windows[0].probability ** coordinates)
 
-    @cached_property
-    def rounding(self) -> ChainAction | None:
-        """Rounding that no noise follows: an unchanged message is then not the global model itself."""
-        found = None
-        for act in self.acts or ():
-            found = act if act.kind == "rounding" else None if act.is_noise else found
-        return found
-
-    @property
-    def why_moved(self) -> str | None:
-        """Why an unchanged message does not look like one; None where it does."""
-        return (
-            None if self.rounding is None else f"{self.rounding.text} moves them away from the global model"
-        )
-
-    @cached_property
-    def after_noise(self) -> ChainAction | None:
-        """The act that makes patterns of its own after the first noise: whatever it reads has been noised."""
-        noised = False
-        for act in self.acts or ():
-            if act.kind == "grid noise" or (noised and act.kind in ("rounding", "reduction", "opaque")):
-                return act
-            noised |= act.is_noise
-        return None
-
-    @property
-    def unknown(self) -> ChainAction | None:
-        """The first act that cannot be read and whose traces no noise with a density covers."""
-        return next((act for act in self._open if act.kind == "unknown"), None)
-
-    @property
-    def may_thin_out(self) -> bool:
-        """Whether something may leave coordinates out, and no noise with a density comes after it."""
-        return any(act.kind in ("reduction", "opaque") for act in self._open)
-
     def within(self, half: ArrayLike) -> Floats | None:
         """At most how probable it is that noise lies less than each half-width from 0, or from any point.
 
         For a sum of independent terms that is at most what it is for each of them: whatever the others are,
         the sum lies in a window exactly if this term lies in a moved one.
         """
-        found = [p for law in self.laws if (p := law.concentration(half)) is not None]
-        return np.min(found, axis=0) if found and len(found) == len(self.laws) else None
-
-    def surely_within(self, size: ArrayLike) -> Floats | None:
-        """At least how probable it is that all declared noise is within each size; exact for one law."""
-        laws = _known(tuple(parts(self.text))) if self.text else ()
-        return _product([law.probability_within(np.divide(size, max(1, len(laws)))) for law in laws])
+        terms = [p for law in self.laws if (p := law.concentration(half)) is not None]
+        return np.min(terms, axis=0) if terms and len(terms) == len(self.laws) else None
 
     @cached_property
     def windows(self) -> tuple[NoiseWindow, ...]:
@@ -184,26 +151,29 @@ class NoiseDeclaration:
             return ()
         first = float(probabilities[0])
         places = np.searchsorted(probabilities, first + (1.0 - first) * (1.0 - np.array(_TAILS)))
-        found = [
+        windows = [
             NoiseWindow(half=float(halves[place]), probability=float(probabilities[place]))
             for place in places.tolist()
             if place < halves.size and 1.0 - probabilities[place] > _NEXT_TO_NOTHING
         ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(windows))
 
     def ratios_of_weaker(self, share: float) -> Floats:
         """How many times more numbers noise of a share of the variance has in each window, at least."""
         weaker = [law.with_variance(share) for law in self.laws]
-        halves = np.array([window.half for window in self.windows])
-        inside = _product([law.probability_within(halves * (1 - 1e-12) / len(weaker)) for law in weaker])
-        return np.ones(halves.size) if inside is None else inside / self._at_most
+        halves = self._halves * (1 - 1e-12) / len(weaker)
+        inside = [p for law in weaker if (p := law.probability_within(halves)) is not None]
+        return np.prod(inside, axis=0) / self._at_most if len(inside) == len(weaker) else np.ones(halves.size)
 
     def ratios_of_shared(self) -> Floats:
         """How many times more differences of two numbers with the same noise lie in each window, at least."""
-        halves = np.array([window.half for window in self.windows])
-        found = [p for law in self.laws if (p := law.summed(2).concentration(halves)) is not None]
+        found = [p for law in self.laws if (p := law.summed(2).concentration(self._halves)) is not None]
         apart = np.min([self._at_most, *found], axis=0)
         return np.asarray(1.0 / apart)
+
+    @property
+    def _halves(self) -> Floats:
+        return np.array([window.half for window in self.windows])
 
     @property
     def _at_most(self) -> Floats:
@@ -221,13 +191,40 @@ def _canonical(text: str) -> str:
     return text if law is None else law.text
 
 
-def _known(texts: tuple[str, ...]) -> tuple[AdditiveNoise, ...]:
-    """The laws that texts name; () where one of them is not known here."""
-    laws = [parse_law(text) for text in texts]
-    known = tuple(law for law in laws if law is not None and law.probability_within(law.scale) is not None)
-    return known if len(known) == len(laws) else ()
+def _acts_of_names(chain: Sequence[str], noise: str | None, parameters: int) -> tuple[ChainAction, ...]:
+    """What the defenses of a header without events do; the laws of its `noise` belong to them in order.
+
+    Args:
+        chain: texts of the defenses.
+        noise: laws of the noise, joined by `+`.
+        parameters: number of coordinates of a message.
+    """
+    actions = [act for text in chain for part in parts(text) for act in _of_defense(part.strip(), parameters)]
+    laws = parts(noise) if noise else []
+    noisy = sum(act.is_noise for act in actions)
+    own: Iterator[str] = iter(laws if len(laws) == noisy else [])
+    acts = []
+    for act in actions:
+        text = next(own, None) if act.is_noise else None
+        law = None if text is None else parse_law(text)
+        on_grid = law is not None and law.grid > 0
+        acts.append(replace(act, law=text if on_grid == (act.kind == "grid noise") else None))
+    return tuple(acts)
 
 
-def _product(factors: list[Floats | None]) -> Floats | None:
-    known = [factor for factor in factors if factor is not None]
-    return np.asarray(np.prod(known, axis=0)) if known and len(known) == len(factors) else None
+def _of_defense(text: str, parameters: int) -> Iterator[ChainAction]:
+    """What a registered defense declares; one unknown action if the text describes none."""
+    context = RoundContext(
+        round=0,
+        shares=1,
+        clients=np.empty(0, dtype=np.int64),
+        counts=np.empty(0, dtype=np.int64),
+        parameters=np.zeros(parameters),
+        source=Streams(0),
+    )
+    try:
+        events = DefenseChain((make(Defense, text),)).events(context)
+    except UsageError:
+        yield ChainAction("unknown", text)
+        return
+    yield from (action_of(event, text) for event in events)
