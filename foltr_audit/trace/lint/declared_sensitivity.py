@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foltr_audit.core.declared.checks.sensitivity import sensitivity
+from foltr_audit.core.declared.checks import sensitivity
 from foltr_audit.trace.declared_header import declared_by
 from foltr_audit.trace.lint.base import Findings, LintCheck
 from foltr_audit.trace.lint.findings import LintFinding
