@@ -20,7 +20,7 @@ LINTED = (
     *("population.scenario", "learner", "interactions", "train.rounds", "rank_with", "clip_without_pairs"),
     *("train.ranker", "trace.message", "trace.dtype", "seed", "config", "json"),
 )
-"""The options that change what a system declares."""
+"""The options that say what a system is."""
 
 
 @takes(*LINTED)
