@@ -19,7 +19,7 @@ from foltr_audit.experiments.comparison.compare import compare as run_grid
 from foltr_audit.experiments.comparison.folder import comparison_folder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.lint_subjects import subject_described, subjects_at, subjects_of
+from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner, RunOutput, RunResult, run_plan
 from foltr_audit.report.results.attack import AttackReport
@@ -330,14 +330,11 @@ def compare(
 
 
 @names_arguments
-def lint(
-    subject: Spec | Sequence[Spec] | str | Path | Mapping[str, object], *, data: Collection | None = None
-) -> SystemLintReport:
+def lint(subject: Specs | str | Path, *, data: Collection | None = None) -> SystemLintReport:
     """Compare what systems declare about their privacy with what follows from it, without running them.
 
     Args:
-        subject: one or several Specs; the path of a Spec, a plan, a described system, a Run or a trace; or
-            the tables of a described system, see `foltr_audit.core.declared.system_file`.
+        subject: a Spec, its table, or several Specs; or the path of a Spec, a plan, a Run or a trace.
         data: a collection to use instead of loading the Specs' own.
 
     Returns:
@@ -352,8 +349,6 @@ def lint(
         >>> fa.lint(fa.Spec(data={"source": "synthetic:mq2007:30"})).errors
         0
     """
-    if isinstance(subject, Mapping):
-        return SystemLintReport.of([subject_described(subject)])
     if isinstance(subject, str | Path):
         return SystemLintReport.of(subjects_at(Path(subject)))
     return SystemLintReport.of(subjects_of(_several(subject, data, None, {}), collection=data))

@@ -11,7 +11,6 @@ import foltr_audit.studies
 
 import foltr_audit.evidence
 import foltr_audit.report
-from foltr_audit.core.declared.system_file import SystemFile
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.evidence.bundle.manifest import BundleManifest
@@ -62,7 +61,6 @@ def text_of(report: type[PlainReport]) -> str:
 
 
 FILES: dict[str, type[SpecTable]] = {
-    "system-1.json": SystemFile,
     "spec-1.json": Spec,
     "grid-1.json": ComparisonGrid,
     "limits-1.json": SystemLimits,

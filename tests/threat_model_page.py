@@ -29,7 +29,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
 SOUGHT = {
     "clicks": "clicks",
     "counts": "clicks on each document, in a sum",
-    "documents": "shown and clicked documents",
     "query": "the query",
     "intent": "the intent",
     "client": "messages of one client",

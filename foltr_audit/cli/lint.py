@@ -20,7 +20,7 @@ LINTED = (
     *("population.scenario", "learner", "interactions", "train.rounds", "rank_with", "clip_without_pairs"),
     *("train.ranker", "trace.message", "trace.dtype", "seed", "config", "json"),
 )
-"""The options that change what a system declares."""
+"""The options that say what a system is."""
 
 
 @takes(*LINTED)
@@ -31,15 +31,14 @@ def lint(
         Path | None,
         typer.Argument(
             metavar="PATH",
-            help="A Spec or a described system in TOML, a Run folder, or a trace. Default: the Spec of the "
-            "options.",
+            help="A Spec in TOML, a Run folder, or a trace. Default: the Spec of the options.",
         ),
     ] = None,
 ) -> None:
     """Compare what a system declares about its privacy with what follows from it, without running it.
 
-    Exit code 1 if a claim does not follow from what is declared. See docs/lint.md for the file that describes
-    a system of others; trace lint looks for leaks in recorded messages instead.
+    Exit code 1 if a claim does not follow from what is declared. trace lint looks for leaks in recorded
+    messages instead.
     """
     from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
     from foltr_audit.report.results.system_lint import SystemLintReport

@@ -104,10 +104,9 @@ _KINDS = (
     WarningKind(
         "FA108",
         "batch",
-        "A message holds another number of interactions than was assumed",
-        "The epsilon of one interaction is not that of a message: randomised answers compose, and one "
-        "of B interactions weighs 1/B in a mean. Compute the noise for the number of interactions "
-        "behind a message.",
+        "The claim is of one interaction, and a message holds several",
+        "The epsilon of one interaction is not that of a message: randomised answers compose. Claim the "
+        "epsilon of all interactions behind a message.",
         "Rounds add up",
     ),
     WarningKind(
@@ -126,45 +125,6 @@ _KINDS = (
         "it comes from a formula outside its range, such as the classical Gaussian formula above "
         "epsilon 1. Use the scale that lint prints.",
         "Epsilon 1 is the end of a formula",
-    ),
-    WarningKind(
-        "FA111",
-        "unit",
-        "The noise was computed for a smaller privacy unit than is claimed",
-        "An epsilon for one click or interaction is larger for a client, who has many. Claim it for the "
-        "unit of the noise, or compute the noise for the unit of the claim.",
-        _ALONE,
-    ),
-    WarningKind(
-        "FA112",
-        "relation",
-        "Noise for adding or removing a unit is claimed for replacing one",
-        "To replace a unit is to remove one and to add another, which costs twice the epsilon.",
-        _ALONE,
-    ),
-    WarningKind(
-        "FA113",
-        "rounds",
-        "The epsilon of one round is claimed for the run",
-        "A client that sends in T rounds spends the epsilon of each. Claim the epsilon of all rounds in "
-        "which a client may take part.",
-        "Rounds add up",
-    ),
-    WarningKind(
-        "FA114",
-        "sampling",
-        "The claim counts on a sample that is known, or larger than assumed",
-        "Sampling lowers epsilon only towards those who do not know who was sampled, and as far as the "
-        "real sample is small.",
-        "Rounds add up",
-    ),
-    WarningKind(
-        "FA115",
-        "server noise",
-        "Noise of the server is claimed against the server",
-        "A server that adds noise has seen what is below it. Claim it for those who see the published "
-        "model only, or let the clients add the noise.",
-        _WHO,
     ),
     WarningKind(
         "FA116",
@@ -191,8 +151,8 @@ _KINDS = (
         "FA119",
         "statement",
         "The claim leaves out what its epsilon is about",
-        "An epsilon means something only together with its privacy unit, its neighbouring relation, who "
-        "looks, and whether it covers a round or the run.",
+        "An epsilon means something only together with its privacy unit, its neighbouring relation, and who "
+        "looks.",
         _ALONE,
     ),
     WarningKind(

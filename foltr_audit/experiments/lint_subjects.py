@@ -1,14 +1,13 @@
-"""What `lint` looks at: Specs, Runs, traces and descriptions of other systems, each as a declared system."""
+"""What `lint` looks at: Specs, Runs and traces, each as a declared system."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from foltr_audit.core.declared.declared_system import DeclaredSystem
-from foltr_audit.core.declared.system_file import SYSTEM_SCHEMA, SystemFile
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
@@ -19,9 +18,9 @@ from foltr_audit.experiments.runs.reader import spec_around
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from foltr_audit.trace.declared_header import declared_by
-from foltr_audit.utils.reading import file_text, toml_table
+from foltr_audit.utils.reading import file_text
 
-SubjectKind = Literal["Spec", "trace", "description"]
+SubjectKind = Literal["Spec", "trace"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +28,7 @@ class LintSubject:
     """One system that is looked at.
 
     Attributes:
-        name: its name: a path, or the name in a description.
+        name: where it is declared: a path or a Spec, with the chain of a Spec.
         kind: where its declarations come from.
         system: what it declares.
     """
@@ -57,16 +56,16 @@ def subjects_of(
         if collection is None and key not in loaded:
             loaded = {key: load_collection(spec.data, spec.seed)}
         data = loaded[key] if collection is None else collection
-        found = Setup(spec, data).privacy.declared()
-        if found not in seen:
-            seen.append(found)
-            yield LintSubject(name=f"{name}: {'+'.join(spec.defense)}", kind="Spec", system=found)
+        system = Setup(spec, data).privacy.declared()
+        if system not in seen:
+            seen.append(system)
+            yield LintSubject(name=f"{name}: {'+'.join(spec.defense)}", kind="Spec", system=system)
 
 
 def subjects_at(path: Path) -> Iterator[LintSubject]:
     """The systems that a path names.
 
-    A file is a Spec, a plan or a description of a system; a folder is a Run, a plan of Runs, or a trace.
+    A file is a Spec or a plan; a folder is a Run, a plan of Runs, or a trace.
 
     Raises:
         UsageError: none of these, or a bad value.
@@ -74,7 +73,8 @@ def subjects_at(path: Path) -> Iterator[LintSubject]:
         DataError: the data of a Spec cannot be read.
     """
     if not path.is_dir():
-        yield from _in_file(path)
+        text = file_text(path, UsageError)
+        yield from subjects_of(Plan.of(read_tables(text, str(path)), str(path)).specs, str(path))
     elif (path / "trace.toml").exists():
         yield _of_trace(path)
     elif (path / PLAN).exists():
@@ -82,32 +82,6 @@ def subjects_at(path: Path) -> Iterator[LintSubject]:
         yield from subjects_of((RunFolder.open(run).spec for run in runs), str(path))
     else:
         yield from subjects_of((RunFolder.open(path).spec,), str(path))
-
-
-def subject_described(table: Mapping[str, object], where: str = "system") -> LintSubject:
-    """The system that a plain table describes, see `core.declared.system_file`.
-
-    Raises:
-        UsageError: an unknown field, or a bad value.
-    """
-    found = SystemFile.parse(table, where)
-    return LintSubject(name=found.name, kind="description", system=found.system())
-
-
-def _in_file(path: Path) -> Iterator[LintSubject]:
-    text, where = file_text(path, UsageError), str(path)
-    table = toml_table(text, where, UsageError)
-    if describes_system(table):
-        yield subject_described(table, where)
-    else:
-        yield from subjects_of(Plan.of(read_tables(text, where), where).specs, where)
-
-
-def describes_system(table: Mapping[str, object]) -> bool:
-    """Whether a table of a file describes a system, and is no Spec: by its schema, else by its names."""
-    if "schema" in table:
-        return str(table["schema"]).startswith(SYSTEM_SCHEMA.rpartition("/")[0])
-    return not {"cells", *Spec.model_fields} & set(table)
 
 
 def _of_trace(path: Path) -> LintSubject:

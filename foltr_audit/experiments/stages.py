@@ -195,8 +195,7 @@ def train(
         )
     parameters = recording.last_model().parameters
     if folder is not None:
-        # The first record of a server that crafts models need not hold the one that training starts from.
-        if not setup.server.crafts and not np.array_equal(next(recording.rounds()).parameters, start):
+        if not np.array_equal(next(recording.rounds()).parameters, start):
             raise UsageError(f"--resume: {folder.path} was started from another model than --init names")
         folder.save_model(parameters)
         path.add(recording.rounds() if along else ())

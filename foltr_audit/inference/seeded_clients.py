@@ -10,7 +10,7 @@ import numpy as np
 
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Words
-from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_normals, numpy_state, numpy_words
+from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_normals, numpy_state
 
 SEED_BITS = 32
 """A seed of NumPy's RandomState is below 2^32."""
@@ -58,13 +58,6 @@ def is_seed(seeds: Words) -> Bools:
     return np.asarray(seeds < np.uint64(1 << SEED_BITS))
 
 
-def following_words(seeds: Words, count: int) -> Words:
-    """The words that RandomState draws after each seed (n,), uint64 (n, count); 0 where it takes no seed."""
-    out, here = np.zeros((seeds.size, count), dtype=np.uint64), is_seed(seeds)
-    out[here] = numpy_words(seeds[here], count)
-    return out
-
-
 def why_not_seeded(view: View) -> str | None:
     """Why clients of a view cannot be replayed from their seeds, or None."""
     if view.knowledge.perturbation != NUMPY_RANDOMSTATE:
@@ -98,13 +91,6 @@ class SeededClients:
         """Number of queries that a client draws from; 0 if it is not known."""
         candidates = self.view.candidates
         return 0 if candidates is None else candidates.offsets.size - 1
-
-    def first_queries(self) -> Ints:
-        """The query of each message's first interaction, int64 (n,); -1 if it does not follow."""
-        out = np.full(len(self.view), -1)
-        for row in np.flatnonzero(is_seed(self.seeds)) if self.queries else ():
-            out[row] = numpy_state(int(self.seeds[row])).randint(0, self.queries)
-        return out
 
     def replayed(self) -> tuple[Bools, Bools]:
         """Clicks (n, B, k), and which lists (n, B) the seed explains: they answer the query that it draws."""

@@ -22,7 +22,6 @@ from foltr_audit.judge.pieces import find_refusals
 from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.published_models import PublishedModels, SingledOut, seen_as_published
 from foltr_audit.judge.queries import QueryTask
-from foltr_audit.judge.read_documents import DocumentTask
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums
 from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
@@ -33,8 +32,7 @@ from foltr_audit.utils.progress import NO_TICK, Tick
 TaskClass = type[AttackTask[Evidence]]
 
 TASKS: dict[str, TaskClass] = {
-    task.name: task
-    for task in (ClickTask, QueryTask, IntentTask, LinkTask, DocumentTask, CountTask, ParticipantTask)
+    task.name: task for task in (ClickTask, QueryTask, IntentTask, LinkTask, CountTask, ParticipantTask)
 }
 """The tasks that attacks name in `asks`, in the order of reports."""
 
@@ -214,7 +212,7 @@ def _by_task_in_sums(
     attacks: Sequence[Attack], *, rounds: bool
 ) -> tuple[dict[TaskClass, list[Attack]], dict[str, str]]:
     """As `_by_task`, in sums over clients who saw one list, or over those of a round."""
-    of_rounds: tuple[TaskClass, ...] = (ClickTask, DocumentTask, CountTask, ParticipantTask)
+    of_rounds: tuple[TaskClass, ...] = (ClickTask, CountTask, ParticipantTask)
     asked: dict[TaskClass, list[Attack]] = {task: [] for task in of_rounds} if rounds else {CountTask: []}
     not_here = {}
     for attack in attacks:

@@ -106,13 +106,10 @@ class Federation:
         """
         before = start if isinstance(start, GlobalModel) else self.training.first(start)
         setup, cohort = self.setup, self.cohort(round_)
-        own = setup.context(round_, cohort, self.clientele.most, before.parameters)
+        context = setup.context(round_, cohort, self.clientele.most, before.parameters)
         if self.sums_only:
-            own = replace(own, sums_only=True)
-        received = setup.received(own, self.clientele.world.data)
-        context, asked, sent, after = self.exchange(received, before)
-        if received is not own:  # answers to a crafted model do not improve the server's own
-            after = before
+            context = replace(context, sums_only=True)
+        context, asked, sent, after = self.exchange(context, before)
         metrics = self.online.compute(sent.interactions, asked, cohort)
         metrics |= self._offline(round_, after.parameters)
         metrics |= sent.wired.costs

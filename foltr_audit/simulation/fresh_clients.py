@@ -126,7 +126,6 @@ class FreshClients:
             context = self.setup.context(
                 repeat, clients, self.protocol.interactions, parameters, prefix="fresh/"
             )
-            context = self.setup.received(context, world.data)
             asked = clientele.assign(self._asked(context), context)
             sent = attacked.send(asked, context)
             yield RoundResult(

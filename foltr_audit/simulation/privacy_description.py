@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from foltr_audit.core.declared.all_checks import warnings
-from foltr_audit.core.declared.chain_steps import chain_claims, chain_steps
-from foltr_audit.core.declared.declared_system import DeclaredSystem
+from foltr_audit.core.declared.checks import warnings
+from foltr_audit.core.declared.declared_system import DeclaredSystem, chain_claims, chain_steps
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import (
     Defense,
@@ -121,7 +120,6 @@ class PrivacyDescription:
     def declared(self) -> DeclaredSystem:
         """The system that these clients and defenses are, with what it declares about its privacy."""
         clients = self.clients
-        cohort = clients.spec.cohort_size
         return DeclaredSystem(
             steps=chain_steps(self.chain, self.context, acts_without_pairs=self._acts_without_pairs),
             claims=chain_claims(self.chain, self.context),
@@ -129,9 +127,6 @@ class PrivacyDescription:
             clients=clients.spec.clients,
             cohort=self.context.shares,
             interactions=clients.interactions,
-            rounds=clients.rounds,
-            # A secret sample hides a client among all others, and a fixed cohort among its own.
-            sampled=None if self.chosen or clients.spec.cohorts == "fixed" else cohort / clients.spec.clients,
             number_format="float64" if self.dtype == "float64" else "float32",
             lists_follow_clicks=clients.lists_follow_clicks,
             alike_in_number=clients.alike_in_number or clients.learner.sends != "models",

@@ -13,11 +13,11 @@ from foltr_audit.core.plugins import ClickModel, Learner, ModelLearner, Poisonin
 from foltr_audit.core.plugins.answers import all_of, array_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import Ranker, make_ranker
-from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.defaults import SERVER
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.intents import balance_collection
-from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.client_population import ClientPopulation
@@ -105,21 +105,6 @@ class Setup:
             for one in checked
         )
         return replace(traffic, world=replace(traffic.world, trained=trained)) if trained else traffic
-
-    def received(self, context: RoundContext, data: Dataset) -> RoundContext:
-        """The same round with the model that all its clients receive, if it is not the global one.
-
-        Raises:
-            PluginError: a model of another shape, or one that is not finite.
-        """
-        model = self.server.crafted_model(context, data, self.ranker.first_layer)
-        if model is None:
-            return context
-        who = f"server {self.server.name}: crafted_model"
-        sent = array_of(who, model, context.parameters.shape)
-        if not np.isfinite(sent).all():
-            raise PluginError(f"{who} gave a model with a value that is not finite")
-        return replace(context, parameters=sent)
 
     @cached_property
     def chain(self) -> DefenseChain:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from foltr_audit.core.declared.chain_steps import chain_claims, chain_steps
 from foltr_audit.core.declared.declared_system import (
     AccountingBasis,
     DeclaredClaim,
@@ -16,6 +15,8 @@ from foltr_audit.core.declared.declared_system import (
     DeclaredSystem,
     NumberFormat,
     Restatement,
+    chain_claims,
+    chain_steps,
 )
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import RoundContext
@@ -75,7 +76,7 @@ def declared_by(header: TraceHeader, cohort: int | None = None) -> DeclaredSyste
             steps = _with_sums_of(events[0], steps)
     claimed = positive_number(facts.get("eps_claimed"))
     if not claims and claimed is not None:
-        claims = (DeclaredClaim(name="knowledge.eps_claimed", epsilon=claimed, covers="round"),)
+        claims = (DeclaredClaim(name="knowledge.eps_claimed", epsilon=claimed),)
     behind = facts.get("interactions")
     return DeclaredSystem(
         steps=steps,

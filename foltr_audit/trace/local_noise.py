@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from foltr_audit.core.declared.declared_system import AccountingBasis, DeclaredClaim, DeclaredStep
 from foltr_audit.privacy.events import NoiseAddition, NormBound
@@ -48,15 +47,12 @@ class LocalNoise:
     @property
     def sigma(self) -> float | None:
         """Standard deviation of the noise; None without epsilon and delta."""
-        return self.basis.classical_sigma
+        return self.basis.sigma
 
     @property
     def basis(self) -> AccountingBasis:
         """What the noise was computed for."""
-        formula: Literal["classical"] | None = None if self.epsilon is None else "classical"
-        return AccountingBasis(
-            sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta, formula=formula
-        )
+        return AccountingBasis(sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta)
 
     @property
     def claims(self) -> tuple[DeclaredClaim, ...]:
@@ -73,7 +69,6 @@ class LocalNoise:
             unit="client",
             relation="replace-one",
             view="individual",
-            covers="round",
         )
         return (claim,)
 

@@ -1,10 +1,9 @@
-"""A seed that drives a client's generator gives queries, clicks and the next seed away, at any epsilon."""
+"""A seed that drives a client's generator gives its clicks away, at any epsilon."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +19,6 @@ GENERATOR = "numpy-randomstate"
 
 def attacked(trace: Path, *options: str) -> Done:
     return run("attack", "--trace", trace, "--data", SOURCE, "--json", *options)
-
-
-def row_of(report: Any, table: str, method: str) -> Any:
-    (found,) = [row for row in report[table] if row["method"] == method]
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -43,31 +37,12 @@ def test_every_click_is_read_though_the_metric_is_noise(trace: Path, hidden: tup
     assert rows["es-first-click"]["exact"] < 0.5
 
 
-def test_messages_of_one_client_form_a_chain_of_seeds(trace: Path) -> None:
-    report = attacked(trace, "--method", "es-seed-link", "--choices", "8").json()
-    assert row_of(report, "linkage", "es-seed-link")["accuracy"] == 1.0
-    assert row_of(report, "linkage", "count")["accuracy"] == pytest.approx(1 / 8)
-
-
-def test_a_chain_longer_than_the_words_that_are_tried_is_not_found(trace: Path) -> None:
-    """Two lists take at least two words for queries, so the next seed is never the first one."""
-    report = attacked(trace, "--method", "es-seed-link:words=1", "--choices", "8").json()
-    assert row_of(report, "linkage", "es-seed-link:words=1")["accuracy"] == pytest.approx(1 / 8)
-
-
-def test_the_query_of_a_message_of_one_list_is_named(tmp_path: Path) -> None:
-    write_seeded(tmp_path / "one", lists=1, perturbation=GENERATOR)
-    report = attacked(tmp_path / "one", "--method", "es-seed-query", "--choices", "4").json()
-    assert row_of(report, "query_identification", "es-seed-query")["accuracy"] == 1.0
-
-
 @pytest.mark.parametrize("stated", [None, "other", "foltr-audit"])
 def test_nothing_is_replayed_without_the_fact(tmp_path: Path, stated: str | None) -> None:
     write_seeded(tmp_path / "trace", clients=5, rounds=1, perturbation=stated)
-    for method in ("es-seed", "es-seed-link"):
-        refused = attacked(tmp_path / "trace", "--method", method)
-        assert refused.code == 2
-        assert "seeds drive NumPy's RandomState (fact perturbation)" in refused.one_error()
+    refused = attacked(tmp_path / "trace", "--method", "es-seed")
+    assert refused.code == 2
+    assert "seeds drive NumPy's RandomState (fact perturbation)" in refused.one_error()
 
 
 def test_seeds_that_explain_no_query_are_left_unread(tmp_path: Path) -> None:

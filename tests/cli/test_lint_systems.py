@@ -1,16 +1,14 @@
-"""`foltr-audit lint`: systems of options, Specs, Runs, traces and files, with their exit codes."""
+"""`foltr-audit lint`: systems of options, Specs, Runs and traces, with their exit codes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import tomli_w
 
 import foltr_audit as fa
 from tests.fixtures import foreign_trace
 from tests.fixtures.command import SMALL, run
-from tests.fixtures.described_systems import SHARED_LAPLACE, changed
 
 DATA = ("--data", "synthetic:mq2007:60")
 HONEST = (
@@ -75,21 +73,6 @@ def test_a_run_a_trace_a_spec_and_the_options_say_the_same(recorded: Path) -> No
     assert told == [told[0]] * len(told)
 
 
-def test_a_described_system(tmp_path: Path) -> None:
-    path = tmp_path / "their.toml"
-    path.write_text(tomli_w.dumps({"name": "theirs", **SHARED_LAPLACE}))
-    done = run("lint", path)
-    assert (done.code, done.err) == (0, "")
-    assert "theirs: nothing found" in done.out
-    path.write_text(tomli_w.dumps(changed(SHARED_LAPLACE, clip__norm=3)))
-    assert run("lint", path).code == 1
-    path.write_text(tomli_w.dumps(changed(SHARED_LAPLACE, claim__delta=0.5)))
-    warned = run("lint", path)
-    assert (warned.code, "0 errors, 1 warning" in warned.out) == (0, True)
-    assert fa.lint(path).warnings == 1
-    assert fa.lint(changed(SHARED_LAPLACE, clip__norm=3)).errors == 2
-
-
 def test_a_trace_of_another_system(tmp_path: Path) -> None:
     system = foreign_trace.System()
     head = foreign_trace.header(system, has_truth=False, facts={"eps_claimed": 1.2})
@@ -100,24 +83,24 @@ def test_a_trace_of_another_system(tmp_path: Path) -> None:
     assert found["field"] == "knowledge.noise"
 
 
-def test_the_api_takes_specs(tmp_path: Path) -> None:
+def test_the_api_takes_specs() -> None:
     spec = fa.Spec(data={"source": "synthetic:mq2007:60"}, defense=fa.published_chain(eps=1.2))
     report = fa.lint([spec, spec.model_copy(update={"repetition": 1})])
     assert [len(report.systems), report.systems[0].kind] == [1, "Spec"]
     assert report.to_frame().height == 1
     assert fa.lint(spec, data=fa.load_data("synthetic:mq2007:60")).errors == report.errors
+    assert fa.lint(spec.table()).errors == report.errors
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[clip]\nnrom = 1", "unknown field clip.nrom; did you mean 'norm'?"),
         ("[train]\nruonds = 1", "unknown field train.ruonds; did you mean 'rounds'?"),
         ("no TOML", "not TOML"),
     ],
 )
 def test_a_bad_file_is_one_line_that_names_it(text: str, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "their.toml"
+    path = tmp_path / "spec.toml"
     path.write_text(text)
     done = run("lint", path)
     assert done.code == 2

@@ -3,71 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.declared.all_checks import CHAIN_CHECKS, findings
-from foltr_audit.core.declared.chain_steps import chain_steps
-from foltr_audit.core.declared.declared_system import DeclaredSystem
-from foltr_audit.core.declared.findings import digits
-from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.plugins import (
-    Defense,
-    PrivacyEvent,
-    RoundContext,
-    Stage,
-)
-from foltr_audit.privacy.events import MessageAggregation, NormBound
+from foltr_audit.core.declared.checks import CHAIN_CHECKS, digits, findings
+from foltr_audit.core.defense_chain import parse_chain
+from foltr_audit.core.plugins import Defense
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
-from foltr_audit.privacy.noise import GammaShare
 from tests.fixtures import tiny
-
-P = 46
-
-
-class Sum(Defense):
-    """Says that it sums messages."""
-
-    name: ClassVar[str] = "toy-sum"
-    at_least: int = 1000
-
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        return ("wire",)
-
-    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        return (MessageAggregation(at_least=self.at_least),)
-
-
-class Foreign(Defense):
-    """A clip of somebody else, known by its event only."""
-
-    name: ClassVar[str] = "their-clip"
-
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        return ("step",)
-
-    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        return (NormBound(norm=1.5, ord=2, of="model"),)
-
-
-class ForeignNoise(Defense):
-    """Laplace noise of somebody else."""
-
-    name: ClassVar[str] = "their-noise"
-    sensitivity: float = 3.0
-
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        return ("message",)
-
-    def law(self, context: RoundContext) -> GammaShare:
-        return GammaShare(n=1, scale=1.0)
+from tests.fixtures.declared_systems import PARAMETERS, Sum, TheirClip, TheirNoise, system_of
 
 
 def said(text: str, *more: Defense, shares: int = 1000) -> list[str]:
@@ -75,17 +22,11 @@ def said(text: str, *more: Defense, shares: int = 1000) -> list[str]:
 
 
 def warnings(
-    defenses: tuple[Defense, ...], parameters: int = P, shares: int = 1000, separation: int = 1
+    defenses: tuple[Defense, ...], parameters: int = PARAMETERS, shares: int = 1000, separation: int = 1
 ) -> list[str]:
-    """What the checks of a chain find."""
-    context = replace(tiny.context([0], P=parameters, shares=shares), separation=separation)
-    system = DeclaredSystem(
-        steps=chain_steps(DefenseChain(defenses), context),
-        parameters=parameters,
-        cohort=shares,
-        separation=separation,
-    )
-    return [finding.warning.text for finding in findings(system, CHAIN_CHECKS)]
+    """What the checks of a chain find, whatever it claims."""
+    system = system_of(*defenses, parameters=parameters, shares=shares, separation=separation)
+    return [finding.warning.text for finding in findings(replace(system, claims=()), CHAIN_CHECKS)]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +70,7 @@ def test_the_published_chain() -> None:
 def test_what_is_said_is_how_much_is_missing(norm: float, sensitivity: float, order: int) -> None:
     """The factor is that of the worst pair of models: by brute force over corners of the ball."""
     text = f"clip:norm={norm},ord={order}+laplace:eps=1,sensitivity={sensitivity}"
-    poles = [np.eye(P)[0], np.ones(P)]
+    poles = [np.eye(PARAMETERS)[0], np.ones(PARAMETERS)]
     worst = max(2 * norm * np.abs(pole / np.linalg.norm(pole, order)).sum() for pole in poles) / sensitivity
     found = said(text)
     assert bool(found) == bool(worst > 1 + 1e-9)
@@ -194,12 +135,12 @@ def test_rounding_that_noise_allows_for_is_no_fault() -> None:
 
 
 def test_plug_ins_of_others_are_judged_by_their_events() -> None:
-    (found,) = warnings((Foreign(), ForeignNoise()))
+    (found,) = warnings((TheirClip(), TheirNoise()))
     assert found.startswith("their-noise: the noise is computed for a sensitivity of 3, but two")
     assert "up to 20.3 in L1: for a client the noise is 6.78 times too small" in found
-    (found,) = warnings((Foreign(), tiny.ToyStep(), ForeignNoise()))
+    (found,) = warnings((TheirClip(), tiny.ToyStep(), TheirNoise()))
     assert "toy-step removes the bound of their-clip" in found
-    assert warnings((Foreign(), ForeignNoise()), 1) == []
+    assert warnings((TheirClip(), TheirNoise()), 1) == []
     assert warnings(()) == []
 
 

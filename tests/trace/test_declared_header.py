@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.declared.all_checks import findings
+from foltr_audit.core.declared.checks import findings
 from foltr_audit.errors import TraceError
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.trace import Fact, TraceDataset, TraceHeader

@@ -10,8 +10,7 @@ import math
 import pytest
 from scipy import optimize, stats
 
-from foltr_audit.core.declared.all_checks import findings
-from foltr_audit.core.declared.findings import DeclarationFinding
+from foltr_audit.core.declared.checks import DeclarationFinding, findings
 from foltr_audit.privacy.events import NoiseAddition, NormBound
 from foltr_audit.trace.declared_header import declared_by
 from foltr_audit.trace.header import Fact

@@ -1,21 +1,27 @@
-"""A system as it is declared: what happens to a message, what was assumed, and what is claimed."""
+"""A system as it is declared: what happens to a message, what was assumed, and what is claimed.
+
+The steps and claims of a chain come from what its defenses declare; `trace/declared_header.py` reads those of
+the header of a trace.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from foltr_audit.privacy.events import NoiseAddition, PrivacyEvent
+from foltr_audit.core.defense_chain import DefenseChain
+from foltr_audit.core.plugins import Defense, RoundContext
+from foltr_audit.core.plugins.answers import claims_of, events_of, law_of
+from foltr_audit.privacy.events import GridRounding, NoiseAddition, PrivacyEvent
 from foltr_audit.privacy.noise import AdditiveNoise
 
 Relation = Literal["replace-one", "add-remove"]
-Covers = Literal["round", "run"]
 NumberFormat = Literal["float32", "float64"]
 
-PUBLISHED = "published"
-"""The view of whoever sees the global model only."""
+_RELATIONS: dict[str, Relation] = {"replace-one": "replace-one", "add-remove": "add-remove"}
+_ROUNDING = 1e-9  # relative tolerance of comparisons of variances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +29,7 @@ class DeclaredStep:
     """One thing that happens to a message, with what is declared about it.
 
     Attributes:
-        name: who does it: a defense, or a table of a description.
+        name: who does it: a defense, or a fact of a header.
         event: what it does.
         sensitivity: of noise, the distance that it was computed for; None where that is not declared.
         shares: of noise, the number n of clients whose parts are the whole noise; 1 if each adds all of it.
@@ -51,15 +57,14 @@ class DeclaredStep:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredClaim:
-    """An epsilon that is claimed. None: not declared.
+    """An epsilon that is claimed for one round. None: not declared.
 
     Attributes:
         name: who claims it.
         epsilon, delta: the numbers.
         unit: what two neighbouring inputs differ in, of `privacy.events.UNITS`.
         relation: `replace-one` or `add-remove`.
-        view: whose observations it is about, of `privacy.observer_views.VIEWS`, or `published`.
-        covers: one `round`, or the whole `run`.
+        view: whose observations it is about, of `privacy.observer_views.VIEWS`.
     """
 
     name: str
@@ -68,38 +73,24 @@ class DeclaredClaim:
     unit: str | None = None
     relation: Relation | None = None
     view: str | None = None
-    covers: Covers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccountingBasis:
-    """What the numbers of a claim were computed for. None: not declared.
+    """What normal noise was computed from, by the classical formula. None: not declared.
 
     Attributes:
         sensitivity: the distance of two neighbouring messages.
         epsilon, delta: what one round was computed to give.
-        clients: clients n whose noise is added up.
-        interactions: interactions of a client in a message.
-        rounds: rounds that were composed.
-        sampled: share of the clients that take part in a round.
-        relation, unit: what neighbouring inputs were.
-        formula: how the deviation of normal noise was computed.
     """
 
     sensitivity: float | None = None
     epsilon: float | None = None
     delta: float | None = None
-    clients: int | None = None
-    interactions: int | None = None
-    rounds: int | None = None
-    sampled: float | None = None
-    relation: Relation | None = None
-    unit: str | None = None
-    formula: Literal["analytic", "classical"] | None = None
 
     @property
-    def classical_sigma(self) -> float | None:
-        """Deviation of the normal noise that the classical formula computes from these; None without them.
+    def sigma(self) -> float | None:
+        """Deviation of the noise that the formula computes from these; None without them.
 
         Source: Dwork & Roth 2014, "The algorithmic foundations of differential privacy", theorem A.1.
         """
@@ -130,24 +121,17 @@ class DeclaredSystem:
     Attributes:
         steps: what happens to a message, in order.
         claims: what is claimed.
-        basis: what the numbers of the claims were computed for.
+        basis: what normal noise was computed from, where a header says so.
         complete: whether everything that happens to a message is in `steps`.
-        described: whether somebody describes it in a file: a claim for sums then also says that the server
-            sees sums.
         parameters: coordinates P of a message.
         clients: clients of the system.
         cohort: clients n that take part in a round.
         interactions: interactions B of a client in a message.
-        rounds: rounds T of the run.
         separation: rounds from one in which a client takes part to its next one, at least.
-        sampled: share of the clients that take part in a round.
-        secret_sample: whether nobody knows who took part.
         number_format: type of the numbers in a message.
-        lists_shown: whether the server sees the shown lists.
         lists_follow_clicks: whether a client's lists follow from its clicks on earlier ones of a message.
         alike_in_number: whether all clients weigh the same in a sum.
         largest_weight: largest weight of a client in a sum over the smallest.
-        server_noise: whether noise is added by the server, to the sum.
         restated: what is declared twice, and differently.
     """
 
@@ -155,52 +139,21 @@ class DeclaredSystem:
     claims: tuple[DeclaredClaim, ...] = ()
     basis: AccountingBasis = field(default_factory=AccountingBasis)
     complete: bool = True
-    described: bool = False
-    parameters: int | None = None
+    parameters: int
     clients: int | None = None
     cohort: int | None = None
     interactions: int | None = None
-    rounds: int | None = None
     separation: int = 1
-    sampled: float | None = None
-    secret_sample: bool = False
-    number_format: NumberFormat | None = None
-    lists_shown: bool | None = None
+    number_format: NumberFormat = "float32"
     lists_follow_clicks: bool | None = None
     alike_in_number: bool = True
     largest_weight: float = 1.0
-    server_noise: bool = False
     restated: tuple[Restatement, ...] = ()
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What happens to a message, for accounting."""
         return tuple(step.event for step in self.steps)
-
-    @property
-    def turns(self) -> int | None:
-        """Rounds of the run in which one client may take part."""
-        return None if self.rounds is None else -(-self.rounds // self.separation)
-
-    @property
-    def sampled_in_turn(self) -> float:
-        """Share of the clients that may take part in a round and do; 1 where it is not declared.
-
-        With a separation of b rounds only one part in b of the clients may.
-        """
-        if self.sampled is None:
-            return 1.0
-        share = self.sampled * self.separation
-        if self.clients is not None and self.cohort is not None:
-            share = max(share, self.cohort / max(1, self.clients // self.separation))
-        return min(1.0, share)
-
-    def hides_sample(self, claim: DeclaredClaim) -> bool:
-        """Whether those whom a claim is about do not know who took part.
-
-        Global models do not say, so an accounting that counts on a sample has one from who sees nothing else.
-        """
-        return self.secret_sample or (claim.view == PUBLISHED and self.basis.sampled is not None)
 
     def halves(self, relation: Relation | None, unit: str | None) -> bool:
         """Whether neighbours are half as far apart as two messages: a client is added or removed.
@@ -213,13 +166,68 @@ class DeclaredSystem:
 
     @property
     def halved(self) -> bool:
-        """As `halves`, for the relation and unit that the accounting assumed, or else the claims state."""
+        """As `halves`, for the relation and unit that all claims state."""
         relations = {claim.relation for claim in self.claims}
         units = {claim.unit for claim in self.claims}
-        relation = self.basis.relation or (relations.pop() if len(relations) == 1 else None)
-        return self.halves(relation, self.basis.unit or (units.pop() if len(units) == 1 else None))
+        relation = relations.pop() if len(relations) == 1 else None
+        return self.halves(relation, units.pop() if len(units) == 1 else None)
 
     @property
     def noises(self) -> tuple[DeclaredStep, ...]:
         """The steps that add noise."""
         return tuple(step for step in self.steps if isinstance(step.event, NoiseAddition))
+
+
+def chain_steps(
+    chain: DefenseChain, context: RoundContext, *, acts_without_pairs: bool = True
+) -> tuple[DeclaredStep, ...]:
+    """What the defenses of a chain do, with what they declare about it; also of plug-ins of others.
+
+    Args:
+        chain: the defenses.
+        context: a round; its `shares` say how many clients send.
+        acts_without_pairs: whether step defenses also act after an interaction without pairs.
+    """
+    acts = chain.acts(context, acts_without_pairs=acts_without_pairs)
+    return tuple(_step(defense, event, context) for defense, event in acts)
+
+
+def _step(defense: Defense, event: PrivacyEvent, context: RoundContext) -> DeclaredStep:
+    plain = DeclaredStep(name=defense.name, event=event, leaves_out=defense.leaves_out)
+    if isinstance(event, GridRounding):
+        noisy = any(isinstance(other, NoiseAddition) for other in events_of(defense, context))
+        return replace(plain, allowed_for=noisy)
+    if not isinstance(event, NoiseAddition):
+        return plain
+    sensitivity = getattr(defense, "sensitivity", None)
+    claim = next(iter(claims_of(defense, context)), None)
+    return replace(
+        plain,
+        sensitivity=sensitivity if isinstance(sensitivity, float | int) else None,
+        shares=_shares(defense, context),
+        epsilon=None if claim is None else claim.epsilon,
+        delta=None if claim is None else claim.delta,
+    )
+
+
+def _shares(defense: Defense, context: RoundContext) -> int:
+    """How many parts the whole noise of a defense has; 1 if each client adds all of it."""
+    share, whole = law_of(defense, context), law_of(defense, replace(context, shares=1))
+    parted = share is not None and whole is not None and share.variance < whole.variance * (1.0 - _ROUNDING)
+    return context.shares if parted else 1
+
+
+def chain_claims(chain: DefenseChain, context: RoundContext) -> tuple[DeclaredClaim, ...]:
+    """What the defenses of a chain claim for one round."""
+    return tuple(
+        DeclaredClaim(
+            name=defense.name,
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+            unit=claim.unit,
+            relation=_RELATIONS.get(claim.relation),
+            view=claim.view,
+        )
+        for defense in chain.defenses
+        for claim in claims_of(defense, context)
+    )

@@ -12,7 +12,6 @@ from foltr_audit.privacy.accounting.walk import walk
 from foltr_audit.privacy.events import (
     UNITS,
     GridRounding,
-    MessageAggregation,
     NoiseAddition,
     NormBound,
     PrivacyEvent,
@@ -20,10 +19,13 @@ from foltr_audit.privacy.events import (
 from foltr_audit.privacy.loss.norms import Norms
 from foltr_audit.privacy.loss.proof import SensitivityBound
 from foltr_audit.privacy.noise import AdditiveNoise
-from foltr_audit.privacy.observer_views import VIEWS, without_lists
+from foltr_audit.privacy.observer_views import VIEWS
 
 ROUNDING = 1e-9
 """Relative tolerance of comparisons of declared numbers with those that follow."""
+
+TOLERANCE = 1e-6
+"""Declared numbers are rounded: an epsilon may be this much larger, relatively, than the one declared."""
 
 
 def before(system: DeclaredSystem, noise: DeclaredStep) -> tuple[DeclaredStep, ...]:
@@ -31,10 +33,10 @@ def before(system: DeclaredSystem, noise: DeclaredStep) -> tuple[DeclaredStep, .
 
     Rounding that the noise of its own defense allows for is left out too.
     """
-    place = next(place for place, step in enumerate(system.steps) if step is noise)
+    index = next(index for index, step in enumerate(system.steps) if step is noise)
     return tuple(
         step
-        for step in system.steps[:place]
+        for step in system.steps[:index]
         if not isinstance(step.event, NoiseAddition)
         and not (isinstance(step.event, GridRounding) and step.allowed_for)
     )
@@ -43,12 +45,11 @@ def before(system: DeclaredSystem, noise: DeclaredStep) -> tuple[DeclaredStep, .
 def apart(system: DeclaredSystem, earlier: Sequence[DeclaredStep], noise: PrivacyEvent) -> Norms:
     """How far apart two neighbouring messages may be when noise is added after some steps.
 
-    Where P is not declared it counts as 1, and a distance is the smallest one possible. Neighbours are those
-    that the accounting assumed, see `DeclaredSystem.halved`.
+    Neighbours are those of the claims, see `DeclaredSystem.halved`.
     """
     events = [*(step.event for step in earlier), noise]
-    found = walk(events, system.parameters or 1).noises[0].apart
-    return found.times(0.5) if system.halved else found
+    distances = walk(events, system.parameters).noises[0].apart
+    return distances.times(0.5) if system.halved else distances
 
 
 def of_order(norms: Norms, law: AdditiveNoise) -> float:
@@ -59,22 +60,18 @@ def of_order(norms: Norms, law: AdditiveNoise) -> float:
 def epsilon_over(law: AdditiveNoise, distances: Norms, parameters: int, delta: float) -> float:
     """The epsilon that noise of a law proves over a distance, at a delta; infinite where it proves none."""
     hidden = SensitivityBound(apart=distances, parameters=parameters, grid=law.grid, where="")
-    found = [
+    epsilons = [
         proof.loss.epsilon(1, at, 1.0)
         for proof in law.proofs(hidden)
         if proof.loss is not None
         for at in dict.fromkeys((0.0, delta))
     ]
-    return min(found, default=math.inf)
+    return min(epsilons, default=math.inf)
 
 
 def over_distance(law: AdditiveNoise, distance: float, delta: float) -> float:
     """The epsilon that noise proves in one coordinate over a distance."""
     return epsilon_over(law, Norms(distance, distance, distance), 1, delta)
-
-
-TOLERANCE = 1e-6
-"""Declared numbers are rounded: an epsilon may be this much larger, relatively, than the one declared."""
 
 
 def is_proven(system: DeclaredSystem, claim: DeclaredClaim) -> bool:
@@ -84,40 +81,29 @@ def is_proven(system: DeclaredSystem, claim: DeclaredClaim) -> bool:
 
 
 def proven(system: DeclaredSystem, claim: DeclaredClaim) -> UpperBound | None:
-    """What accounting proves of what is claimed, a round or a run; None where too little is declared.
+    """What accounting proves of what is claimed for a round; None where too little is declared.
 
     A client that is removed sends zeros, so that a bound R moves a sum by R instead of by 2 R, see
-    `DeclaredSystem.halves`. Nothing is proven of sums whose weights differ by an unknown factor.
+    `DeclaredSystem.halves`.
     """
     view = "aggregate" if claim.view not in VIEWS else claim.view
-    rounds = system.rounds if claim.covers == "run" else 1
-    known = rounds and system.complete and system.steps and system.parameters and system.cohort
-    if not known or claim.unit not in UNITS or claim.view is None or not weights_known(system, view):
+    known = system.complete and system.steps and system.cohort
+    if not known or claim.unit not in UNITS or claim.view is None:
         return None
     situation = AccountingContext(
         view=view,
         unit=claim.unit,
-        parameters=system.parameters or 1,
+        parameters=system.parameters,
         shares=system.cohort or 1,
         interactions=system.interactions or 1,
         ranked_with="local" if system.lists_follow_clicks else "global",
-        number_format=system.number_format or "float32",
+        number_format=system.number_format,
         largest_weight=system.largest_weight,
-        rounds=rounds or 1,
         separation=system.separation,
         delta=claim.delta,
-        sampled=system.sampled_in_turn,
-        cohorts="secret" if system.hides_sample(claim) else "known",
     )
     halved = system.halves(claim.relation, claim.unit)
     return upper_bound([_halved(event) if halved else event for event in system.events], situation)
-
-
-def weights_known(system: DeclaredSystem, view: str) -> bool:
-    """Whether it is declared how far the weights of clients differ, or the view is of single messages."""
-    in_sum = any(isinstance(event, MessageAggregation) for event in system.events)
-    single = without_lists(view) == "individual" and not in_sum and not system.server_noise
-    return system.alike_in_number or not system.described or single
 
 
 def _halved(event: PrivacyEvent) -> PrivacyEvent:

@@ -27,8 +27,7 @@ class Attack(Plugin):
         reads: kinds of messages that it can read.
         observers: observers whose views it can read: `individual`, `aggregate`.
         asks: its task: `clicks`; `query`, which of several lists a message comes from; `counts`, how many of
-            the clients in a sum clicked each document; `documents`, which documents were shown, by their
-            features alone; `intent`, see `IntentAttack`; `client`, see
+            the clients in a sum clicked each document; `intent`, see `IntentAttack`; `client`, see
             `LinkAttack`; `participant`, see `ParticipantAttack`; or a class, a subclass of
             `foltr_audit.judge.task.AttackTask` of its own package.
         needs: names of `Knowledge` that it requires.

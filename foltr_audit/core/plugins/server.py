@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from foltr_audit.core.plugins.base import Plugin
-from foltr_audit.core.rankers.first_layer import FirstLayer
 from foltr_audit.core.records.broadcast import Broadcast
 from foltr_audit.core.records.dataset import Dataset
 from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.rng import ClientStreams
-from foltr_audit.utils.arrays import Features, Floats, Ints
+from foltr_audit.utils.arrays import Features, Ints
 
 
 class Server(Plugin):
     """A server of a federation; by default an honest one, which sends the same model to all clients.
 
-    A subclass overrides `send` if it treats the clients of a training round differently, `crafted_model` if
-    all of them receive another model than the global one, `training_features` if clients train on other
-    features than those they rank by, and `cohort` if it chooses who takes part in a round. Randomness comes
-    from `context.server_stream(purpose, round)` or the given streams only.
+    A subclass overrides `send` if it treats the clients of a training round differently, `training_features`
+    if clients train on other features than those they rank by, and `cohort` if it chooses who takes part in a
+    round. Randomness comes from `context.server_stream(purpose, round)` or the given streams only.
     """
 
     @property
@@ -36,15 +34,6 @@ class Server(Plugin):
     def chooses(self) -> bool:
         """Whether it chooses who takes part in a round."""
         return type(self).cohort is not Server.cohort
-
-    @property
-    def crafts(self) -> bool:
-        """Whether all clients of some rounds receive another model than the global one."""
-        return type(self).crafted_model is not Server.crafted_model
-
-    def why_not(self, layer: FirstLayer) -> str | None:
-        """Why it does not work on a ranker with this first layer, or None."""
-        return None
 
     def cohort(self, round_: int, drawn: Callable[[int], Ints]) -> Ints:
         """Ids of the clients that it asks to take part in a round, rising, int64 (n,).
@@ -77,21 +66,6 @@ class Server(Plugin):
             One or more arrays; none if clients train on the features they rank by.
         """
         return ()
-
-    def crafted_model(self, context: RoundContext, data: Dataset, layer: FirstLayer) -> Floats | None:
-        """The model that all clients of a round receive in place of the global one; None: the global one.
-
-        The server learns nothing from the answers: its own model stays as it was before the round.
-
-        Args:
-            context: the round, with the global model `context.parameters` (P,).
-            data: the documents that clients search.
-            layer: where the ranker's first layer lies in a model.
-
-        Returns:
-            The model, finite, (P,).
-        """
-        return None
 
     def send(self, context: RoundContext) -> Broadcast | None:
         """What each client of the cohort `context.clients` (C,) receives; None if all receive the model.

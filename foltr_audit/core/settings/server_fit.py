@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Learner, Server
 from foltr_audit.core.plugins.registry import make, make_if_known
-from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.settings.defaults import SERVER
 from foltr_audit.core.settings.plain_table import with_default
 from foltr_audit.core.settings.population import PopulationSpec
@@ -77,14 +76,12 @@ def why_no_server(spec: Spec) -> str | None:
     server, learner = make(Server, spec.train.server or SERVER), make(Learner, spec.train.learner)
     if server.chooses and (why := _why_no_choice(spec)):
         return why
-    if not (server.isolates or server.manipulates or server.crafts):
+    if not (server.isolates or server.manipulates):
         return None
     if learner.sends != "models":
         return f"expected a learner that sends models, not {spec.train.learner}"
     if spec.membership is not None or spec.unlearning is not None:
         return "expected train, attack, audit or compare; other protocols know honest servers"
-    if server.crafts and (reason := _why_no_crafted_model(spec, server)):
-        return reason
     if server.manipulates:
         if spec.audit is not None:
             return "expected train, attack or compare; an audit knows true features only"
@@ -100,16 +97,6 @@ def _why_no_choice(spec: Spec) -> str | None:
     if spec.population.rounds_apart > 1 or spec.population.cohorts == "fixed":
         return "its clients take part in any round; expected neither --separation nor --cohorts fixed"
     return None
-
-
-def _why_no_crafted_model(spec: Spec, server: Server) -> str | None:
-    """Why a server that sends another model than the global one does not fit a Spec, or None."""
-    if spec.audit is not None:
-        return "expected train, attack or compare; an audit knows honest models only"
-    if spec.attack is not None and spec.attack.view == "client":
-        return "its global models do not follow from the messages; expected another --view than client"
-    # Which layers a ranker has does not depend on the number of features.
-    return server.why_not(make_ranker(spec.train.ranker, 1).first_layer)
 
 
 def _why_no_sum(spec: Spec, server: Server) -> str | None:

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from foltr_audit.core.declared.all_checks import findings
-from foltr_audit.core.declared.checks.proof import why_not
+from foltr_audit.core.declared.checks import DeclarationFinding, findings, why_not
 from foltr_audit.core.declared.declared_system import DeclaredClaim, DeclaredSystem
 from foltr_audit.core.declared.figures import proven
-from foltr_audit.core.declared.findings import DeclarationFinding
 from foltr_audit.experiments.lint_subjects import LintSubject, SubjectKind
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import ResultRow
@@ -24,8 +22,9 @@ class ClaimBoundRow(ResultRow):
     """A claim next to what accounting proves of it.
 
     Attributes:
-        claimed_by: a defense, or the description.
-        epsilon, delta, unit, relation, view, covers: the claim; null where it does not say.
+        claimed_by: a defense, or a fact of a header.
+        epsilon, delta, unit, relation, view: the claim; null where it does not say.
+        covers: what it is about, always one `round`.
         proven: the proven epsilon, infinite where none is; null where too little is declared.
         how: how it is proven, or what would have to be declared.
     """
@@ -36,7 +35,7 @@ class ClaimBoundRow(ResultRow):
     unit: str | None
     relation: str | None
     view: str | None
-    covers: str | None
+    covers: str
     proven: float | None
     how: str
 
@@ -52,7 +51,7 @@ class ClaimBoundRow(ResultRow):
             unit=claim.unit,
             relation=claim.relation,
             view=claim.view,
-            covers=claim.covers,
+            covers="round",
             proven=None if bound is None else bound.epsilon,
             how=f"not declared: {missing}" if bound is None else bound.how,
         )
@@ -64,7 +63,7 @@ class SystemLintRow(ResultRow):
 
     Attributes:
         name: its name.
-        kind: where its declarations come from: `Spec`, `trace` or `description`.
+        kind: where its declarations come from: `Spec` or `trace`.
         claims: its claims, each next to what is proven.
         findings: what does not agree, errors first.
     """

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from foltr_audit.core.declared.findings import DeclarationFinding, digits
+from foltr_audit.core.declared.checks import DeclarationFinding, digits
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.system_lint import ClaimBoundRow, SystemLintReport, SystemLintRow
 from foltr_audit.report.tables.table import Cell, Column, Mark, Table, make_table
@@ -45,7 +45,7 @@ def _alike(system: SystemLintRow) -> list[list[ClaimBoundRow]]:
     """The claims of a system; those that differ in their view only share a line."""
     lines: dict[tuple[object, ...], list[ClaimBoundRow]] = {}
     for row in system.claims:
-        key = (row.claimed_by, row.epsilon, row.delta, row.unit, row.covers, row.relation, row.proven)
+        key = (row.claimed_by, row.epsilon, row.delta, row.unit, row.relation, row.proven)
         lines.setdefault(key, []).append(row)
     return list(lines.values())
 
@@ -75,7 +75,7 @@ def _proven(rows: list[ClaimBoundRow]) -> Cell:
 _CLAIMS: list[Column[list[ClaimBoundRow]]] = [
     Column("claimed by", lambda rows: rows[0].claimed_by, "name"),
     Column("for one", lambda rows: rows[0].unit or "?", "name"),
-    Column("in a", lambda rows: rows[0].covers or "?", "name"),
+    Column("in a", lambda rows: rows[0].covers, "name"),
     Column("view", lambda rows: ", ".join(row.view or "?" for row in rows), "words"),
     Column("delta", lambda rows: f"{rows[0].delta:g}"),
     Column("declared", lambda rows: _epsilon(rows[0].epsilon)),
