@@ -47,15 +47,6 @@ def test_gaussian_dp_is_refused_where_noise_is_not_gaussian(setup_of: SetupOf) -
     assert "gaussian-dp" not in {bound.estimator for bound in plain.estimates}
 
 
-def test_what_is_taken_for_granted_refutes_nothing(setup_of: SetupOf) -> None:
-    chain = "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"
-    guessed = found(setup_of, chain, **{**CLIENT, "views": ("aggregate",)}, estimator="bayesian", claim=0.5)
-    assert guessed.lower.assumes
-    assert guessed.lower.epsilon > 0.5, "it would refute if it could"
-    assert guessed.verdict == "false by exact loss"
-    assert "refutes nothing" in guessed.why
-
-
 def test_a_secure_sum_is_proven_for_the_fewest_that_it_opens(setup_of: SetupOf) -> None:
     wire = "secure-aggregation:threshold=5"
     secure = found(setup_of, f"{GRID}+{wire}", **{**CLIENT, "views": ("aggregate",)})

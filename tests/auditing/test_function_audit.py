@@ -102,12 +102,6 @@ def test_an_estimator_for_normal_noise_refuses_other_noise() -> None:
         audited(laplace(1.0), eps=1.0, delta=1e-5, estimator="gaussian-dp", trials=4000)
 
 
-def test_an_estimator_that_promises_nothing_refutes_nothing() -> None:
-    row = audited(laplace(0.1), eps=1.0, estimator="bayesian", trials=1000)
-    assert row.eps_lower > 1.0
-    assert row.verdict == "not refuted"
-
-
 # --- what tells outputs apart -----------------------------------------------------------------------
 
 

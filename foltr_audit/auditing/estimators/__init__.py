@@ -1,7 +1,6 @@
 """Estimators: scores of a game's trials in, a lower bound on epsilon out."""
 
 from foltr_audit.auditing.estimators.base import Estimator, LowerBound, TrialScores
-from foltr_audit.auditing.estimators.bayesian import bayesian
 from foltr_audit.auditing.estimators.betting import betting
 from foltr_audit.auditing.estimators.clopper_pearson import clopper_pearson, clopper_pearson_bound
 from foltr_audit.auditing.estimators.gaussian import gaussian_dp
@@ -14,7 +13,6 @@ ESTIMATORS: dict[str, Estimator] = {
     "gaussian-dp": gaussian_dp,
     "one-run": one_run,
     "one-run-fdp": one_run_fdp,
-    "bayesian": bayesian,
     "betting": betting,
 }
 """Every estimator by its name."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from foltr_audit.auditing.estimators.base import TrialScores, estimator
 from foltr_audit.auditing.estimators.rates import epsilon_of_rates, upper_rate
-from foltr_audit.auditing.estimators.tails import bounds_of_best_tail
+from foltr_audit.auditing.estimators.tails import best_tail, worth_in_epsilon
 
 
 @estimator("clopper-pearson")
@@ -26,7 +26,10 @@ def clopper_pearson(
     Source: Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning"; Nasr et
     al. 2021, "Adversary instantiation", for both directions. See `docs/maths.md`, "Auditing".
     """
-    return bounds_of_best_tail(trials, clopper_pearson_bound, delta=delta, confidence=confidence)
+    tail = best_tail(trials, worth_in_epsilon(trials.chosen_on, delta, 0.5 * (1.0 - confidence)))
+    n = trials.evaluated
+    epsilon = clopper_pearson_bound(*tail.errors(trials), n, delta=delta, confidence=confidence)
+    return epsilon, clopper_pearson_bound(0, 0, n, delta=delta, confidence=confidence)
 
 
 def clopper_pearson_bound(

@@ -117,16 +117,3 @@ def worth_in_epsilon(m: int, delta: float, alpha: float) -> Worth:
     """The worth of tails of m trials: the eps that bounds of both rates, at alpha each, prove."""
     rates = upper_rates(m, alpha)
     return lambda intruders, missing: epsilon_of_rates(rates[intruders], rates[missing], delta)
-
-
-def bounds_of_best_tail(
-    trials: TrialScores, bound: Callable[..., float], *, delta: float, confidence: float
-) -> tuple[float, float]:
-    """The bound at one threshold that is fixed on the part for choosing, and its ceiling.
-
-    `bound` maps false positives, false negatives and trials, at a delta and a confidence, to an epsilon.
-    """
-    tail = best_tail(trials, worth_in_epsilon(trials.chosen_on, delta, 0.5 * (1.0 - confidence)))
-    n = trials.evaluated
-    epsilon = bound(*tail.errors(trials), n, delta=delta, confidence=confidence)
-    return epsilon, bound(0, 0, n, delta=delta, confidence=confidence)
