@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         unlearn,
     )
     from foltr_audit.core.client_steps.function_step import numpy_step
-    from foltr_audit.core.client_steps.jax_step import jax_step
     from foltr_audit.core.client_steps.torch_step import torch_step
     from foltr_audit.core.client_steps.torch_training import torch_module_step
     from foltr_audit.core.plugins import ClientStep, FirstLayer
@@ -90,7 +89,6 @@ _WHERE = {
     "RecommendReport": "report.results.recommend",
     "CheckReport": "evidence.check.report",
     "NoiseCalibrationReport": "report.tables.calibration",
-    "jax_step": "core.client_steps.jax_step",
     "torch_module_step": "core.client_steps.torch_training",
     "torch_step": "core.client_steps.torch_step",
     "FirstLayer": "core.plugins",
@@ -150,7 +148,6 @@ __all__ = [
     "calibrate",
     "check",
     "compare",
-    "jax_step",
     "lint",
     "list_attacks",
     "list_click_models",
