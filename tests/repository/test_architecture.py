@@ -63,11 +63,9 @@ HEAVY = {
     "dp_accounting",
     "lightgbm",
     "optuna",
-    "jax",
     "joblib",
     "torch",
     "distributed",
-    "ray",
     "jinja2",
 }
 RUNS_WHAT_IT_READS = {
@@ -89,7 +87,6 @@ RUNS_WHAT_IT_READS = {
 STARTS_PROCESSES = {
     "foltr_audit.auditing.protocol_stress.flower_attempts": {"subprocess"},
     "foltr_audit.experiments.comparison.workers": {"joblib"},
-    "foltr_audit.experiments.comparison.clusters": {"joblib"},
 }
 """Who may hand work to processes of its own; what these send back is not read from disk."""
 
