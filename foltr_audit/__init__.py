@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.noise_calibration import calibrate
     from foltr_audit.report.recommendation import recommend
-    from foltr_audit.report.recorded_calls import attack_trace, audit_trace
+    from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.report.results.compare import CompareReport
@@ -98,7 +98,6 @@ _WHERE = {
     "attack_trace": "report.recorded_calls",
     "audit": "api",
     "audit_mechanism": "api",
-    "audit_trace": "report.recorded_calls",
     "compare": "api",
     "lint": "api",
     "load_data": "api",
@@ -144,7 +143,6 @@ __all__ = [
     "attack_trace",
     "audit",
     "audit_mechanism",
-    "audit_trace",
     "calibrate",
     "check",
     "compare",

@@ -309,7 +309,7 @@ def _in_sum(record: RoundRecord) -> Bools:
 def _summed_truth(record: RoundRecord, truth: RoundTruth) -> SummedTruth:
     here = _in_sum(record)
     kept = here[record.slot]
-    lists = ("clicks", "intents", "canaries", "coins", "known")
+    lists = ("clicks", "intents", "known")
     total = with_rows(
         truth,
         ((*lists, "clipped") if truth.knows_clips else lists, np.flatnonzero(kept)),

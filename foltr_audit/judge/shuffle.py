@@ -22,7 +22,7 @@ def shuffled(record: RoundRecord, truth: RoundTruth, streams: Streams) -> tuple[
 def reordered(record: RoundRecord, truth: RoundTruth, order: Ints) -> tuple[RoundRecord, RoundTruth]:
     """The round whose i-th message is message order[i] of a round; its interactions go with it."""
     moved, rows = with_messages(record, order)
-    lists = ("clicks", "intents", "canaries", "coins", "known")
+    lists = ("clicks", "intents", "known")
     return moved, with_rows(
         truth,
         (("clients", "updates"), order),
