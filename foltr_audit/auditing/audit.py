@@ -8,8 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.auditing.claims import ChainClaim, claim_for
-from foltr_audit.auditing.declarations import DeclarationCheck, State, check_declarations
+from foltr_audit.auditing.canaries import Canary
+from foltr_audit.auditing.declarations import (
+    DeclarationCheck,
+    LinkTestInput,
+    State,
+    check_declarations,
+    check_sums,
+)
 from foltr_audit.auditing.estimators import (
     ANYTIME,
     ESTIMATORS,
@@ -18,14 +24,10 @@ from foltr_audit.auditing.estimators import (
     TrialScores,
     nearly_normal,
 )
-from foltr_audit.auditing.evaluation import about_best, split
-from foltr_audit.auditing.link_tests import LinkTestInput
-from foltr_audit.auditing.neighbours import Canary
-from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.session import AuditSession, ScoredTrials
-from foltr_audit.auditing.stopping import EarlyStop
-from foltr_audit.auditing.sum_tests import check_sums
-from foltr_audit.auditing.trial_scores import LINEAR, SCORES, Pair
+from foltr_audit.auditing.evaluation import EarlyStop, Pair, about_best, split
+from foltr_audit.auditing.games import OtherClients
+from foltr_audit.auditing.session import AuditSession, ChainClaim, ScoredTrials, claim_for
+from foltr_audit.auditing.trial_scores import LINEAR, SCORES
 from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, is_proven, verdict_on
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make

@@ -128,9 +128,9 @@ class Pools(Attack):
 def test_an_attack_that_pools_trials_learns_nothing_of_single_ones(
     setup_of: SetupOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from foltr_audit.auditing import attack_scores, audit
+    from foltr_audit.auditing import audit, trial_scores
 
-    for room in (attack_scores, audit):
+    for room in (trial_scores, audit):
         monkeypatch.setattr(room, "make", lambda kind, text: Pools())
     chain = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
     alone: dict[str, Any] = {"views": ("individual",), "interactions": 1}

@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores, clopper_pearson_bound
-from foltr_audit.auditing.estimators.rates import epsilon_of_rates, upper_rate, upper_rates
-from foltr_audit.auditing.estimators.tails import ScoreTail, best_tail, worth_in_epsilon
+from foltr_audit.auditing.estimators.base import (
+    ScoreTail,
+    best_tail,
+    epsilon_of_rates,
+    upper_rate,
+    upper_rates,
+    worth_in_epsilon,
+)
 
 BY_COUNTS = sorted({*ESTIMATORS} - {"gaussian-dp"})
 

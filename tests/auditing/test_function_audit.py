@@ -14,9 +14,9 @@ from scipy import stats
 import foltr_audit as fa
 from benchmarks.function_audits import FUNCTIONS, rows
 from foltr_audit.auditing.estimators import TrialScores
-from foltr_audit.auditing.estimators.clopper_pearson import clopper_pearson
+from foltr_audit.auditing.estimators.base import clopper_pearson
+from foltr_audit.auditing.function_audit import output_scores
 from foltr_audit.auditing.function_outputs import Mechanism, call_function
-from foltr_audit.auditing.output_scores import output_scores
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon, gaussian_mu
 from foltr_audit.report.results.function_audit import FunctionAuditRow
