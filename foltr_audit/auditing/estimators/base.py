@@ -1,8 +1,8 @@
 """Trial scores in, lower bounds out: what estimators share, and the plain one from intervals of error rates.
 
 Tails of the score range are the events that thresholds make: a tail `score >= t` is evidence for hypothesis
-1, a tail `score <= t` for hypothesis 0. Scores are only compared with each other, so an increasing function of
-all scores changes nothing.
+1, a tail `score <= t` for hypothesis 0. Scores are only compared with each other, so that an increasing
+function of all scores changes nothing.
 """
 
 from __future__ import annotations
