@@ -17,8 +17,8 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
-from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.privacy.accounting.actions import actions_of, only_noise
 from foltr_audit.privacy.events import ClickRandomization, CorrelatedNoise, NoiseAddition, OpaqueChange
 from foltr_audit.privacy.factorization import hidden_rows

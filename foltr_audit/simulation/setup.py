@@ -23,8 +23,7 @@ from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.privacy_description import PrivacyDescription
-from foltr_audit.simulation.search_history import refuse_missing_users
-from foltr_audit.simulation.traffic import QueryTraffic
+from foltr_audit.simulation.traffic import QueryTraffic, refuse_missing_users
 from foltr_audit.utils.arrays import Floats, Ints
 
 L = TypeVar("L", bound=Learner)

@@ -11,8 +11,7 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import TraceError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import with_rows
-from foltr_audit.judge.round_selection import with_messages
+from foltr_audit.judge.pieces import with_messages, with_rows
 from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Floats, Ints
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foltr_audit.core.records.view import View
-from foltr_audit.inference.step_replay import StepReplay
+from foltr_audit.inference.replay import StepReplay
 from foltr_audit.judge.fact_check.sample import RoundSample
 from foltr_audit.judge.fact_check.search import ExplanationCount, ExplanationThreshold
 from foltr_audit.utils.arrays import Bools, Floats, Ints

@@ -17,7 +17,7 @@ from foltr_audit.judge.fact_inference.payload import count_estimates, format_est
 from foltr_audit.judge.fact_inference.saturated_norms import clip_estimates
 from foltr_audit.judge.fact_inference.steps import NAMES, step_estimates
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.round_selection import with_messages
+from foltr_audit.judge.pieces import with_messages
 from foltr_audit.trace import Fact, Trace
 from foltr_audit.trace.facts import FACTS
 
