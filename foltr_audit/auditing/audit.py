@@ -291,7 +291,6 @@ class Audit:
         return stop.played(first.choose, play)
 
     def _claim(self, session: AuditSession, unit: str, view: str) -> ChainClaim:
-        """The claim on a unit in a view."""
         only_sums = session.masked and without_lists(view) == "individual"
         lists = session.lists(view)
         return claim_for(unit, view, self.setup, self.protocol, sums=only_sums, lists=lists)

@@ -507,7 +507,6 @@ class DeclarationCheck:
 
     @property
     def state(self) -> State:
-        """The state of all links together."""
         if self.broken:
             return "broken"
         if self.not_looked:
@@ -522,11 +521,9 @@ class DeclarationCheck:
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """The events that proofs may rely on."""
         return tuple(event for _, event in self.acts)
 
     def with_broken(self, name: str, why: str) -> DeclarationCheck:
-        """The same with one more broken link."""
         broken = {name: why, **self.broken}
         return replace(self, broken=broken, acts=_as_opaque(self.acts, broken))
 

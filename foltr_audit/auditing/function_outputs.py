@@ -135,7 +135,6 @@ def _order(streams: Streams, calls: int) -> list[int]:
 
 
 def _call(mechanism: Mechanism[T], inputs: tuple[T, T], which: int, trial: int, streams: Streams) -> _Output:
-    """The output of one trial."""
     rng = streams.generator(f"audit-function/{which}/{trial}")
     try:
         given = copy.deepcopy(inputs[which])

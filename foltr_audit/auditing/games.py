@@ -130,7 +130,6 @@ class OtherClients:
 
     @cached_property
     def _noisy_steps(self) -> bool:
-        """Whether a link adds noise after local steps."""
         blank = self.clients.context(0, np.empty(0, np.int64))
         return any(is_random(link, blank) for link in self.clients.setup.chain.links("step"))
 

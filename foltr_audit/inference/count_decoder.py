@@ -102,7 +102,6 @@ def steepness(law: NoiseLaw) -> Callable[[Floats], Floats]:
 
 @lru_cache(maxsize=64)
 def noise_tables(law: NoiseLaw) -> SumNoiseTable:
-    """Tables of the law for kernels."""
     from foltr_audit.kernels.click_sums import SumNoiseTable
     from foltr_audit.kernels.density import tabulate
 
@@ -132,7 +131,6 @@ class CountDecoder:
 
     @cached_property
     def replay(self) -> Replay:
-        """The local steps."""
         return Replay(self.view)
 
     def counts(self, starts: Ints) -> Floats:
@@ -171,7 +169,6 @@ class CountDecoder:
         return counts_by_grades(sums, noise, grades, starts)
 
     def sums(self, rows: Ints) -> UpdateSums:
-        """The sums of some rows, for kernels."""
         from foltr_audit.kernels.click_sums import UpdateSums
         from foltr_audit.kernels.pattern_terms import pattern_terms
 

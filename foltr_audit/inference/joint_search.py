@@ -41,11 +41,9 @@ class SearchState(NamedTuple):
     value: Floats
 
     def at(self, rows: Ints) -> SearchState:
-        """Some of the hypotheses."""
         return SearchState(self.message[rows], self.clicks[rows], self.value[rows])
 
     def with_rows(self, rows: Ints, new: SearchState) -> SearchState:
-        """The hypotheses with some of them replaced."""
         clicks, value = self.clicks.copy(), self.value.copy()
         clicks[rows], value[rows] = new.clicks, new.value
         return SearchState(self.message, clicks, value)

@@ -110,8 +110,6 @@ class ShadowEvidence:
 
 
 class MembershipAttack(ABC):
-    """An attack on membership."""
-
     name: ClassVar[str]
 
     @abstractmethod

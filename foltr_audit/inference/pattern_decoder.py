@@ -39,7 +39,6 @@ def noise_law(known: Knowledge) -> AdditiveNoise | RoundingNoise | ScaleFreeNois
 
 @lru_cache(maxsize=64)
 def density_table(law: NoiseLaw) -> DensityTable:
-    """The law's log density for kernels."""
     from foltr_audit.kernels.density import tabulate
 
     return tabulate(law.log_density, law.scale)
@@ -90,7 +89,6 @@ class PatternDecoder:
 
     @cached_property
     def replay(self) -> Replay:
-        """The local steps."""
         return Replay(self.view)
 
     @cached_property
@@ -100,7 +98,6 @@ class PatternDecoder:
 
     @cached_property
     def ball(self) -> ClipRule:
-        """The clip of the step stage, for kernels."""
         from foltr_audit.kernels.patterns import ClipRule
 
         known = self.view.knowledge

@@ -37,7 +37,6 @@ class ClickRelaxation:
 
     @cached_property
     def replay(self) -> Replay:
-        """The local steps."""
         return Replay(self.view)
 
     @cached_property
@@ -153,7 +152,6 @@ class StepRelaxation:
 
     @cached_property
     def replay(self) -> StepReplay:
-        """The steps."""
         return StepReplay(self.view)
 
     @property

@@ -130,7 +130,6 @@ class Replay:
 
     @property
     def learning_rate(self) -> float:
-        """Step size eta."""
         return float(self.view.knowledge.learning_rate or 0.0)
 
     @property

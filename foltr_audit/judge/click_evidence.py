@@ -43,7 +43,6 @@ class ClickPriors:
         )
 
     def at(self, rows: RowIndex) -> ClickPriors:
-        """The probabilities of some lists."""
         return with_rows(self, (("clicked", "pattern", "any_click"), rows))
 
 
@@ -97,7 +96,6 @@ class ClickGuesses:
     surprisal: Floats | None = None
 
     def at(self, rows: RowIndex) -> ClickGuesses:
-        """The answers for some lists."""
         return with_rows(self, (("scores", "guess", "any_click", "surprisal"), rows))
 
 
@@ -202,7 +200,6 @@ class ClickEvidence(Evidence):
             object.__setattr__(self, "group", np.zeros(self.query.size, dtype=np.int64))
 
     def at(self, rows: RowIndex) -> ClickEvidence:
-        """The evidence on some lists."""
         guessed = {label: guessed.at(rows) for label, guessed in self.guessed.items()}
         return with_rows(self, (PER_LIST, rows), guessed=guessed, priors=self.priors.at(rows))
 

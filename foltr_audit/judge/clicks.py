@@ -163,7 +163,6 @@ class RoundAnswers:
         self._inexact: set[str] = set()
 
     def add(self, seen: RoundView) -> None:
-        """Run the attacks on one view of the round."""
         place, truth = f"{self._round}/{seen.rows.start}", self._surprisals
         for attack, answer in self._session.answers(seen.view, self._round, place):
             bits = None if truth is None else truth.after(seen, answer)
@@ -278,7 +277,6 @@ class ClickTask(AttackTask[ClickEvidence]):
     _priors: list[ClickPriors]
 
     def begin(self, record: RoundRecord, truth: RoundTruth) -> bool:
-        """See `AttackTask`."""
         wanted = super().begin(record, truth)
         self._surprisals = _ClickSurprisals(record, truth, self.observer.header)
         self._answers = RoundAnswers(record, self.session, self._surprisals)

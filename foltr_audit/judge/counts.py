@@ -59,7 +59,6 @@ class CountEvidence(Evidence):
 
     @classmethod
     def nothing(cls, refused: dict[str, str]) -> CountEvidence:
-        """Without any sum."""
         none = np.zeros((0, 1), dtype=np.int64)
         return cls(
             query=np.empty(0, dtype=np.str_), clients=none[:, 0], shown=none, counts=none, refused=refused
@@ -210,7 +209,6 @@ class CountTask(MessageTask[CountEvidence]):
         return True
 
     def see(self, seen: RoundView) -> None:
-        """Keep the lists."""
         self._seen.append(seen)
 
     def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:

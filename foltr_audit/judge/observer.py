@@ -197,7 +197,6 @@ class Observer:
             yield RoundView(rows, self._as_seen(full, record), knowledge)
 
     def knowledge(self, record: RoundRecord) -> Knowledge:
-        """What this observer knows in a round."""
         return self._everything(record).without(self.hidden)
 
     def _everything(self, record: RoundRecord) -> Knowledge:

@@ -147,7 +147,6 @@ class ClickCeilings(ResultRow):
 
     @property
     def known(self) -> bool:
-        """Whether any is known."""
         return not math.isnan(self.accuracy)
 
 

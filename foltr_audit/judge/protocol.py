@@ -9,7 +9,7 @@ import numpy as np
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
-from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -27,59 +27,29 @@ from foltr_audit.judge.read_documents import DocumentTask
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums
 from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
-from foltr_audit.trace import TraceHeader
+from foltr_audit.simulation.recorder import DerivedRounds, RoundStore
 from foltr_audit.utils.arrays import Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 
 @dataclass(frozen=True, eq=False)
-class HonestRounds:
+class HonestRounds(DerivedRounds):
     """The rounds of a store, in whose sums only the messages of honest clients count.
 
     The sum of a round minus what colluding clients sent is the sum over the others, with their noise alone.
     With all but one of a round's clients colluding it is one message.
 
     Attributes:
-        source: the recorded rounds.
         colluders: the colluding clients, int64 (K,).
     """
 
-    source: RoundStore
     colluders: Ints
-
-    @property
-    def header(self) -> TraceHeader:
-        """The header of the source."""
-        return self.source.header
-
-    @property
-    def has_truth(self) -> bool:
-        """Whether the truth can be read."""
-        return self.source.has_truth
-
-    @property
-    def n_rounds(self) -> int:
-        """Number of rounds of the source."""
-        return self.source.n_rounds
 
     def rounds(self) -> Iterator[RoundRecord]:
         """The rounds, in order; messages of colluding clients do not count as survivors."""
         for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
             honest = ~np.isin(truth.clients, self.colluders)
             yield replace(record, survivors=record.survivors & honest)
-
-    def truths(self) -> Iterator[RoundTruth]:
-        """The truth of the source."""
-        return self.source.truths()
-
-    def metrics(self) -> list[dict[str, float]]:
-        """The utility of each round of the source."""
-        return self.source.metrics()
-
-    def last_model(self) -> GlobalModel:
-        """The server's state after the last round."""
-        return self.source.last_model()
 
 
 def without_colluders(store: RoundStore, colluders: int | None, streams: Streams) -> RoundStore:
@@ -176,7 +146,6 @@ class TaskEvidence:
 
     @classmethod
     def combined(cls, pieces: Sequence[TaskEvidence]) -> TaskEvidence:
-        """What several repetitions found, as one."""
         by_task: dict[str, list[Evidence]] = {}
         tallies = [piece.singled_out for piece in pieces]
         for piece in pieces:

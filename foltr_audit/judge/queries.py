@@ -183,7 +183,6 @@ class QueryTask(MessageTask[QueryEvidence]):
         return found
 
     def judged(self, answers: Mapping[str, Floats]) -> QueryEvidence:
-        """How the truth is ranked among the choices."""
         asked, clicks = self.setting.protocol.choices, self.truth.clicks
         if self._reason is not None:
             return QueryEvidence(

@@ -200,7 +200,6 @@ class AttackScorer:
 
     @cached_property
     def mean_clicks(self) -> float:
-        """Mean number of clicks of the judged lists."""
         return float(self.clicked.mean()) if self.clicked.size else float("nan")
 
     @cached_property

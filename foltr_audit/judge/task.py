@@ -61,7 +61,6 @@ class AttackSession:
                 yield attack, answer
 
     def refuse_all(self, reason: str) -> None:
-        """No attack can run, for the same reason."""
         self.refused |= {attack.label: reason for attack in self.attacks}
 
     def keep(self, attack: Attack, rows: Floats) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -140,6 +141,22 @@ TRAIN = 0
 """Index of the training split among the parts of a collection."""
 
 
+class RoundExchange(NamedTuple):
+    """What happens in a round before it is evaluated.
+
+    Attributes:
+        context: the context, with the number of interactions of each client.
+        asked: the clients' queries.
+        sent: what they sent.
+        after: the server's state after it.
+    """
+
+    context: RoundContext
+    asked: QueryAssignment
+    sent: CohortMessages
+    after: GlobalModel
+
+
 class Federation:
     """The rounds of one experiment.
 
@@ -243,13 +260,8 @@ class Federation:
             embeds=setup.embeds_features,
         )
 
-    def exchange(
-        self, context: RoundContext, before: GlobalModel
-    ) -> tuple[RoundContext, QueryAssignment, CohortMessages, GlobalModel]:
+    def exchange(self, context: RoundContext, before: GlobalModel) -> RoundExchange:
         """Let the clients of a context ask, learn and send; nothing is evaluated.
-
-        Returns the context with the number of interactions of each client, their queries, what they sent, and
-        the server's state after it.
 
         Raises:
             DataError: the model is no longer finite.
@@ -257,7 +269,7 @@ class Federation:
         asked = self.clientele.ask(context)
         context = replace(context, counts=asked.counts)  # known only once the clients have asked
         sent, after = self.training.play(asked, context, before)
-        return context, asked, sent, after
+        return RoundExchange(context, asked, sent, after)
 
     def _offline(self, round_: int, parameters: Floats) -> dict[str, float]:
         """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""

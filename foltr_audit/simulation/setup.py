@@ -63,22 +63,18 @@ class Setup:
 
     @cached_property
     def streams(self) -> Streams:
-        """All random streams of this experiment."""
         return Streams(self.spec.seed, self.spec.repetition)
 
     @cached_property
     def ranker(self) -> Ranker:
-        """The ranker."""
         return make_ranker(self.spec.train.ranker, self.collection.n_features)
 
     @cached_property
     def learner(self) -> Learner:
-        """The learner."""
         return make(Learner, self.spec.train.learner)
 
     @cached_property
     def server(self) -> Server:
-        """The server of training rounds."""
         return make(Server, self.spec.train.server or SERVER)
 
     @property
@@ -122,7 +118,6 @@ class Setup:
 
     @cached_property
     def chain(self) -> DefenseChain:
-        """The defenses."""
         return DefenseChain(parse_chain(self.spec.defense))
 
     @cached_property

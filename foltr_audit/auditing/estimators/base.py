@@ -209,7 +209,6 @@ class ScoreTail(NamedTuple):
     above: bool
 
     def holds(self, scores: Floats) -> Bools:
-        """Which scores (n,) lie in the tail."""
         return scores >= self.threshold if self.above else scores <= self.threshold
 
     def right_and_wrong(self, trials: TrialScores) -> tuple[Bools, Bools]:

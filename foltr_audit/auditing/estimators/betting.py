@@ -113,7 +113,6 @@ def _at_best(kinds: Ints | Floats, most: int) -> Floats:
 
 
 def _both_bets(trials: TrialScores, delta: float, alpha: float) -> list[Bets]:
-    """The bets on the best tail of each direction."""
     worth = worth_in_epsilon(trials.chosen_on, delta, 0.5 * alpha)
     found = [best_of_direction(trials, worth, above=above) for above in (True, False)]
     return [_place_bets(best, trials, delta, alpha) for best in found]

@@ -46,11 +46,9 @@ class SGD(Optimizer):
     learning_rate: float
 
     def first_state(self, parameters: int) -> Floats:
-        """Nothing, float64 (0,)."""
         return np.empty(0)
 
     def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        """See `Optimizer.step`."""
         _expect_state("sgd", state, 0)
         return parameters + self.learning_rate * gradient, state.copy()
 
@@ -77,7 +75,6 @@ class Adam(Optimizer):
         return np.zeros(1 + 2 * parameters)
 
     def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        """See `Optimizer.step`."""
         from foltr_audit.kernels.elementary import power
 
         P = parameters.size
@@ -140,7 +137,6 @@ class FOLtRES(MetricLearner):
 
     @property
     def facts(self) -> dict[str, Fact]:
-        """Its public settings."""
         return {
             "sigma": self.sigma,
             "metric": self.metric,
@@ -195,7 +191,6 @@ class FOLtRES(MetricLearner):
         return self.sigma * seed_normals(np.ascontiguousarray(seeds), parameters)
 
     def first_state(self, parameters: int) -> Floats:
-        """The optimiser's first state, float64 (S,)."""
         return self._ascent.first_state(parameters)
 
     def update(

@@ -30,7 +30,6 @@ class FPDGD(ModelLearner):
 
     @property
     def setting(self) -> PDGDSetting:
-        """The PDGD setting."""
         return PDGDSetting(self.pairs, self.normaliser)
 
     @property
@@ -104,7 +103,6 @@ class PDGD(CentralLearner):
 
     @property
     def facts(self) -> dict[str, str | int | float | bool]:
-        """Step size, batch and PDGD setting."""
         return self.model_dump(exclude={"interactions"})
 
     @property

@@ -42,8 +42,6 @@ class AggregatedMessages:
 
 
 class ServerAggregator(Protocol):
-    """A rule that aggregates messages."""
-
     def aggregate(self, wired: WireMessages, counts: Ints) -> AggregatedMessages:
         """The aggregate of messages (C, P) of clients with `counts` (C,) interactions each."""
 
@@ -267,7 +265,6 @@ class FedAvgServer:
     def __init__(
         self, setup: Setup, world: ClientData, aggregator: ServerAggregator = _WEIGHTED_MEAN
     ) -> None:
-        """Store the setup and the rule of the server."""
         self.aggregator = aggregator
         self.setup = setup
         self.own = ServerLearning(setup)
