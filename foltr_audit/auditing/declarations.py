@@ -1,4 +1,9 @@
-"""Whether the links of a chain do what they declare, so that proofs may rely on it."""
+"""Whether the links of a chain do what they declare, so that proofs may rely on it.
+
+A link gets inputs of many clients at once, as in the games, and its outputs are compared with its events.
+Noise must follow the declared law for every input, and must be independent for each coordinate, client,
+round and local step, and come from the experiment's own streams; also noise in sums, and that of clicks.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +54,8 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 _CLICK_CLIENTS = 16_384
 _FEWER = 4096  # clients of another round or interaction, and with one number of clicks
-_CLICK_ROUNDS, _CLICK_STEPS = (1, 2, 7), 8
+_CLICK_ROUNDS = (1, 2, 7)
+_STEPS = 8  # local steps that are tested at most
 _LENGTHS = (LIST_LENGTH, LIST_LENGTH // 2)
 _BOUNDS = 200  # bounds that are compared at most: in places, numbers of clicks, interactions and rounds
 _SLACK = 1e-9  # relative, of an epsilon
@@ -76,16 +82,16 @@ def check_clicks(
     yield from _check_by_number_of_clicks(tried, epsilon)
     i, j = np.triu_indices(LIST_LENGTH, 1)
     where = "randomised clicks are alike in two places of a list"
-    yield from _check_pair(flips[:, i], flips[:, j], (truth[:, i], truth[:, j]), where)
+    yield from _check_flips(flips[:, i], flips[:, j], (truth[:, i], truth[:, j]), where)
     half = _CLICK_CLIENTS // 2
-    yield from _check_pair(
+    yield from _check_flips(
         flips[:half],
         flips[half:],
         (truth[:half], truth[:half]),
         "randomised clicks are alike for two clients",
     )
     few = truth[:_FEWER]
-    steps = sorted({0, interactions - 1, *range(min(interactions, _CLICK_STEPS))})
+    steps = sorted({0, interactions - 1, *range(min(interactions, _STEPS))})
     kinds = {
         "interactions": [tried.flips(few, step=step) for step in steps],
         "rounds": [tried.flips(few, round_=round_) for round_ in (0, *_rounds(clients))],
@@ -94,10 +100,10 @@ def check_clicks(
         for again in several[1:]:
             yield from _check_rates(few, few ^ again, epsilon)
         for one, other in combinations(several, 2):
-            yield from _check_pair(one, other, (few, few), f"randomised clicks are alike in two {kind}")
+            yield from _check_flips(one, other, (few, few), f"randomised clicks are alike in two {kind}")
     again = tried.flips(few, source=Streams(clients.setup.spec.seed + 1, 0))
     seeds = "randomised clicks are alike under two seeds of the experiment"
-    yield from _check_pair(flips[:_FEWER], again, (few, few), seeds)
+    yield from _check_flips(flips[:_FEWER], again, (few, few), seeds)
 
 
 class _FlipSampler(NamedTuple):
@@ -170,7 +176,9 @@ def _check_rates(
             yield LawTestResult(0.0 if shown > epsilon * (1.0 + _SLACK) else 1.0, found)
 
 
-def _check_pair(one: Bools, other: Bools, truths: tuple[Bools, Bools], found: str) -> Iterator[LawTestResult]:
+def _check_flips(
+    one: Bools, other: Bools, truths: tuple[Bools, Bools], found: str
+) -> Iterator[LawTestResult]:
     """Whether flips (N, m) are independent of others, column by column, given the clicks that each hides.
 
     The number of common flips among the same clicks is hypergeometric given how many there are of each.
@@ -193,7 +201,6 @@ def _check_pair(one: Bools, other: Bools, truths: tuple[Bools, Bools], found: st
 
 _CLIENTS = 2048  # for each input
 _NUMBERS = 2_000_000  # numbers of their messages at most, 16 MB
-_STEPS = 8
 _FEWEST, _MOST = 8, 64  # clients whose noise of many rounds is compared
 _FAR = 1e3  # radii from the centre at which a bound is tested
 _COPIES = 96  # clients with the same model where noise hides whether a bound holds

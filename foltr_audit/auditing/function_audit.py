@@ -1,4 +1,7 @@
-"""Audits of any function: a lower bound on its epsilon, from trials with two neighbouring inputs."""
+"""Audits of any function: a lower bound on its epsilon, from trials with two neighbouring inputs.
+
+Scores of its outputs are learned on trials of their own; higher = more like those with input 1.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Games: a client holds one of two neighbouring inputs and sends; an observer guesses which it was.
 
 Trial t of both hypotheses has the same noise of other clients. A bound on one error rate needs
-independence between the trials of one hypothesis only.
+independence between the trials of one hypothesis only. Where tests have shown that this noise follows a law,
+it is drawn from the law: one number instead of one for each client, with the same distribution. Otherwise the
+clients are played.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Tests whether noise follows a law: its distribution, its independence, and that it does not repeat.
+"""Tests whether noise follows a law and outputs lie in declared balls and on declared grids.
 
-Each test counts something that is binomial with a known probability if the law holds, so that its p-value is
-exact. `failure` corrects for the number of tests (Bonferroni).
+Noise is tested for its distribution, its independence, and that it does not repeat. Each test counts
+something that is binomial with a known probability if the law holds, so that its p-value is exact. `failure`
+corrects for the number of tests (Bonferroni).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Searches for the clicks on several lists of one message together, by replaying the client's steps."""
+"""Searches for the clicks on several lists of one message together, by replays of PDGD or a client step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Clicks decoded from shown lists alone, list after list, by a beam of the most probable histories."""
+"""Clicks decoded from shown lists alone, list after list, by a beam of the most probable histories.
+
+A local model ranks each list after it has learnt from the clicks on the lists before it in the same round.
+Noise is added only when the message is sent, so it does not hide these clicks in the list.
+"""
 
 from __future__ import annotations
 

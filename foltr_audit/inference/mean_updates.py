@@ -1,4 +1,4 @@
-"""Mean update of each client, by least squares from the sums of rounds and from who took part in them."""
+"""Mean update of each client, and its intents, by least squares from sums of rounds and who took part."""
 
 from __future__ import annotations
 

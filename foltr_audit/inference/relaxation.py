@@ -1,4 +1,4 @@
-"""Clicks as numbers between 0 and 1, in which an update is linear: PDGD's Laplacian form, solved in a box."""
+"""Clicks as numbers between 0 and 1: in the linear Laplacian form of PDGD, or by a client step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PDGD steps of clients, replayed from what an observer knows.
+"""Steps of clients, replayed from what an observer knows: PDGD's, or those of a client step.
 
 A hypothesis is a message's number with the clicks on its lists. Replays of many hypotheses run at once.
 """

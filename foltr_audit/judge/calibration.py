@@ -1,4 +1,16 @@
-"""Whether posterior probabilities of a click are calibrated: Brier score, log loss, reliability."""
+"""Posterior probabilities of clicks: whether they are calibrated, and how many bits messages reveal by them.
+
+Query and list are known to the server; C is the pattern of all clicks on a list, M its message. With the
+true prior p(c) and an attack's posterior q(c | m), the mean of `log2 q(c | m) - log2 p(c)` at what was
+clicked is in expectation
+
+    I(C; M) - E[KL(true posterior || q)],
+
+never more than I(C; M), and equal to it where q is the true posterior (Barber & Agakov 2003, "The IM
+algorithm: a variational approach to information maximization", section 2). The bits are those of a
+single list: what a message reveals of all its lists together is at least the sum of theirs, since users
+click on each list independently. No plug-in entropy is estimated, so there is no bias of finite samples.
+"""
 
 from __future__ import annotations
 

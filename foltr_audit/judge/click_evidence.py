@@ -1,4 +1,4 @@
-"""Attacked lists with their truth and each attack's answers; only the judge makes them."""
+"""Attacked lists with truth, prior probabilities and each attack's answers; only the judge makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Judges attacks that ask for clicks: runs them on recorded messages and joins the truth to their answers."""
+"""Judges attacks that ask for clicks: runs them on recorded messages and joins the truth to their answers.
+
+Also: what a message can reveal to any attack, by its equations and the clicks that are lost in rounding.
+"""
 
 from __future__ import annotations
 

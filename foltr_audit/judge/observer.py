@@ -1,4 +1,8 @@
-"""One observer of recorded rounds: what it knows, and the views that it gets of each round."""
+"""One observer of recorded rounds: what it knows and believes, and the views that it gets of each round.
+
+What a server believes of clicks is learnt from the training split, whose relevance labels a search engine
+has: it ranks its queries with the global model and counts grades by position.
+"""
 
 from __future__ import annotations
 

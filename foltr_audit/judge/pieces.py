@@ -1,4 +1,8 @@
-"""Rows of records: pieces that are joined, some messages of a round, and a round in another order."""
+"""Rows of records: pieces that are joined, some messages of a round, and a round in another order.
+
+A simulated cohort is in the order of its clients' ids, from which groups follow. An attack on a client's
+identity or properties must not find the answer in the number of a row, so a round is shuffled first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is proven for recorded messages, from the privacy events that their header declares."""
+"""What is proven for recorded messages, by the events of their header, and the most attacks can reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attack metrics with bootstrap intervals over queries, and random guessing in closed form."""
+"""Attack metrics with bootstrap intervals over queries: ROC curves, random guessing, groups of clients."""
 
 from __future__ import annotations
 

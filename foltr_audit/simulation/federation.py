@@ -1,4 +1,4 @@
-"""Federated rounds: a cohort learns locally, defends, sends; the server averages and evaluates."""
+"""Federated rounds: a cohort is drawn, learns locally, defends, sends; the server averages and evaluates."""
 
 from __future__ import annotations
 

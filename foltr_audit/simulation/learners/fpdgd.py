@@ -1,4 +1,4 @@
-"""FPDGD: clients take local PDGD steps and send their model."""
+"""FPDGD, whose clients take PDGD steps and send their model, and PDGD as it was published: on one server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rounds in which clients send a seed and online metrics: FOLtR-ES."""
+"""Rounds in which clients send a seed and online metrics: FOLtR-ES.
+
+Clients may draw queries and clicks from the generator that the seed of their message starts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds in which clients send models: local steps, the chain of defenses, FedAvg."""
+"""Rounds in which clients send models: local steps, the chain of defenses, FedAvg, and servers that learn."""
 
 from __future__ import annotations
 
