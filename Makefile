@@ -1,7 +1,7 @@
 # make attack   set up and run the main job
 # make test     set up and run the whole gate: format, lint, types, tests
 # make flower   the environment with Flower, in which tests of recording run; without an index they are skipped
-# make test-steps   tests of client steps with PyTorch and JAX, in an environment of their own
+# make test-steps   tests of client steps with PyTorch, in an environment of their own
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
 # make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
 # make results  run what tables of docs/results.md and docs/robust-aggregation.md show and is not stored yet, and write both pages
@@ -57,11 +57,11 @@ $(WITH_FLOWER):
 	$(FLOWER)/bin/python -m pip install --quiet --no-compile "flwr>=1.41,<1.42"
 	touch $@
 
-# PyTorch and JAX are large and only client steps use them, so that their tests have an environment of their own.
+# PyTorch is large and only client steps use it, so that their tests have an environment of their own.
 test-steps:
 	test -x $(TORCH)/bin/python || $(or $(shell command -v $(PYTHON)),python3) -m venv $(TORCH)
-	$(TORCH)/bin/python -m pip install --quiet --no-compile -e '.[test,torch,jax]'
-	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py tests/core/test_torch_training.py tests/core/test_jax_steps.py
+	$(TORCH)/bin/python -m pip install --quiet --no-compile -e '.[test,torch]'
+	$(TORCH)/bin/python -m pytest tests/core/test_torch_steps.py tests/core/test_torch_training.py
 
 bench: $(STAMP) $(KERNELS)
 	$(BIN)/python -m benchmarks --json build/bench.json --picture build/growth.svg

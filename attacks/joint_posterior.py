@@ -7,12 +7,10 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field, field_validator
 
-from foltr_audit.inference.joint_search import JointSearch
-from foltr_audit.inference.list_evidence import why_no_evidence
+from foltr_audit.inference.joint_search import JointSearch, StepSearch
+from foltr_audit.inference.list_decoder import why_no_evidence
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
-from foltr_audit.inference.replay import NEEDS, why_no_replay
-from foltr_audit.inference.step_replay import why_no_step_replay
-from foltr_audit.inference.step_search import StepSearch
+from foltr_audit.inference.replay import NEEDS, why_no_replay, why_no_step_replay
 from foltr_audit.plugins import Attack, Inference, View
 
 _MOST_SUMMED = 16  # lists of a sum that are searched together

@@ -8,15 +8,15 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.inference.pattern_answers import Guess, answer_of
 from foltr_audit.inference.pattern_decoder import (
+    Guess,
     PatternDecoder,
     Prior,
+    answer_of,
     usual_log_density,
     why_too_long,
 )
-from foltr_audit.inference.replay import NEEDS, why_no_replay
-from foltr_audit.inference.step_replay import why_no_step_replay
+from foltr_audit.inference.replay import NEEDS, why_no_replay, why_no_step_replay
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.privacy.noise import parse_law
 

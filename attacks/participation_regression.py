@@ -9,9 +9,14 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.inference.expected_updates import expected_updates, knows_expected_updates
-from foltr_audit.inference.intent_regression import MOST_UNKNOWNS, ExplainedSum, intent_weights
-from foltr_audit.inference.mean_updates import mean_updates
+from foltr_audit.inference.mean_updates import (
+    MOST_UNKNOWNS,
+    ExplainedSum,
+    expected_updates,
+    intent_weights,
+    knows_expected_updates,
+    mean_updates,
+)
 from foltr_audit.plugins import Inference, ParticipantAttack, ParticipantEstimates, Participation, View
 from foltr_audit.utils.arrays import Floats
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foltr_audit.inference.pattern_answers import shares
+from foltr_audit.inference.pattern_decoder import shares
 from foltr_audit.inference.score_changes import ScoreChangeAttack
 from foltr_audit.plugins import Inference, View
 from foltr_audit.utils.arrays import Floats

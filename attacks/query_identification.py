@@ -8,8 +8,13 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.inference.pattern_answers import shares
-from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, patterns_as_clicks, why_too_long
+from foltr_audit.inference.pattern_decoder import (
+    PatternDecoder,
+    Prior,
+    patterns_as_clicks,
+    shares,
+    why_too_long,
+)
 from foltr_audit.inference.replay import why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 

@@ -7,10 +7,8 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.inference.relaxation import ClickRelaxation
-from foltr_audit.inference.replay import NEEDS, why_no_replay
-from foltr_audit.inference.step_relaxation import StepRelaxation
-from foltr_audit.inference.step_replay import why_no_step_replay
+from foltr_audit.inference.relaxation import ClickRelaxation, StepRelaxation
+from foltr_audit.inference.replay import NEEDS, why_no_replay, why_no_step_replay
 from foltr_audit.plugins import Attack, Inference, View
 from foltr_audit.utils.arrays import Floats
 

@@ -7,11 +7,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.inference.list_decoder import ListDecoder
-from foltr_audit.inference.list_evidence import NEEDS as LIST_NEEDS
-from foltr_audit.inference.list_evidence import why_no_evidence
-from foltr_audit.inference.pattern_answers import Guess, answer_of
-from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, why_too_long
+from foltr_audit.inference.list_decoder import NEEDS as LIST_NEEDS
+from foltr_audit.inference.list_decoder import ListDecoder, why_no_evidence
+from foltr_audit.inference.pattern_decoder import Guess, PatternDecoder, Prior, answer_of, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.plugins import Attack, Inference, View
 

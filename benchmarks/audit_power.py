@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.audit_optimum import laplace_losses, normal_optimum, pure_optimum, response_losses
 from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, TrialScores, nearly_normal
 from foltr_audit.auditing.evaluation import split
-from foltr_audit.auditing.likelihood import log_ratio
+from foltr_audit.auditing.trial_scores import log_ratio
 from foltr_audit.privacy.gaussian_dp import gaussian_mu
 from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.rng import Streams

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         unlearn,
     )
     from foltr_audit.core.client_steps.function_step import numpy_step
-    from foltr_audit.core.client_steps.jax_step import jax_step
     from foltr_audit.core.client_steps.torch_step import torch_step
     from foltr_audit.core.client_steps.torch_training import torch_module_step
     from foltr_audit.core.plugins import ClientStep, FirstLayer
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.noise_calibration import calibrate
     from foltr_audit.report.recommendation import recommend
-    from foltr_audit.report.recorded_calls import attack_trace, audit_trace
+    from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
     from foltr_audit.report.results.audit import AuditReport
     from foltr_audit.report.results.compare import CompareReport
@@ -90,7 +89,6 @@ _WHERE = {
     "RecommendReport": "report.results.recommend",
     "CheckReport": "evidence.check.report",
     "NoiseCalibrationReport": "report.tables.calibration",
-    "jax_step": "core.client_steps.jax_step",
     "torch_module_step": "core.client_steps.torch_training",
     "torch_step": "core.client_steps.torch_step",
     "FirstLayer": "core.plugins",
@@ -100,7 +98,6 @@ _WHERE = {
     "attack_trace": "report.recorded_calls",
     "audit": "api",
     "audit_mechanism": "api",
-    "audit_trace": "report.recorded_calls",
     "compare": "api",
     "lint": "api",
     "load_data": "api",
@@ -146,11 +143,9 @@ __all__ = [
     "attack_trace",
     "audit",
     "audit_mechanism",
-    "audit_trace",
     "calibrate",
     "check",
     "compare",
-    "jax_step",
     "lint",
     "list_attacks",
     "list_click_models",

@@ -8,8 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.auditing.claims import ChainClaim, claim_for
-from foltr_audit.auditing.declarations import DeclarationCheck, State, check_declarations
+from foltr_audit.auditing.canaries import Canary
+from foltr_audit.auditing.declarations import (
+    DeclarationCheck,
+    LinkTestInput,
+    State,
+    check_declarations,
+    check_sums,
+)
 from foltr_audit.auditing.estimators import (
     ANYTIME,
     ESTIMATORS,
@@ -18,14 +24,10 @@ from foltr_audit.auditing.estimators import (
     TrialScores,
     nearly_normal,
 )
-from foltr_audit.auditing.evaluation import about_best, split
-from foltr_audit.auditing.link_tests import LinkTestInput
-from foltr_audit.auditing.neighbours import Canary
-from foltr_audit.auditing.others import OtherClients
-from foltr_audit.auditing.session import AuditSession, ScoredTrials
-from foltr_audit.auditing.stopping import EarlyStop
-from foltr_audit.auditing.sum_tests import check_sums
-from foltr_audit.auditing.trial_scores import LINEAR, SCORES, Pair
+from foltr_audit.auditing.evaluation import EarlyStop, Pair, about_best, split
+from foltr_audit.auditing.games import OtherClients
+from foltr_audit.auditing.session import AuditSession, ChainClaim, ScoredTrials, claim_for
+from foltr_audit.auditing.trial_scores import LINEAR, SCORES
 from foltr_audit.auditing.verdict import BROKEN, STRICT, ClaimEvidence, Verdict, is_proven, verdict_on
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
@@ -233,20 +235,18 @@ class Audit:
         surest = next(bound for bound in strict if bound.estimator == _AT_ANY_LEVEL.get(chosen, chosen))
         # The exact loss is computed from the declared law, which a broken link does not follow.
         exact = None if declared.broken else game.exact
-        sure = not lower.assumes or chosen in FOR_NORMAL  # their assumption is checked by `nearly_normal`
+        # What estimators for normal noise assume was checked by `nearly_normal`.
         verdict, why = verdict_on(
             ClaimEvidence(
                 claimed=claim.epsilon,
                 proven=upper.epsilon,
                 exact=exact,
-                measured=lower.epsilon if sure else 0.0,
-                strict=surest.epsilon if sure else 0.0,
+                measured=lower.epsilon,
+                strict=surest.epsilon,
                 broken=declared.why if declared.broken else "",
                 worst_case=canary.name != "data:typical",
             )
         )
-        if not sure:
-            why += f" ({chosen} assumes: {lower.assumes}; it refutes nothing)"
         if lower.trials < self.protocol.trials:
             why += f"; stopped after {lower.trials} of {self.protocol.trials} trials"
         return AuditResult(
@@ -291,7 +291,6 @@ class Audit:
         return stop.played(first.choose, play)
 
     def _claim(self, session: AuditSession, unit: str, view: str) -> ChainClaim:
-        """The claim on a unit in a view."""
         only_sums = session.masked and without_lists(view) == "individual"
         lists = session.lists(view)
         return claim_for(unit, view, self.setup, self.protocol, sums=only_sums, lists=lists)

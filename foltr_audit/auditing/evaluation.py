@@ -1,13 +1,20 @@
-"""How an audit chooses what it evaluates, and the bounds of all estimators for the same trials."""
+"""How an audit chooses what it evaluates and when it stops, and the bounds of all estimators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from foltr_audit.auditing.estimators import ESTIMATORS, FOR_NORMAL, LowerBound, TrialScores
-from foltr_audit.auditing.trial_scores import Pair
+from foltr_audit.auditing.estimators.betting import hopeless, refutes
+from foltr_audit.utils.arrays import Floats
+
+Pair = tuple[Floats, Floats]
+"""Scores of the trials under hypothesis 0 and 1, (N,) each."""
+
+_RIDGE = 1e-9  # share of the mean variance that is added to a covariance to invert it
 
 
 def about_best(promised: Sequence[float], *, share: float = 0.8, chance: float = 0.25) -> list[int]:
@@ -63,3 +70,78 @@ def split(pair: Pair, choosing: int, *, independent: bool = False) -> TrialScore
         one=one[choosing:],
         independent=independent,
     )
+
+
+_FIRST = 60  # trials in the first batch; each batch doubles their number
+
+Play = Callable[[range], Pair]
+"""The scores of some of the trials that are evaluated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyStop:
+    """Trials in growing batches until bets refute a claim, or could no longer refute it.
+
+    Attributes:
+        claim: the claimed epsilon; an infinite one is never refuted.
+        delta: of the claim.
+        confidence: at which it is refuted.
+        most: trials under each hypothesis, at most.
+    """
+
+    claim: float
+    delta: float
+    confidence: float
+    most: int
+
+    def played(self, choose: Pair, play: Play) -> TrialScores:
+        """The trials until the stop, behind the part for choosing."""
+        zero, one = np.empty(0), np.empty(0)
+        for batch in self.batches():
+            more = play(batch)
+            zero, one = np.concatenate([zero, more[0]]), np.concatenate([one, more[1]])
+            trials = TrialScores(choose_zero=choose[0], choose_one=choose[1], zero=zero, one=one)
+            if self.decided(trials):
+                break
+        return trials
+
+    def batches(self) -> Iterator[range]:
+        """Numbers of the trials of each batch."""
+        first, last = 0, _FIRST
+        while first < self.most:
+            if self.most - last < last - first:  # a rest that is smaller than the batch joins it
+                last = self.most
+            yield range(first, last)
+            first, last = last, 2 * last
+
+    def decided(self, trials: TrialScores) -> bool:
+        """Whether these trials refute the claim, or leave no hope that all of them will."""
+        if not np.isfinite(self.claim):
+            return False
+        delta, confidence = self.delta, self.confidence
+        return refutes(trials, self.claim, delta=delta, confidence=confidence) or hopeless(
+            trials, self.most, self.claim, delta=delta, confidence=confidence
+        )
+
+
+def discriminant(zero: Floats, one: Floats, learning: int) -> Pair:
+    """Scores (N,) by Fisher's linear discriminant, with means and covariance of the first `learning` trials.
+
+    Args:
+        zero: what was seen in the trials under hypothesis 0, float64 (N, P).
+        one: the same under hypothesis 1.
+        learning: how many first trials of each are learned from.
+
+    Source: Fisher 1936, "The use of multiple measurements in taxonomic problems".
+    """
+    shift = one[:learning].mean(axis=0) - zero[:learning].mean(axis=0)
+    both = np.concatenate(
+        [zero[:learning] - zero[:learning].mean(axis=0), one[:learning] - one[:learning].mean(axis=0)]
+    )
+    covariance = both.T @ both / max(1, len(both) - 2)
+    # The second term is above 0 where messages carry no noise, and the covariance is 0.
+    ridge = _RIDGE * float(np.trace(covariance)) / covariance.shape[0] + _RIDGE**2 * float(shift @ shift)
+    if not ridge > 0:  # neither noise nor shift
+        return np.zeros(len(zero)), np.zeros(len(one))
+    weights = np.linalg.solve(covariance + ridge * np.eye(covariance.shape[0]), shift)
+    return np.asarray(zero @ weights), np.asarray(one @ weights)

@@ -1,19 +1,84 @@
-"""Tests whether noise follows a law: its distribution, its independence, and that it does not repeat.
+"""Tests whether noise follows a law and outputs lie in declared balls and on declared grids.
 
-Each test counts something that is binomial with a known probability if the law holds, so that its p-value is
-exact. `failure` corrects for the number of tests (Bonferroni).
+Noise is tested for its distribution, its independence, and that it does not repeat. Each test counts
+something that is binomial with a known probability if the law holds, so that its p-value is exact. `failure`
+corrects for the number of tests (Bonferroni).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.auditing.law_table import LawTable
-from foltr_audit.privacy.noise import NoiseLaw
+from foltr_audit.core.plugins import PrivacyEvent
+from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling
+from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw
+from foltr_audit.privacy.noise.gamma_share import FLOOR
 from foltr_audit.utils.arrays import Floats, Ints
+
+_DECADES = (math.log10(FLOOR), 5.0)  # of |x| over the scale; smaller noise counts as 0
+_PER_DECADE = 2000
+_MOST_POINTS = 1 << 20  # points of a lattice that are summed; a finer lattice is integrated
+_SMALL = 1e-6  # of the scale
+_EXCESS = 1e-3  # by how much the total mass may exceed 1
+
+
+class LawTable(NamedTuple):
+    """P(|X| <= x) at ascending sizes x.
+
+    Attributes:
+        sizes: in units of the noise, float64 (T,); of a lattice half a step above each point.
+        within: float64 (T,).
+        repeats: probability that two draws are equal; 0 for a continuous law.
+        small: a size below which rounding may make draws equal.
+    """
+
+    sizes: Floats
+    within: Floats
+    repeats: float
+    small: float
+
+    def level(self, level: float) -> tuple[float, float]:
+        """The first size with at least this probability, and its exact probability."""
+        place = min(int(np.searchsorted(self.within, level)), self.sizes.size - 1)
+        return float(self.sizes[place]), float(self.within[place])
+
+
+@lru_cache(maxsize=64)
+def law_table(law: AdditiveNoise) -> LawTable | None:
+    """The table of a law; None where its density integrates to more than 1: the law is no law."""
+    step = law.grid
+    far = 60.0 * math.sqrt(law.variance)
+    found = _summed(law, step, far) if step > 0 and far < step * _MOST_POINTS else _integrated(law)
+    return found if found.within[-1] <= 1.0 + _EXCESS else None
+
+
+def _summed(law: AdditiveNoise, step: float, far: float) -> LawTable:
+    points = np.arange(math.ceil(far / step) + 2) * step
+    masses = np.exp(law.log_density(points)) * step
+    # Before masses are doubled to cover both signs: two draws are equal only if their signs are too.
+    repeats = float(masses[0] ** 2 + 2.0 * (masses[1:] ** 2).sum())
+    masses[1:] *= 2.0
+    return LawTable(np.asarray(points + 0.5 * step), np.cumsum(masses), repeats, 0.0)
+
+
+def _integrated(law: AdditiveNoise) -> LawTable:
+    """By Simpson's rule over ln x, since a density may be infinite at 0; missing mass counts at 0."""
+    from scipy.integrate import cumulative_simpson
+
+    low, high = _DECADES
+    logs = np.linspace(low, high, round((high - low) * _PER_DECADE) + 1) * math.log(10.0)
+    sizes = law.scale * np.exp(logs)
+    density = 2.0 * np.exp(law.log_density(sizes) + logs + math.log(law.scale))
+    within = cumulative_simpson(density, x=logs, initial=0.0)
+    step = law.grid  # of a lattice too fine to sum
+    repeats = step * math.exp(float(law.log_density(0.0))) if step > 0 else 0.0
+    return LawTable(sizes, within + max(0.0, 1.0 - float(within[-1])), repeats, _SMALL * law.scale)
+
 
 FALSE_ALARM = 1e-6
 """Probability, at most, that the tests of an audit together reject noise that is as declared."""
@@ -156,3 +221,138 @@ def _two_sided(hits: Ints, trials: Ints, chance: float) -> Floats:
         return np.where(hits == trials, 1.0, 0.0)
     least = np.minimum(bdtr(hits, trials, chance), np.where(hits > 0, bdtrc(hits - 1, trials, chance), 1.0))
     return np.minimum(1.0, 2.0 * least)
+
+
+_MOST = 64  # rounds
+
+
+def some_rounds(rounds: int) -> list[int]:
+    """Rounds whose noise is compared: the first ones and, in a long run, the last ones.
+
+    >>> some_rounds(1), some_rounds(5), some_rounds(100)[-3:], len(some_rounds(100))
+    ([0, 1], [0, 1, 2, 3, 4], [97, 98, 99], 64)
+    """
+    if rounds <= _MOST:
+        return list(range(max(2, rounds)))
+    return [*range(_MOST // 2), *range(rounds - _MOST // 2, rounds)]
+
+
+def check_rounds(
+    noise: Floats, law: AdditiveNoise, table: LawTable, where: str, resolution: float
+) -> Iterator[LawTestResult]:
+    """Test whether noise follows its law in each round and for each client, independently between them.
+
+    Sums over clients, as a server sees them, and over rounds must follow the law of such a sum: noise that
+    cancels between many clients may look independent for any two.
+
+    Args:
+        noise: for T rounds, C clients and P coordinates, float64 (T, C, P).
+        law: its declared law.
+        table: the table of that law.
+        where: for which input, in words that follow "noise for".
+        resolution: how far off rounding may have put a number.
+    """
+    T, C, P = noise.shape
+    by_round, by_client = noise.reshape(T, C * P).T, noise.transpose(0, 2, 1).reshape(T * P, C)
+    for columns, inside, what in ((by_round, "in", "round"), (by_client, "for", "client")):
+        another = f"noise for {where} has another size {inside} one {what}"
+        yield from check_each_column(columns, table, another, resolution)
+        yield from check_pairs(columns, table, f"noise for {where} is alike {inside} two {what}s")
+    for sums, count, over in ((noise.sum(axis=1), C, "clients"), (noise.sum(axis=0), T, "rounds")):
+        summed = law.summed(count)
+        of_sum = law_table(summed)
+        if of_sum is not None:
+            draws = NoiseDraws(sums, f"for {where}, summed over {count} {over},", resolution * count)
+            yield from check_distribution(draws, summed, of_sum)
+
+
+_SLACK = 1e-6  # relative: what rounding may add to a norm
+
+
+def check_balls(
+    events: Sequence[PrivacyEvent], after: Floats, parameters: Floats, copies: int
+) -> Iterator[LawTestResult]:
+    """Whether outputs lie in every declared ball, as far as later events of the link allow to tell.
+
+    With noise after it that is symmetric around 0, at most half of the clients with the same model may lie
+    beyond the ball in any direction, however large the noise.
+
+    Args:
+        events: what the link declares.
+        after: its outputs, float64 (C, P), in groups of clients with equal inputs.
+        parameters: the global model (P,).
+        copies: size of a group.
+    """
+    for place, ball in enumerate(events):
+        later = events[place + 1 :]
+        if not (isinstance(ball, NormBound) and ball.always) or not _keep(later):
+            continue
+        inside = after if ball.of == "model" else after - parameters
+        step = sum(event.step for event in later if isinstance(event, GridRounding))
+        room = _SLACK * (ball.norm + float(np.abs(parameters).max())) + _norm(
+            np.full((1, parameters.size), step), ball.ord
+        )
+        limit = ball.norm + float(np.max(room))
+        if any(isinstance(event, NoiseAddition) for event in later):
+            yield from _check_noisy(inside, ball, limit, copies)
+        else:
+            largest = float(_norm(inside, ball.ord).max())
+            yield LawTestResult(0.0 if largest > limit else 1.0, _outside(ball, f"a norm of {largest:.4g}"))
+
+
+def _keep(later: Sequence[PrivacyEvent]) -> bool:
+    return all(isinstance(event, NormBound | GridRounding | NoiseAddition) for event in later)
+
+
+def _outside(ball: NormBound, reached: str) -> str:
+    return f"{ball.of}s reach {reached}, outside the declared ball of {ball.norm:.4g}"
+
+
+def _check_noisy(inside: Floats, ball: NormBound, limit: float, copies: int) -> Iterator[LawTestResult]:
+    """The first half of a group gives the direction, the second half is tested: so p-values stay exact."""
+    half = copies // 2
+    for group in inside.reshape(-1, copies, inside.shape[1]):
+        middle = np.median(group[:half], axis=0)
+        axis = np.sign(middle) * (np.arange(middle.size) == np.abs(middle).argmax())
+        directions = [np.sign(middle), axis] if ball.ord == 1 else [middle if ball.ord == 2 else axis]
+        for direction in directions:
+            size = float(np.linalg.norm(direction, ord=_DUAL[ball.ord]))
+            along = group[half:] @ direction
+            reached = f"{float(np.median(along)) / max(size, 1e-300):.4g} in the median"
+            beyond = int((along > limit * size).sum())
+            yield LawTestResult(upper_tail(beyond, along.size, 0.5), _outside(ball, reached))
+
+
+_DUAL = {1: math.inf, 2: 2, math.inf: 1}
+"""The dual norm: its product with the radius bounds a ball's points in a direction."""
+
+
+def check_grid(events: Sequence[PrivacyEvent], after: Floats) -> Iterator[LawTestResult]:
+    """Whether outputs lie on the grid that a link declares last."""
+    if events and isinstance(events[-1], GridRounding):
+        steps = after / events[-1].step
+        with np.errstate(invalid="ignore"):  # beyond 2^40 steps float64 cannot tell a thousandth of a step
+            off = float(np.abs(steps - np.rint(steps))[np.abs(steps) < 2.0**40].max(initial=0.0))
+        yield LawTestResult(
+            0.0 if off > 1e-3 else 1.0, f"messages lie off the declared grid of {events[-1].step:g}"
+        )
+
+
+def check_scaling(
+    events: Sequence[PrivacyEvent], before: Floats, after: Floats, parameters: Floats
+) -> Iterator[LawTestResult]:
+    """Whether no norm grows by more than a declared factor."""
+    if len(events) != 1 or not isinstance(events[0], NormScaling):
+        return
+    event = events[0]
+    middle = np.zeros_like(parameters) if event.of == "model" else parameters
+    for order in (1, 2, math.inf):
+        sizes = [_norm(models - middle, order) for models in (before, after)]
+        grown = bool(np.any(sizes[1] > event.factor * sizes[0] * (1 + _SLACK) + _SLACK))
+        yield LawTestResult(
+            0.0 if grown else 1.0, f"a norm grows by more than the declared factor of {event.factor:g}"
+        )
+
+
+def _norm(models: Floats, order: float) -> Floats:
+    return np.asarray(np.linalg.norm(models, ord=order, axis=1))

@@ -63,7 +63,6 @@ def calibrations() -> dict[str, Calibration]:
 
 
 def list_mechanisms() -> tuple[str, ...]:
-    """Names of the defenses that can be calibrated."""
     return tuple(calibrations())
 
 

@@ -95,7 +95,6 @@ class GameClients:
     def context(
         self, round_: int, clients: Ints, prefix: str = "audit/", interactions: int = 1
     ) -> RoundContext:
-        """The context of a round for these clients."""
         return self.setup.context(round_, clients, interactions, self.parameters, prefix)
 
     def play(

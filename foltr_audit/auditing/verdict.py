@@ -105,27 +105,20 @@ def _contradiction(found: ClaimEvidence) -> str:
 
 
 class JudgedClaim(Protocol):
-    """A claim with its verdict."""
+    @property
+    def defense(self) -> str: ...
 
     @property
-    def defense(self) -> str:
-        """The chain that claims."""
+    def sees(self) -> str: ...
 
     @property
-    def sees(self) -> str:
-        """What the server sees."""
+    def unit(self) -> str: ...
 
     @property
-    def unit(self) -> str:
-        """What neighbouring inputs differ in."""
+    def verdict(self) -> str: ...
 
     @property
-    def verdict(self) -> str:
-        """The verdict."""
-
-    @property
-    def why(self) -> str:
-        """The reason for the verdict."""
+    def why(self) -> str: ...
 
 
 def refuse_contradiction(claims: Iterable[JudgedClaim]) -> None:

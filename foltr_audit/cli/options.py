@@ -73,7 +73,7 @@ Jobs = Annotated[
     int | None, typer.Option(help="Processes that run cells in parallel. Default: one per core.")
 ]
 Backend = Annotated[
-    Literal["local", "dask", "ray"],
+    Literal["local", "dask"],
     typer.Option(help="Where cells run: on the cores of this machine, or on a cluster."),
 ]
 Scheduler = Annotated[

@@ -221,16 +221,9 @@ _KINDS = (
         "audit errs with the probability that its confidence leaves. Repeat it with another --seed.",
     ),
     WarningKind(
-        "FA303",
-        "delta zero",
-        "The claim was checked with delta 0",
-        "A claim with a delta allows more than the same epsilon without one. Pass the claim's --delta.",
-        _ALONE,
-    ),
-    WarningKind(
         "FA304",
         "few trials",
-        "The trials or coins are too few to show a larger epsilon",
+        "The trials are too few to show a larger epsilon",
         "Each number of trials has a largest lower bound that it can show, however bad the mechanism "
         "is. A claim above it cannot be refuted, and a result at this bound says only that more trials "
         "would show more.",

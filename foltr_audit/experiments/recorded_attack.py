@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -203,7 +202,7 @@ class TraceAttack:
 
     @property
     def streams(self) -> Streams:
-        """The named random streams of attacks and audits of these messages."""
+        """The named random streams of attacks on these messages."""
         return Streams(self.used_seed, self.spec.repetition if self.spec else 0)
 
     @cached_property
@@ -234,14 +233,6 @@ class TraceAttack:
             if sums and (unlisted := sum(record.unlisted for record in RoundSums(trace).rounds())):
                 lost = "have no recorded list: what these clients learned counts as noise of an unknown law"
                 yield coded("unlisted messages", f"{unlisted} messages in the sums {lost}")
-
-    @contextmanager
-    def advising(self) -> Iterator[None]:
-        """Errors that name facts which are not known say how to give them."""
-        try:
-            yield
-        except UsageError as error:
-            raise UsageError(self.advised(str(error))) from error
 
     def judged(self, progress: Progress = SILENT) -> Iterator[TraceJudgment]:
         """Run the attacks on the messages of each trace, and add the truth to their answers.

@@ -1,13 +1,176 @@
-"""Mean update of each client, by least squares from the sums of rounds and from who took part in them."""
+"""Mean update of each client, and its intents, by least squares from sums of rounds and who took part."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from foltr_audit.core.records.participation import Participation
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.core.records.view import View
+from foltr_audit.inference.intent_likelihood import under_each
+from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
+from foltr_audit.utils.arrays import Floats, Ints
+
+MOST_UNKNOWNS = 4096
+"""Clients times intents whose equations are solved at once: 128 MB."""
+
+_LEAST = 1e-9  # least variance of a number in a sum, relative to the largest
+
+
+class ExplainedSum(NamedTuple):
+    """The sum of one round, and what the lists of its clients explain of it.
+
+    Attributes:
+        total: the sum of updates, float64 (P,).
+        owner: place of each list's client among the members of the round, int64 (B,).
+        mean: the update that each list is expected to add under each intent, float64 (B, I, P).
+        covariance: how much clicks make the sum vary, float64 (P, P).
+    """
+
+    total: Floats
+    owner: Ints
+    mean: Floats
+    covariance: Floats
+
+
+def intent_weights(sums: Sequence[ExplainedSum], taking_part: Participation) -> Floats:
+    """How much speaks for each intent of each of N clients, float64 (N, I).
+
+    A sum is what its lists are expected to add under the intents of their clients, plus noise by clicks,
+    whose covariance is known, and by defenses, whose variance is estimated. The answer is the best linear
+    estimate of an indicator of each client's intent, if intents are equally likely and do not change: 1 / I
+    for each where the sums say nothing.
+
+    Args:
+        sums: of each round.
+        taking_part: who took part; at most `MOST_UNKNOWNS` clients times intents.
+    """
+    intents, N = sums[0].mean.shape[1], taking_part.clients
+    left = np.eye(N * intents) * intents  # an indicator varies by 1 / I, less than what all of them share
+    right = np.zeros(N * intents)
+    added = [_by_client(one, members.weights) for one, members in zip(sums, taking_part.rounds, strict=True)]
+    misfits = [one.total - each.mean(axis=1).sum(axis=0) for one, each in zip(sums, added, strict=True)]
+    extra = _further_variance(sums, misfits)
+    for one, each, misfit, members in zip(sums, added, misfits, taking_part.rounds, strict=True):
+        design = (each - each.mean(axis=1, keepdims=True)).reshape(-1, misfit.size).T
+        spread = one.covariance + extra * np.eye(misfit.size)
+        values, vectors = np.linalg.eigh(spread)
+        whiten = vectors / np.sqrt(np.maximum(values, _LEAST * max(values[-1], np.finfo(float).tiny)))
+        design, misfit = whiten.T @ design, whiten.T @ misfit
+        at = (members.clients[:, np.newaxis] * intents + np.arange(intents)).reshape(-1)
+        left[np.ix_(at, at)] += design.T @ design
+        right[at] += design.T @ misfit
+    return np.asarray(1.0 / intents + np.linalg.solve(left, right).reshape(N, intents))
+
+
+def _by_client(one: ExplainedSum, weights: Floats) -> Floats:
+    """What each of n members is expected to add under each intent, (n, I, P)."""
+    out = np.zeros((weights.size, *one.mean.shape[1:]))
+    np.add.at(out, one.owner, one.mean)
+    return out * weights[:, np.newaxis, np.newaxis]
+
+
+def _further_variance(sums: Sequence[ExplainedSum], misfits: Sequence[Floats]) -> float:
+    """Variance of a number in a sum beyond that by clicks: of noise, and of what is only approximate."""
+    seen = float(np.mean([misfit @ misfit for misfit in misfits]))
+    by_clicks = float(np.mean([np.trace(one.covariance) for one in sums]))
+    return max(0.0, seen - by_clicks) / misfits[0].size
+
+
+_MOST_PARAMETERS = 256  # a covariance of more would take a megabyte for each sum
+
+
+class ExpectedUpdates(NamedTuple):
+    """Moments of what each list adds to the update of its client, given the list.
+
+    Attributes:
+        mean: under each intent, float64 (n, B, I, P); 0 where a message has fewer lists.
+        covariance: of the sum over all lists, if intents are equally likely and known, float64 (n, P, P).
+    """
+
+    mean: Floats
+    covariance: Floats
+
+
+def knows_expected_updates(view: View) -> bool:
+    """Whether an observer can compute the updates that are expected under each intent."""
+    known = view.knowledge
+    if not (known.intents and known.has("click_model") and all(known.has(name) for name in NEEDS)):
+        return False
+    fits = view.parameters.shape[1] <= _MOST_PARAMETERS and why_too_long(view) is None
+    return (
+        fits and view.intent_labels is not None and known.belief is not None and why_no_replay(view) is None
+    )
+
+
+def expected_updates(view: View) -> ExpectedUpdates:
+    """The moments for all lists of a view that `knows_expected_updates` accepts.
+
+    The probability of each of the 2^k click patterns under the grades of an intent times the update that
+    follows from it, summed over the patterns. Each list is taken at the global model, so that they are
+    approximate where a client has several in a round.
+    """
+    alone = _one_list_each(view)
+    decoder, worlds = PatternDecoder(alone), under_each(alone)
+    (n, B, _), P = view.shown.shape, view.parameters.shape[1]
+    mean, covariance = np.zeros((n * B, len(worlds), P)), np.zeros((n, P, P))
+    for rows in decoder.chunks():
+        terms, columns = _updates_by_pattern(decoder, rows)
+        chances = np.stack([np.exp(world.log_priors(rows, 0)) for world in worlds])
+        first = np.einsum("ihs,hsj->hij", chances, terms)
+        mean[rows] = np.einsum("hij,hpj->hip", first, columns)
+        weighted = chances.mean(axis=0)[:, :, np.newaxis] * terms
+        second = np.matmul(weighted.transpose(0, 2, 1), terms)
+        spread = second - np.einsum("hij,hil->hjl", first, first) / len(worlds)
+        np.add.at(covariance, rows // B, np.matmul(np.matmul(columns, spread), columns.transpose(0, 2, 1)))
+    return ExpectedUpdates(mean.reshape(n, B, len(worlds), P), covariance)
+
+
+def _one_list_each(view: View) -> View:
+    """The same lists as messages of their own, (n B, 1)."""
+    n, B, k = view.shown.shape
+    candidates = view.candidates
+    lists = {
+        name: None if values is None else values.reshape(n * B, 1, *values.shape[2:])
+        for name, values in (("labels", view.labels), ("intent_labels", view.intent_labels))
+    }
+    return replace(
+        view,
+        parameters=np.repeat(view.parameters, B, axis=0),
+        messages=np.repeat(view.messages, B, axis=0),
+        seeds=None,
+        shown=view.shown.reshape(n * B, 1, k),
+        features=view.features.reshape(n * B, 1, *view.features.shape[2:]),
+        candidates=None if candidates is None else replace(candidates, query=candidates.query.reshape(-1, 1)),
+        labels=lists["labels"],
+        intent_labels=lists["intent_labels"],
+        clients=np.ones(1, dtype=np.int64),
+        senders=None,
+    )
+
+
+def _updates_by_pattern(decoder: PatternDecoder, rows: Ints) -> tuple[Floats, Floats]:
+    """Coefficients of each pattern, (H, 2^k, k + 1), and the columns that they are of, (H, P, k + 1)."""
+    from foltr_audit.kernels.pattern_terms import pattern_terms
+
+    replay, k = decoder.replay, decoder.view.shown.shape[2]
+    theta = np.ascontiguousarray(decoder.view.parameters[rows])
+    J = np.ascontiguousarray(replay.jacobian(theta, rows, 0))
+    terms = pattern_terms(
+        replay.weights(theta, rows, 0),
+        J,
+        theta,
+        replay.lengths[rows, 0],
+        replay.learning_rate,
+        replay.only_observed,
+        decoder.ball,
+    )
+    return terms[:, :, : k + 1], np.concatenate([J.transpose(0, 2, 1), theta[:, :, np.newaxis]], axis=2)
+
 
 _PENALTIES = np.geomspace(1e-12, 1e4, 65)
 """Penalties that are compared, relative to the largest squared singular value."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from foltr_audit.core.records.view import Knowledge, View
-from foltr_audit.inference.replay import Replay
-from foltr_audit.inference.step_replay import StepReplay
+from foltr_audit.core.records.view import Inference, Knowledge, View
+from foltr_audit.inference.replay import Replay, StepReplay
 from foltr_audit.privacy.noise import AdditiveNoise, NoiseLaw, RoundingNoise, ScaleFreeNoise, parse_law
 from foltr_audit.utils.array_memo import remembered
 from foltr_audit.utils.arrays import Bools, Floats, Ints
@@ -40,7 +39,6 @@ def noise_law(known: Knowledge) -> AdditiveNoise | RoundingNoise | ScaleFreeNois
 
 @lru_cache(maxsize=64)
 def density_table(law: NoiseLaw) -> DensityTable:
-    """The law's log density for kernels."""
     from foltr_audit.kernels.density import tabulate
 
     return tabulate(law.log_density, law.scale)
@@ -91,7 +89,6 @@ class PatternDecoder:
 
     @cached_property
     def replay(self) -> Replay:
-        """The local steps."""
         return Replay(self.view)
 
     @cached_property
@@ -101,7 +98,6 @@ class PatternDecoder:
 
     @cached_property
     def ball(self) -> ClipRule:
-        """The clip of the step stage, for kernels."""
         from foltr_audit.kernels.patterns import ClipRule
 
         known = self.view.knowledge
@@ -227,3 +223,43 @@ def patterns_as_clicks(patterns: Ints, k: int) -> Bools:
     array([[ True, False,  True]])
     """
     return np.asarray((patterns[..., np.newaxis] >> np.arange(k)) & 1 == 1)
+
+
+Guess = Literal["pattern", "marginal"]
+
+
+def shares(evidence: Floats) -> Floats:
+    """Softmax over the last axis; 0 throughout where all are -inf, e.g. in a list without documents."""
+    from scipy.special import softmax
+
+    if not evidence.size:
+        return np.zeros(evidence.shape)
+    # `softmax` returns NaN for a row of -inf, so such rows are replaced before and after.
+    possible = evidence.max(axis=-1, keepdims=True) > -np.inf
+    return np.where(possible, softmax(np.where(possible, evidence, 0.0), axis=-1), 0.0)
+
+
+def answer_of(
+    decoder: PatternDecoder, posteriors: Iterable[tuple[Ints, int, Floats]], guess: Guess
+) -> Inference:
+    """The answer of an attack from the posterior of each list.
+
+    Args:
+        decoder: of the view that was attacked: n messages of B lists of k documents.
+        posteriors: numbers of messages (H,), which of their lists, and the log posterior of all click
+            patterns of that list up to a constant (H, 2^k).
+        guess: the most probable pattern, or every document that is more likely clicked than not.
+    """
+    from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
+    from foltr_audit.kernels.patterns import marginals
+
+    n, B, k = decoder.view.shown.shape
+    scores, named, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
+    patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
+    for rows, b, posterior in posteriors:
+        lengths = decoder.replay.lengths[rows, b]
+        scores[rows, b], best, any_click[rows, b], _ = marginals(posterior, lengths, k)
+        named[rows, b] = patterns_as_clicks(best, k) if guess == "pattern" else scores[rows, b] > 0.5
+        if patterns is not None:
+            patterns[rows, b] = pattern_probabilities(posterior, lengths)
+    return Inference(scores=scores, guess=named, any_click=any_click, patterns=patterns)

@@ -65,7 +65,6 @@ class BootstrapDistribution:
 
     @property
     def draws(self) -> Floats:
-        """The metric of each resample."""
         return self._resampled.draws
 
     @property
@@ -75,7 +74,6 @@ class BootstrapDistribution:
 
     @property
     def score(self) -> Estimate:
-        """The value with its interval."""
         return Estimate(self.value, self._ends)
 
     def _ends(self) -> Interval | None:

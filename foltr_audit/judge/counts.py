@@ -13,13 +13,18 @@ from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
 from foltr_audit.errors import UsageError
-from foltr_audit.inference.click_rates import cascade_rates, median_rates, weighted_median
+from foltr_audit.inference.count_decoder import cascade_rates, median_rates, weighted_median
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.observer import RoundView
 from foltr_audit.judge.round_sums import SummedRound
 from foltr_audit.judge.task import Evidence, JudgeSetting, MessageTask, TaskScore
-from foltr_audit.judge.view_builder import knowledge_of, query_names
+from foltr_audit.judge.view_builder import (
+    knowledge_of,
+    query_names,
+    whole_round,
+    why_not_one_list,
+    with_lists,
+)
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.rows import Estimate
@@ -54,7 +59,6 @@ class CountEvidence(Evidence):
 
     @classmethod
     def nothing(cls, refused: dict[str, str]) -> CountEvidence:
-        """Without any sum."""
         none = np.zeros((0, 1), dtype=np.int64)
         return cls(
             query=np.empty(0, dtype=np.str_), clients=none[:, 0], shown=none, counts=none, refused=refused
@@ -205,7 +209,6 @@ class CountTask(MessageTask[CountEvidence]):
         return True
 
     def see(self, seen: RoundView) -> None:
-        """Keep the lists."""
         self._seen.append(seen)
 
     def checked(self, attack: Attack, view: View, answer: Inference) -> Floats:

@@ -13,8 +13,7 @@ import numpy as np
 
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
-from foltr_audit.inference.replay import Replay
-from foltr_audit.inference.step_replay import StepReplay
+from foltr_audit.inference.replay import Replay, StepReplay
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

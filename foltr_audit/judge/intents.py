@@ -110,7 +110,6 @@ class IntentTask(MessageTask[IntentEvidence]):
     shuffled: ClassVar[bool] = True
 
     def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
-        """See `AttackTask`."""
         super().__init__(attacks, setting)
         self._clients: list[Ints] = []
         self._rounds: list[Ints] = []
@@ -150,7 +149,6 @@ class IntentTask(MessageTask[IntentEvidence]):
             self._likely.setdefault(label, []).append(rows)
 
     def evidence(self) -> IntentEvidence:
-        """The decisions of each attack."""
         if not self._clients:
             return super().evidence()
         told, refused = {}, dict(self.session.refused)

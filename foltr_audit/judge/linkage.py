@@ -114,7 +114,6 @@ class LinkTask(MessageTask[LinkEvidence]):
     shuffled: ClassVar[bool] = True
 
     def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
-        """See `AttackTask`."""
         super().__init__(attacks, setting)
         self._before: _RoundMessages | None = None
 

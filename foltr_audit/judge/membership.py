@@ -8,7 +8,7 @@ import numpy as np
 
 from foltr_audit.inference.membership_attacks import MembershipAttack, ShadowEvidence
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.roc import ScoreRanking
+from foltr_audit.judge.scoring import ScoreRanking
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze

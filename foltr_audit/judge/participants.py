@@ -76,7 +76,6 @@ class ParticipantEvidence(Evidence):
 
     @classmethod
     def nothing(cls, refused: dict[str, str]) -> ParticipantEvidence:
-        """Without any client."""
         none = np.empty(0, dtype=np.int64)
         return cls(
             client=np.empty(0, np.str_),
@@ -127,7 +126,6 @@ class ParticipantTask(MessageTask[ParticipantEvidence]):
     asks_of: ClassVar[type[Attack]] = ParticipantAttack
 
     def __init__(self, attacks: Sequence[Attack], setting: JudgeSetting) -> None:
-        """See `AttackTask`."""
         super().__init__(attacks, setting)
         self._sums: list[Floats] = []
         self._weights: list[Floats] = []

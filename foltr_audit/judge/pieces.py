@@ -1,4 +1,8 @@
-"""Evidence in pieces: rows of a record, and pieces of several rounds or repetitions put together."""
+"""Rows of records: pieces that are joined, some messages of a round, and a round in another order.
+
+A simulated cohort is in the order of its clients' ids, from which groups follow. An attack on a client's
+identity or properties must not find the answer in the number of a row, so a round is shuffled first.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Ints
 
 if TYPE_CHECKING:
@@ -77,3 +83,54 @@ def with_rows(record: Record, *taken: tuple[Iterable[str], RowIndex], **others: 
             array = getattr(record, name)
             values[name] = None if array is None else array[rows]
     return replace(record, **values)
+
+
+_PER_MESSAGE = ("survivors", "counts", "messages", "seeds", "senders", "sizes", "sent_at")
+_PER_LIST = ("step", "part", "query", "shown", "features", "n_candidates")
+
+
+def with_messages(record: RoundRecord, chosen: Ints) -> tuple[RoundRecord, Ints]:
+    """The round whose i-th message is message chosen[i] of a round, and the numbers of its lists there.
+
+    Args:
+        record: a round.
+        chosen: numbers of different messages, int64 (m,).
+    """
+    place = np.full(record.n_messages, -1)
+    place[chosen] = np.arange(chosen.size)
+    slot = place[record.slot]
+    # The stable sort keeps the steps of a message in order.
+    rows = slot.argsort(kind="stable")
+    rows = rows[slot[rows] >= 0]
+    candidates = record.candidates
+    if candidates is not None and record.n_candidates is not None:
+        ends = np.cumsum(record.n_candidates)
+        spans = [np.arange(ends[row] - record.n_candidates[row], ends[row]) for row in rows]
+        candidates = candidates[np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)]
+    made = with_rows(
+        record,
+        (_PER_MESSAGE, chosen),
+        (_PER_LIST, rows),
+        slot=slot[rows],
+        buffers=tuple(buffer[chosen] for buffer in record.buffers),
+        clear={name: values[chosen] for name, values in record.clear.items()},
+        candidates=candidates,
+    )
+    return made, rows
+
+
+def shuffled(record: RoundRecord, truth: RoundTruth, streams: Streams) -> tuple[RoundRecord, RoundTruth]:
+    """The same round with its M messages in an order drawn for its number; rows of both still match."""
+    order = streams.generator(f"judge/order/{record.round}").permutation(record.n_messages)
+    return reordered(record, truth, order)
+
+
+def reordered(record: RoundRecord, truth: RoundTruth, order: Ints) -> tuple[RoundRecord, RoundTruth]:
+    """The round whose i-th message is message order[i] of a round; its interactions go with it."""
+    moved, rows = with_messages(record, order)
+    lists = ("clicks", "intents", "known")
+    return moved, with_rows(
+        truth,
+        (("clients", "updates"), order),
+        ((*lists, "clipped") if truth.knows_clips else lists, rows),
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
@@ -12,22 +14,69 @@ from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import ClickTask
-from foltr_audit.judge.collusion import without_colluders
 from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.intents import IntentTask
 from foltr_audit.judge.linkage import LinkTask
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.participants import ParticipantTask
-from foltr_audit.judge.pieces import find_refusals
+from foltr_audit.judge.pieces import find_refusals, shuffled
 from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.published_models import PublishedModels, SingledOut, seen_as_published
 from foltr_audit.judge.queries import QueryTask
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, seen_as_sums
-from foltr_audit.judge.shuffle import shuffled
 from foltr_audit.judge.task import AttackTask, Evidence, JudgeSetting
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.simulation.recorder import DerivedRounds, RoundStore
+from foltr_audit.utils.arrays import Ints
 from foltr_audit.utils.progress import NO_TICK, Tick
+
+
+@dataclass(frozen=True, eq=False)
+class HonestRounds(DerivedRounds):
+    """The rounds of a store, in whose sums only the messages of honest clients count.
+
+    The sum of a round minus what colluding clients sent is the sum over the others, with their noise alone.
+    With all but one of a round's clients colluding it is one message.
+
+    Attributes:
+        colluders: the colluding clients, int64 (K,).
+    """
+
+    colluders: Ints
+
+    def rounds(self) -> Iterator[RoundRecord]:
+        """The rounds, in order; messages of colluding clients do not count as survivors."""
+        for record, truth in zip(self.source.rounds(), self.source.truths(), strict=True):
+            honest = ~np.isin(truth.clients, self.colluders)
+            yield replace(record, survivors=record.survivors & honest)
+
+
+def without_colluders(store: RoundStore, colluders: int | None, streams: Streams) -> RoundStore:
+    """The rounds of a store in whose sums some clients do not count; itself without any.
+
+    They are drawn from all that send; more colluders keep those that fewer have.
+
+    Raises:
+        UsageError: as many colluders as clients, masked messages, or no truth that says whose they are.
+    """
+    if not colluders:
+        return store
+    if store.header.kind == "masked":
+        raise UsageError(
+            "--colluders: messages are masked, so that what colluders sent is not recorded; expected a chain "
+            "without secure-aggregation, whose sums --view aggregate stands for"
+        )
+    if not store.has_truth:
+        raise UsageError("--colluders: the trace holds no truth; expected one that says who sent a message")
+    clients = np.unique(np.concatenate([truth.clients for truth in store.truths()]))
+    if colluders >= clients.size:
+        most = f"expected at most {clients.size - 1}"
+        raise UsageError(f"--colluders: {colluders} of {clients.size} clients that send; {most}")
+    order = np.argsort(
+        streams.clients("colluders", 0, clients.astype(np.int64)).uniform(1)[:, 0], kind="stable"
+    )
+    return HonestRounds(store, clients[order[:colluders]])
+
 
 TaskClass = type[AttackTask[Evidence]]
 
@@ -95,7 +144,6 @@ class TaskEvidence:
 
     @classmethod
     def combined(cls, pieces: Sequence[TaskEvidence]) -> TaskEvidence:
-        """What several repetitions found, as one."""
         by_task: dict[str, list[Evidence]] = {}
         tallies = [piece.singled_out for piece in pieces]
         for piece in pieces:

@@ -6,6 +6,7 @@ Whether they do shows in the change itself: it is a combination of the documents
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,14 +16,124 @@ from foltr_audit.core.plugins.defense import stages_of
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.records.broadcast import SECOND_TOTAL, SUBTRACTED, TARGET
 from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.records.view import View
 from foltr_audit.errors import UsageError
-from foltr_audit.judge.change_owner import as_messages, owners
+from foltr_audit.inference.joint_search import JointSearch
+from foltr_audit.inference.linear_systems import least_squares, roundings, with_model_column
+from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
+from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import with_messages
 from foltr_audit.judge.round_sums import RoundSums, SummedRound, SumObserver, added_up, is_read
 from foltr_audit.judge.view_builder import readable
 from foltr_audit.simulation.recorder import RoundStore
-from foltr_audit.utils.arrays import Ints
+from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.rows import ResultRow
+
+_POOLED = 8  # documents per parameter whose span is compared with that of one client's documents
+_MOST_SEARCHED = 128  # lists whose clicks are searched, a client at a time
+_SHORTLIST, _SWEEPS = 32, 12  # of this search
+_NEEDED = frozenset({"features", "shown", "query"})  # without these nobody's lists can be tried
+
+
+def owners(record: RoundRecord, observer: Observer, *, one: bool) -> Ints:
+    """The clients whose lists explain a change up to rounding, the one that explains it best first.
+
+    A change that is one client's update is a combination of the documents of that client's lists. Where all
+    documents of its lists span as much as those of everybody, and where several clients explain the change,
+    the clicks that explain it best are searched for each.
+
+    Args:
+        record: a round whose messages are all the change.
+        observer: who sees it.
+        one: whether it is certain that it is the update of one client, whom noise may hide.
+
+    Returns:
+        Places of messages, int64; none if no client's lists explain the change, or if any lists would.
+    """
+    if _NEEDED & observer.hidden:
+        return np.empty(0, dtype=np.int64)
+    distances = np.concatenate(_distances([each.view for each in observer.views(record)]))
+    fitting = np.flatnonzero(np.isfinite(distances) & record.survivors)
+    if fitting.size == 1:
+        return fitting
+    tried = fitting if fitting.size else np.flatnonzero(record.survivors)
+    best = _searched(record, observer, tried, one=one)
+    if best.size:
+        rest = fitting[~np.isin(fitting, best)]
+        return np.concatenate([best, rest])
+    return fitting[np.argsort(distances[fitting], kind="stable")]
+
+
+def _searched(record: RoundRecord, observer: Observer, tried: Ints, *, one: bool) -> Ints:
+    """Those of some clients whose clicks explain the change, the most probable first; with `one` only it."""
+    here, rows = with_messages(record, tried)
+    if rows.size > _MOST_SEARCHED:
+        return tried[:0]
+    surprises = np.concatenate([_surprises(each.view, sure=not one) for each in observer.views(here)])
+    order = np.argsort(surprises, kind="stable")
+    found = tried[order[np.isfinite(surprises[order])]]
+    return np.asarray(found[:1] if one else found)
+
+
+def _distances(views: Sequence[View]) -> list[Floats]:
+    """Distance of each message (n,) of some views from the documents of its lists.
+
+    It is infinite where rounding does not explain it, and where the lists tell nothing: their documents span
+    all that the documents of the round span.
+    """
+    columns = [_centred(view) for view in views]
+    pooled = np.concatenate([each.transpose(1, 0, 2).reshape(each.shape[1], -1) for each in columns], axis=1)
+    dimensions = np.linalg.matrix_rank(pooled[:, : _POOLED * len(pooled)])
+    found = []
+    for view, each in zip(views, columns, strict=True):
+        fit = least_squares(each, view.click_updates, roundings(view), view.feature_resolution)
+        left = np.linalg.norm(view.click_updates - np.einsum("npm,nm->np", each, fit.weights), axis=1)
+        fits = ~fit.noisy & (np.linalg.matrix_rank(each) < dimensions) & view.is_document.any(axis=(1, 2))
+        found.append(np.where(fits, left, np.inf))
+    return found
+
+
+def _surprises(view: View, *, sure: bool) -> Floats:
+    """-log probability of the best clicks behind each message (n,).
+
+    Infinite where nothing can be searched, and with `sure` where all clicks leave more than noise would.
+    """
+    found, known = np.full(len(view), np.inf), view.knowledge
+    if known.client_step is not None or not all(known.has(name) for name in NEEDS):
+        return found
+    if why_no_replay(view) is not None or why_too_long(view) is not None:
+        return found
+    search = JointSearch(PatternDecoder(view.trimmed(), "position"), _SHORTLIST, _SWEEPS)
+    if sure and not np.isfinite(search.decoder.usual_fit):
+        return found
+    for each in search.found():
+        found[each.best.message] = np.where(each.lost & sure, np.inf, -each.best.value)
+    return found
+
+
+def _centred(view: View) -> Floats:
+    """Columns of documents (n, P, B k) minus their mean in each list, and the model's if a clip acts.
+
+    PDGD pushes a list's documents apart in pairs, so that their weights add up to 0.
+    """
+    columns = with_model_column(view)[:, :, : None if view.knowledge.clip is not None else -1]
+    if view.knowledge.client_step is not None:
+        return columns
+    n, B, k = view.shown.shape
+    size = np.maximum(1, view.is_document.sum(axis=2))[..., np.newaxis, np.newaxis]
+    mean = view.jacobian.sum(axis=2, keepdims=True) / size
+    centred = np.where(view.is_document[..., np.newaxis], view.jacobian - mean, 0.0)
+    documents = centred.reshape(n, B * k, -1).transpose(0, 2, 1)
+    return np.concatenate([documents, columns[:, :, B * k :]], axis=2)
+
+
+def as_messages(record: RoundRecord, change: Floats, *, model: bool) -> RoundRecord:
+    """A round in which every client sent the same change (P,) of the global model."""
+    sent = record.parameters + change if model else change
+    everyone = np.tile(sent, (record.n_messages, 1))
+    return replace(record, messages=everyone, total=None, seeds=None, sizes=None)
+
 
 _OF_SERVERS = frozenset({TARGET, SUBTRACTED, SECOND_TOTAL})  # facts that clients do not know
 

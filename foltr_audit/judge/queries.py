@@ -13,7 +13,6 @@ from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Inference
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.hypothetical_views import whole_round, why_not_one_list, with_lists
 from foltr_audit.judge.observer import RoundView
 from foltr_audit.judge.task import (
     Evidence,
@@ -22,7 +21,7 @@ from foltr_audit.judge.task import (
     answer_of,
     refuse_values,
 )
-from foltr_audit.judge.view_builder import query_names
+from foltr_audit.judge.view_builder import query_names, whole_round, why_not_one_list, with_lists
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -184,7 +183,6 @@ class QueryTask(MessageTask[QueryEvidence]):
         return found
 
     def judged(self, answers: Mapping[str, Floats]) -> QueryEvidence:
-        """How the truth is ranked among the choices."""
         asked, clicks = self.setting.protocol.choices, self.truth.clicks
         if self._reason is not None:
             return QueryEvidence(

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.broadcast import SECOND_TOTAL, SUBTRACTED, TARGET
-from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_rows
 from foltr_audit.privacy.noise import parse_law
-from foltr_audit.simulation.recorder import RoundStore
+from foltr_audit.simulation.recorder import DerivedRounds, RoundStore
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.frozen_arrays import freeze
@@ -81,14 +81,8 @@ class SummedTruth(RoundTruth):
 
 
 @dataclass(frozen=True, eq=False)
-class RoundSums:
-    """The rounds of a store, each as one sum; rounds in which nothing arrived are left out.
-
-    Attributes:
-        source: the recorded rounds.
-    """
-
-    source: RoundStore
+class RoundSums(DerivedRounds):
+    """The rounds of a store, each as one sum; rounds in which nothing arrived are left out."""
 
     @property
     def header(self) -> TraceHeader:
@@ -97,16 +91,6 @@ class RoundSums:
         if header.kind != "masked":
             return header
         return replace(header, kind=header.content, dtype="float64", layout=())
-
-    @property
-    def has_truth(self) -> bool:
-        """Whether the truth can be read."""
-        return self.source.has_truth
-
-    @property
-    def n_rounds(self) -> int:
-        """Number of rounds of the source."""
-        return self.source.n_rounds
 
     def rounds(self) -> Iterator[SummedRound]:
         """The sums of the rounds, in order.
@@ -130,14 +114,6 @@ class RoundSums:
 
     def _sum(self, record: RoundRecord) -> SummedRound:
         return summed(record, self.source.header)
-
-    def metrics(self) -> list[dict[str, float]]:
-        """The utility of each round of the source."""
-        return self.source.metrics()
-
-    def last_model(self) -> GlobalModel:
-        """The server's state after the last round."""
-        return self.source.last_model()
 
 
 def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
@@ -309,7 +285,7 @@ def _in_sum(record: RoundRecord) -> Bools:
 def _summed_truth(record: RoundRecord, truth: RoundTruth) -> SummedTruth:
     here = _in_sum(record)
     kept = here[record.slot]
-    lists = ("clicks", "intents", "canaries", "coins", "known")
+    lists = ("clicks", "intents", "known")
     total = with_rows(
         truth,
         ((*lists, "clipped") if truth.knows_clips else lists, np.flatnonzero(kept)),

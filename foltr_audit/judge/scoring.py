@@ -1,20 +1,115 @@
-"""Attack metrics with bootstrap intervals over queries, and random guessing in closed form."""
+"""Attack metrics with bootstrap intervals over queries: ROC curves, random guessing, groups of clients."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from math import comb, floor
+from functools import cache, cached_property, partial
+from math import comb, floor, isnan
+from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.judge.bootstrap import RESAMPLES, QueryBootstrap
+from foltr_audit.judge.bootstrap import RESAMPLES, BootstrapDistribution, QueryBootstrap, ResampledMetric
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.roc import FALSE_POSITIVES, ScoreRanking
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.rows import UNKNOWN, Estimate
+
+FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
+"""The false positive rates at which true positives are reported, one in N: 1 % and 0.1 %."""
+
+_ENOUGH = 2  # false positives that a level must allow for an interval; see `true_positives`
+
+
+class ScoreRanking(NamedTuple):
+    """D scored items in rising order of score.
+
+    Attributes:
+        positive: the truth, bool (D,).
+        tie: number of the distinct score, int64 (D,).
+        cluster: number of the query that an item belongs to, int64 (D,).
+    """
+
+    positive: Bools
+    tie: Ints
+    cluster: Ints
+
+    @classmethod
+    def of(cls, scores: Floats, positive: Bools, cluster: Ints) -> ScoreRanking:
+        """Items (D,) in order; scores may be infinite, but not NaN."""
+        order = np.argsort(scores, kind="stable")
+        ranked = scores[order]
+        # Cut to the number of items: without any, the leading False would be one too many.
+        tie = np.cumsum(np.concatenate([[False], ranked[1:] != ranked[:-1]])[: ranked.size])
+        return cls(positive[order], tie, np.ascontiguousarray(cluster[order]))
+
+    def auc(self, resamples: QueryBootstrap) -> Estimate:
+        """Area under the ROC curve, ties one half; NaN where one class is missing.
+
+        Its interval is that of a share of as many trials as there are queries with a positive item, or with a
+        negative one if these are fewer: the variance of an AUC a is at most a (1 - a) over the number of the
+        rarer items (Birnbaum & Klose 1957, "Bounds for the variance of the Mann-Whitney statistic").
+        """
+        return self.areas(resamples).score
+
+    def areas(self, resamples: QueryBootstrap) -> BootstrapDistribution:
+        """As `auc`, with the area of every resample."""
+        from foltr_audit.kernels.auc import weighted_auc
+
+        def area(weights: Ints) -> Floats:
+            return weighted_auc(self.positive, self.tie, self.cluster, weights)
+
+        def resample() -> ResampledMetric:
+            speak = min(self._queries(which) for which in (self.positive, ~self.positive))
+            return ResampledMetric(area(resamples.weights), speak)
+
+        return BootstrapDistribution(float(area(resamples.everybody)[0]), resample, share=True)
+
+    def true_positives(self, resamples: QueryBootstrap) -> dict[str, Estimate]:
+        """The largest TPR whose FPR does not exceed each of `FALSE_POSITIVES`.
+
+        Items of equal score are named together or not at all, since no threshold separates them. With N
+        unclicked items the FPR moves in steps of 1/N: with fewer than 100 (1,000) of them, it is the TPR
+        before the first false positive (Carlini et al. 2022, "Membership inference attacks from first
+        principles", section III, on why to look there). There is no interval where a level allows fewer than
+        two false positives, since resampling then understates the uncertainty (in simulations 95 % intervals
+        covered the truth 38 to 93 times in 100, otherwise 92 to 97 times).
+        """
+        rates, allowed = self._rates(resamples.everybody)
+        resampled = cache(lambda: self._rates(resamples.weights)[0])
+
+        def resample(level: int) -> ResampledMetric:
+            return ResampledMetric(resampled()[:, level], self._queries(self.positive))
+
+        found = {}
+        for level, name in enumerate(FALSE_POSITIVES):
+            value, enough = float(rates[0, level]), allowed[0, level] >= _ENOUGH
+            share = BootstrapDistribution(value, partial(resample, level), share=True)
+            found[name] = share.score if enough else Estimate(value)
+        return found
+
+    def _rates(self, weights: Ints) -> tuple[Floats, Ints]:
+        """The TPR at each level under each row of weights (R, Q), and the allowed false positives."""
+        from foltr_audit.kernels.auc import weighted_hits
+
+        clicked, unclicked = (self._totals(weights, which) for which in (self.positive, ~self.positive))
+        allowed = unclicked[:, np.newaxis] // np.array(list(FALSE_POSITIVES.values()))
+        hits = weighted_hits(self.positive, self.tie, self.cluster, weights, allowed).astype(np.float64)
+        both = ((clicked > 0) & (unclicked > 0))[:, np.newaxis]
+        rates = np.divide(hits, clicked[:, np.newaxis], out=np.full_like(hits, np.nan), where=both)
+        return rates, allowed
+
+    def _queries(self, which: Bools) -> int:
+        """How many queries some items belong to."""
+        return int(np.unique(self.cluster[which]).size)
+
+    def _totals(self, weights: Ints, which: Bools) -> Ints:
+        """How many of some items each resample holds, int64 (R,)."""
+        counts = np.bincount(self.cluster[which], minlength=weights.shape[1])
+        totals: Ints = np.einsum("bq,q->b", weights, counts)
+        return totals
+
 
 METRICS = (
     "accuracy",
@@ -105,7 +200,6 @@ class AttackScorer:
 
     @cached_property
     def mean_clicks(self) -> float:
-        """Mean number of clicks of the judged lists."""
         return float(self.clicked.mean()) if self.clicked.size else float("nan")
 
     @cached_property
@@ -237,3 +331,113 @@ def any_click_scores(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iter
             auc=ScoreRanking.of(answer.any_click, has_click, resamples.cluster).auc(resamples),
             accuracy=resamples.share((predicted == has_click).astype(np.float64)),
         )
+
+
+GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
+"""Metrics that are reported for each group, as in `foltr_audit.judge.scoring.METRICS`."""
+
+WORST_BY = ("auc", "f1")
+"""Metrics that order groups by how hard they are hit: the AUC, which needs no threshold and does not depend
+on how many documents a group clicks; where it ties or is undefined, F1."""
+
+RANDOM = "random:k=mean"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupScore:
+    """How well one guesser does on one group of clients.
+
+    Attributes:
+        group: name of the group.
+        lists: its lists with a click, which are judged.
+        skipped: its lists without a click.
+        queries: different queries of the judged lists.
+        metrics: by name, see `GROUP_METRICS`.
+        differences: each metric less that of all groups' lists together, with the interval of the
+            difference in the same resamples of queries.
+    """
+
+    group: str
+    lists: int
+    skipped: int
+    queries: int
+    metrics: dict[str, Estimate]
+    differences: dict[str, Estimate]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuesserScores:
+    """How well one guesser does on every group.
+
+    Attributes:
+        method: label of the attack, or `random:k=mean`.
+        everybody: each metric over the lists of all groups.
+        groups: the groups, hit hardest first; intervals are not widened for this choice.
+    """
+
+    method: str
+    everybody: dict[str, float]
+    groups: tuple[GroupScore, ...]
+
+
+def group_scores(scorer: AttackScorer) -> Iterator[GuesserScores]:
+    """Random guessing of the mean number of clicks first, then every attack in its order."""
+    everybody = np.ones(scorer.evidence.query.size, dtype=np.bool_)
+    for method in (RANDOM, *scorer.evidence.guessed):
+        values = _values(scorer, method)
+        every = _metrics(scorer, method, values, everybody)
+        found = []
+        for number in range(len(scorer.everything.groups)):
+            judged = scorer.evidence.group == number
+            found.append(_score(scorer, number, _metrics(scorer, method, values, judged), every))
+        yield GuesserScores(
+            method=method,
+            everybody={name: every[name].value for name in GROUP_METRICS},
+            groups=tuple(sorted(found, key=_hardest_first)),
+        )
+
+
+def _score(
+    scorer: AttackScorer,
+    number: int,
+    mine: dict[str, BootstrapDistribution],
+    every: dict[str, BootstrapDistribution],
+) -> GroupScore:
+    """The score of one group from each metric over its lists and over all lists."""
+    judged = scorer.evidence.group == number
+    lists = int(judged.sum())
+    return GroupScore(
+        group=scorer.everything.groups[number],
+        lists=lists,
+        skipped=int((scorer.everything.group == number).sum()) - lists,
+        queries=int(np.unique(scorer.evidence.query[judged]).size),
+        metrics={name: mine[name].score for name in GROUP_METRICS},
+        differences={name: mine[name].minus(every[name]) for name in GROUP_METRICS},
+    )
+
+
+def _values(scorer: AttackScorer, method: str) -> dict[str, Floats]:
+    if method != RANDOM:
+        return scorer.of_lists(method)
+    return scorer.random_lists(scorer.mean_clicks) if scorer.evidence.query.size else {}
+
+
+def _metrics(
+    scorer: AttackScorer, method: str, values: dict[str, Floats], lists: Bools
+) -> dict[str, BootstrapDistribution]:
+    """Each metric of some judged lists, bool (L,), from those of each list, float64 (L,)."""
+    blank, resamples = np.full(lists.size, np.nan), scorer.resamples
+    average = resamples.means if method == RANDOM else resamples.shares
+    found = {
+        name: average(np.where(lists, values.get(name, blank), np.nan))
+        for name in GROUP_METRICS
+        if name != "auc"
+    }
+    if method == RANDOM:
+        return found | {"auc": resamples.means(np.where(lists, 0.5, np.nan))}
+    return found | {"auc": scorer.ranked(method, lists).areas(resamples)}
+
+
+def _hardest_first(found: GroupScore) -> tuple[float, ...]:
+    values = [found.metrics[name].value for name in WORST_BY]
+    return tuple(float("inf") if isnan(value) else -value for value in values)

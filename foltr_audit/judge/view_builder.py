@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from foltr_audit.core.rankers import known_ranker, make_ranker
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.core.records.view import Knowledge
+from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.judge.pieces import with_rows
 from foltr_audit.privacy.events import Ball
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Features, Floats, Ints
@@ -224,3 +226,42 @@ def query_names(record: RoundRecord, header: TraceHeader, collection: Collection
         name = header.dataset.parts[part]
         names.append(f"{name}:{query}" if collection is None else collection.query_name(name, query))
     return np.array(names, dtype=np.str_)
+
+
+_ROWS_OF_MESSAGES = ("parameters", "messages", "seeds", "clients")
+_ROWS_OF_LISTS = ("shown", "features", "labels", "intent_labels")
+
+
+def whole_round(parts: Sequence[View]) -> View:
+    """All messages of a round in one view, from its views, of which there is at least one."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    given = [name for name in (*_ROWS_OF_MESSAGES, *_ROWS_OF_LISTS) if getattr(first, name) is not None]
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in given}
+    candidates = first.candidates
+    if candidates is not None:
+        query = np.concatenate([part.candidates.query for part in parts if part.candidates is not None])
+        candidates = replace(candidates, query=query)
+    return replace(first, candidates=candidates, **arrays)
+
+
+def with_lists(view: View, messages: Ints, lists: Ints) -> View:
+    """Some messages (n,) of a view of one list each, with the lists of other messages (n, B) as theirs."""
+    candidates = view.candidates
+    return with_rows(
+        view,
+        (_ROWS_OF_MESSAGES, messages),
+        (_ROWS_OF_LISTS, (lists, 0)),
+        candidates=None if candidates is None else replace(candidates, query=candidates.query[lists, 0]),
+    )
+
+
+def why_not_one_list(record: RoundRecord, header: TraceHeader) -> str | None:
+    """Why a round's messages do not stand for one list each that depends on the query alone, or None."""
+    lists = header.knowledge.get("lists", "of an unknown kind")
+    if lists != "deterministic":
+        return f"it needs deterministic lists, and the recorded ones are {lists}"
+    if not np.array_equal(record.slot, np.arange(record.n_messages)):
+        return "it needs messages of one interaction each"
+    return None

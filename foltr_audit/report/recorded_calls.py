@@ -1,4 +1,4 @@
-"""Attacks and audits of recorded runs, from their arguments to the report."""
+"""Attacks on recorded runs, from their arguments to the report."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from pathlib import Path
 from foltr_audit.core.client_steps.function_step import StepFunction, as_client_step
 from foltr_audit.core.plugins import Attack, ClientStep
 from foltr_audit.core.plugins.registry import Attacks, texts_of
-from foltr_audit.core.settings.audit import AuditSpec
-from foltr_audit.core.settings.plain_table import validated
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.coin_audit import CoinAuditReport
 from foltr_audit.report.results.recorded_attack import recorded_report
 from foltr_audit.utils.argument_names import names_arguments
 
@@ -61,45 +58,3 @@ def attack_trace(
         Path(path), target=target, data=data, changes=changes, know=know, client_step=own
     )
     return recorded_report(recorded)
-
-
-@names_arguments
-def audit_trace(
-    path: str | Path,
-    *,
-    eps: float | None = None,
-    delta: float = 0.0,
-    view: str | None = None,
-    confidence: float = 0.95,
-    estimator: str = "one-run",
-    data: str | None = None,
-    step: ClientStep | StepFunction | None = None,
-    know: Mapping[str, object] | None = None,
-) -> CoinAuditReport:
-    """Measure a lower bound on epsilon from a recorded laboratory run whose clients tossed coins.
-
-    Args:
-        path: a trace or a Run whose truth holds canaries and coins.
-        eps: what is claimed; None for the fact `eps_claimed`, if the header has it.
-        delta: of the claim.
-        view: `individual` or `aggregate`; by default messages, or sums where messages are masked.
-        confidence: of the lower bound.
-        estimator: `one-run` or `clopper-pearson`.
-        data: path of the data set, if features are not embedded.
-        step: what the clients compute, if it is not PDGD; as for `attack_trace`.
-        know: facts over those of the header.
-
-    Returns:
-        A report with the lower bound and the verdict on the claim.
-
-    Raises:
-        UsageError: no coins, facts that replays need are missing, or a bad value.
-        PluginError: the step fails, or does not fit the trace.
-        TraceError: it is damaged.
-    """
-    given = {"claim": eps, "delta": delta, "confidence": confidence, "estimator": estimator}
-    views = {} if view is None else {"views": (view,)}
-    protocol = validated(AuditSpec, {**given, **views}, "audit_trace: ")
-    own = None if step is None else as_client_step(step)
-    recorded = TraceAttack.open(Path(path), data=data, know=know, client_step=own)
-    return CoinAuditReport.of(recorded, protocol)

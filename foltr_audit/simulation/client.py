@@ -148,6 +148,24 @@ class LocalStep(NamedTuple):
     context: RoundContext
 
 
+class _StepResult(NamedTuple):
+    """What C clients did in one local step.
+
+    Attributes:
+        shown, clicks, reported: lists, clicks on them, and the clicks that they learn from, (C, k) each.
+        undefended: local models before the defenses of the step stage, (C, P).
+        models: local models after them.
+        clipped: whose step they changed, (C,).
+    """
+
+    shown: Ints
+    clicks: Bools
+    reported: Bools
+    undefended: Floats
+    models: Floats
+    clipped: Bools
+
+
 class ClientSimulator:
     """Clients that search one world under the same rules."""
 
@@ -246,22 +264,17 @@ class ClientSimulator:
             at = slice(None) if everybody else rows  # which makes no copies
             # Plug-ins may write into the models that they are given.
             before = models.copy() if everybody else models[rows]
-            listed, clicked, learnt, stepped, after, cut = self._step(here, before, ready)
-            undefended[at] += stepped - models[at]
-            models[at], clipped[at, step] = after, cut
-            shown[at, step], clicks[at, step], reported[at, step] = listed, clicked, learnt
+            done = self._step(here, before, ready)
+            undefended[at] += done.undefended - models[at]
+            models[at], clipped[at, step] = done.models, done.clipped
+            shown[at, step], clicks[at, step], reported[at, step] = done.shown, done.clicks, done.reported
         local = LocalModels(models=models, steps=undefended)
         return local, CohortInteractions(
             queries=queries, shown=shown, clicks=clicks, reported=reported, clipped=clipped
         )
 
-    def _step(
-        self, here: LocalStep, models: Floats, given: Ints | None
-    ) -> tuple[Ints, Bools, Bools, Floats, Floats, Bools]:
-        """Lists, clicks, reported clicks, models after the gradient step and the step stage; whether clipped.
-
-        Shows the `given` lists (C, k), if any.
-        """
+    def _step(self, here: LocalStep, models: Floats, given: Ints | None) -> _StepResult:
+        """One local step of the clients; it shows the `given` lists (C, k), if any."""
         rules, data, context = self.rules, self.world.data, here.context
         if here.number == 0:
             scores, starts, given = self._first_scores(here, given)
@@ -280,7 +293,7 @@ class ClientSimulator:
         )
         stepped, moved = step_of(rules.learner, found, models)
         after, cut = rules.chain.on_step(stepped, moved | rules.acts_without_pairs, here.number, context)
-        return listed, clicked, learnt, stepped, after, cut
+        return _StepResult(listed, clicked, learnt, stepped, after, cut)
 
     def _first_scores(self, here: LocalStep, given: Ints | None) -> tuple[Floats, Ints, Ints | None]:
         """Scores of the first step, flat, `starts` (C + 1,), and the lists (C, k) where they are known.

@@ -117,7 +117,6 @@ class ClientData:
 
     @property
     def click_model(self) -> ClickModel:
-        """The click model that reads lists of `grades`."""
         return self.models[0] if len(self.models) == 1 else ClickModelMixture(models=self.models)
 
     @cached_property
@@ -146,7 +145,6 @@ class ClientData:
         return np.where(shown >= 0, self.grades[rows].astype(np.int64), -1)
 
     def judged(self, intent: int) -> Dataset:
-        """The data with the grades under one intent."""
         return self._judged[intent]
 
     @cached_property

@@ -45,7 +45,6 @@ class ClientPopulation:
 
     @cached_property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """The scenarios that describe the clients."""
         return parse_scenarios(self.spec.scenario)
 
     def _context(self, interactions: int) -> ScenarioContext:

@@ -61,7 +61,6 @@ class _IntentEvaluator:
         return np.where(self.data.has_relevant, ndcg(self.data, self.queries, shown, self.ideal), other)
 
     def ndcg(self, shown: Ints) -> float:
-        """Mean nDCG of the lists (queries, k)."""
         return self._mean(ndcg(self.data, self.queries, shown, self.ideal))
 
     def metrics(self, shown: Ints, click: Floats | None) -> dict[str, float]:

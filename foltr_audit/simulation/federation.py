@@ -1,21 +1,23 @@
-"""Federated rounds: a cohort learns locally, defends, sends; the server averages and evaluates."""
+"""Federated rounds: a cohort is drawn, learns locally, defends, sends; the server averages and evaluates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.core.plugins import RoundContext
+from foltr_audit.core.defense_chain import DefenseChain
+from foltr_audit.core.plugins import Learner, RoundContext
 from foltr_audit.core.plugins.answers import array_of
 from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.settings.train import TraceSpec
 from foltr_audit.errors import PluginError
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.cohort_sampler import CohortSampler
 from foltr_audit.simulation.evaluation import OfflineMetrics, OnlineMetrics
 from foltr_audit.simulation.intent_metrics import PLAYED
 from foltr_audit.simulation.rounds import CohortMessages, RoundResult
@@ -23,8 +25,136 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training import make_server
 from foltr_audit.utils.arrays import Floats, Ints
 
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CohortSampler:
+    """Draws cohorts: any clients without replacement, or one of fixed batches; of those whose turn it is.
+
+    Attributes:
+        clients: ids of the clients, rising, int64 (n,).
+        size: number of clients in a round.
+        separation: rounds from one in which a client plays to its next one, at least.
+        streams: named random streams.
+        fixed: whether the clients of a round always play together.
+    """
+
+    clients: Ints
+    size: int
+    separation: int
+    streams: Streams
+    fixed: bool = False
+
+    def cohort(self, round_: int) -> Ints:
+        """Ids of the clients that play a round, rising.
+
+        A uniform sample without replacement: of all clients, or with a `separation` of b rounds of the b-th
+        part of them whose turn it is. The clients with the smallest tickets play. A client's ticket comes
+        from its own stream, so that more clients do not change the tickets of the others.
+
+        Fixed cohorts are batches into which those are split once, and a batch is drawn for each round;
+        clients that fill no batch never play. So a sum never has a part of a batch, and whoever sees all sums
+        learns the sums of whole batches, and no more.
+
+        Source: So et al. 2023, "Securing secure aggregation: mitigating multi-round privacy leakage in
+        federated learning", its batch partitioning with one batch in each round.
+        """
+        able = self._turns[round_ % len(self._turns)]
+        if self.size == able.size:
+            return able
+        if self.fixed:
+            batches = self._batches[round_ % len(self._turns)]
+            return batches[self.streams.generator(f"batch/{round_}").integers(len(batches))]
+        tickets = self.streams.clients("cohort", round_, able).uniform(1)[:, 0]
+        # The largest ticket that plays, found without sorting all. Of equal tickets the lower ids play, so
+        # that the cohort has its size.
+        last = np.partition(tickets, self.size - 1)[self.size - 1]
+        chosen, tied = np.flatnonzero(tickets < last), np.flatnonzero(tickets == last)
+        return np.asarray(able[np.sort(np.concatenate([chosen, tied[: self.size - chosen.size]]))])
+
+    @cached_property
+    def _turns(self) -> list[Ints]:
+        """The clients that may play in rounds t, t + b, t + 2 b, ... for each t below b, by rising ids.
+
+        Their order is drawn once, and every b-th client of it belongs to one t. So a round follows from its
+        number alone, and no record of earlier cohorts is needed.
+
+        Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to
+        private training", algorithm 2.
+        """
+        if self.separation == 1:
+            return [self.clients]
+        tickets = self.streams.clients("separation", 0, self.clients).uniform(1)[:, 0]
+        order = np.argsort(tickets, kind="stable")
+        return [self.clients[np.sort(order[turn :: self.separation])] for turn in range(self.separation)]
+
+    @cached_property
+    def _batches(self) -> list[list[Ints]]:
+        """The batches of each turn; their clients rise."""
+        return [self._split(able) for able in self._turns]
+
+    def _split(self, able: Ints) -> list[Ints]:
+        tickets = self.streams.clients("batches", 0, able).uniform(1)[:, 0]
+        order = able[np.argsort(tickets, kind="stable")]
+        ends = range(self.size, able.size + 1, self.size)
+        return [np.sort(order[end - self.size : end]) for end in ends]
+
+
+_BITS = {"float32": 32, "float64": 64}
+_SEED = 64
+
+
+def bytes_per_client(
+    learner: Learner,
+    chain: DefenseChain,
+    parameters: int,
+    trace: TraceSpec,
+    rounds: Sequence[Mapping[str, float]],
+) -> float | None:
+    """Mean bytes of a client's message in a round; None for a learner whose clients send their clicks.
+
+    A model or update is P plain numbers, unless the last defense of the message stage packs them. With secure
+    aggregation a message is all that a client sends: keys, shares and masked numbers. A message of an
+    evolution strategy is the seed of its perturbation and two mean metrics.
+
+    Args:
+        learner: what the clients learn with.
+        chain: their defenses.
+        parameters: number of parameters of a model, P.
+        trace: the number format of messages.
+        rounds: metrics of the rounds; a wire defense stores its `bytes` there.
+    """
+    number = _BITS[trace.dtype]
+    if learner.sends == "clicks":
+        return None
+    if learner.sends == "metrics":
+        return (_SEED + 2 * number) / 8
+    sent = [row["bytes"] for row in rounds if "bytes" in row]
+    if sent:
+        return float(np.mean(sent))
+    bits = float(parameters * number)
+    for defense in chain.links("message"):
+        bits = defense.message_bits(parameters, number)
+    return float(np.ceil(bits / 8))
+
+
 TRAIN = 0
 """Index of the training split among the parts of a collection."""
+
+
+class RoundExchange(NamedTuple):
+    """What happens in a round before it is evaluated.
+
+    Attributes:
+        context: the context, with the number of interactions of each client.
+        asked: the clients' queries.
+        sent: what they sent.
+        after: the server's state after it.
+    """
+
+    context: RoundContext
+    asked: QueryAssignment
+    sent: CohortMessages
+    after: GlobalModel
 
 
 class Federation:
@@ -127,13 +257,8 @@ class Federation:
             embeds=setup.embeds_features,
         )
 
-    def exchange(
-        self, context: RoundContext, before: GlobalModel
-    ) -> tuple[RoundContext, QueryAssignment, CohortMessages, GlobalModel]:
+    def exchange(self, context: RoundContext, before: GlobalModel) -> RoundExchange:
         """Let the clients of a context ask, learn and send; nothing is evaluated.
-
-        Returns the context with the number of interactions of each client, their queries, what they sent, and
-        the server's state after it.
 
         Raises:
             DataError: the model is no longer finite.
@@ -141,7 +266,7 @@ class Federation:
         asked = self.clientele.ask(context)
         context = replace(context, counts=asked.counts)  # known only once the clients have asked
         sent, after = self.training.play(asked, context, before)
-        return context, asked, sent, after
+        return RoundExchange(context, asked, sent, after)
 
     def _offline(self, round_: int, parameters: Floats) -> dict[str, float]:
         """Offline metrics of the model (P,) after a round, under the intents of its last interaction."""

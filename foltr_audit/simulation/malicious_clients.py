@@ -78,7 +78,6 @@ class MaliciousClients:
         return {PROMOTED_RANK: float((scores > own).sum() + ((scores == own).sum() + 1) / 2)}
 
     def among(self, clients: Ints) -> Bools:
-        """Which of these clients (C,) are malicious."""
         return np.isin(clients, self.ids)
 
     def poisoned(self, sent: Floats, honest: Floats, context: RoundContext) -> Floats:

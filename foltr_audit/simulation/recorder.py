@@ -29,26 +29,18 @@ _FEW_PARAMETERS = 200  # larger rankers take proportionally longer
 
 
 class RoundStore(Protocol):
-    """Recorded rounds, wherever they are stored."""
-
     @property
     def header(self) -> TraceHeader:
         """What an observer may know before the first message."""
         ...
 
     @property
-    def has_truth(self) -> bool:
-        """Whether the truth can be read."""
-        ...
+    def has_truth(self) -> bool: ...
 
     @property
-    def n_rounds(self) -> int:
-        """Number of rounds."""
-        ...
+    def n_rounds(self) -> int: ...
 
-    def rounds(self) -> Iterator[RoundRecord]:
-        """The observed rounds, in order."""
-        ...
+    def rounds(self) -> Iterator[RoundRecord]: ...
 
     def truths(self) -> Iterator[RoundTruth]:
         """The truth of each round, in the same order."""
@@ -58,9 +50,42 @@ class RoundStore(Protocol):
         """The utility of each round, with its number under `round`."""
         ...
 
+    def last_model(self) -> GlobalModel: ...
+
+
+@dataclass(frozen=True, eq=False)
+class DerivedRounds:
+    """Rounds that are made of those of a store: what a subclass does not say is as there.
+
+    Attributes:
+        source: the recorded rounds.
+    """
+
+    source: RoundStore
+
+    @property
+    def header(self) -> TraceHeader:
+        return self.source.header
+
+    @property
+    def has_truth(self) -> bool:
+        return self.source.has_truth
+
+    @property
+    def n_rounds(self) -> int:
+        return self.source.n_rounds
+
+    def rounds(self) -> Iterator[RoundRecord]:
+        return self.source.rounds()
+
+    def truths(self) -> Iterator[RoundTruth]:
+        return self.source.truths()
+
+    def metrics(self) -> list[dict[str, float]]:
+        return self.source.metrics()
+
     def last_model(self) -> GlobalModel:
-        """The server's state after the last round."""
-        ...
+        return self.source.last_model()
 
 
 @dataclass
@@ -75,7 +100,6 @@ class MemoryRoundStore:
     rows: list[dict[str, float]] = field(default_factory=list)
 
     def write(self, record: RoundRecord, truth: RoundTruth) -> None:
-        """Take one round."""
         self.rows.append({"round": record.round, **truth.metrics})
         if not self.keep:
             self.records.clear()
@@ -85,11 +109,9 @@ class MemoryRoundStore:
 
     @property
     def n_rounds(self) -> int:
-        """Number of rounds."""
         return len(self.rows)
 
     def rounds(self) -> Iterator[RoundRecord]:
-        """The observed rounds, in order."""
         return iter(self.records if self.keep else [])
 
     def truths(self) -> Iterator[RoundTruth]:
@@ -101,7 +123,6 @@ class MemoryRoundStore:
         return self.rows
 
     def last_model(self) -> GlobalModel:
-        """The server's state after the last round."""
         return self.records[-1].after
 
 

@@ -81,7 +81,6 @@ class RoundResult:
 
     @property
     def aggregate(self) -> Floats:
-        """The global model afterwards, float64 (P,)."""
         return self.after.parameters
 
     def recorded(self, *, messages: bool = True) -> tuple[RoundRecord, RoundTruth]:

@@ -23,8 +23,7 @@ from foltr_audit.simulation.client import ClientRules
 from foltr_audit.simulation.client_population import ClientPopulation
 from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.privacy_description import PrivacyDescription
-from foltr_audit.simulation.search_history import refuse_missing_users
-from foltr_audit.simulation.traffic import QueryTraffic
+from foltr_audit.simulation.traffic import QueryTraffic, refuse_missing_users
 from foltr_audit.utils.arrays import Floats, Ints
 
 L = TypeVar("L", bound=Learner)
@@ -64,22 +63,18 @@ class Setup:
 
     @cached_property
     def streams(self) -> Streams:
-        """All random streams of this experiment."""
         return Streams(self.spec.seed, self.spec.repetition)
 
     @cached_property
     def ranker(self) -> Ranker:
-        """The ranker."""
         return make_ranker(self.spec.train.ranker, self.collection.n_features)
 
     @cached_property
     def learner(self) -> Learner:
-        """The learner."""
         return make(Learner, self.spec.train.learner)
 
     @cached_property
     def server(self) -> Server:
-        """The server of training rounds."""
         return make(Server, self.spec.train.server or SERVER)
 
     @property
@@ -108,7 +103,6 @@ class Setup:
 
     @cached_property
     def chain(self) -> DefenseChain:
-        """The defenses."""
         return DefenseChain(parse_chain(self.spec.defense))
 
     @cached_property

@@ -10,10 +10,10 @@ import numpy as np
 from foltr_audit.core.plugins import Attack, Inference, IntentAttack, Knowledge, View
 from foltr_audit.core.records.interactions import RoundTruth
 from foltr_audit.errors import PluginError, UsageError
-from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.judge.counts import CountTask
-from foltr_audit.judge.hypothetical_views import with_lists
 from foltr_audit.judge.protocol import judge, task_of
+from foltr_audit.judge.task import checked_answer
+from foltr_audit.judge.view_builder import with_lists
 from foltr_audit.rng import Streams
 from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
 from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS

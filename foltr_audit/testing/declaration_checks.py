@@ -8,11 +8,18 @@ from math import isfinite
 
 import numpy as np
 
-from foltr_audit.auditing.bound_tests import check_balls, check_grid, check_scaling
-from foltr_audit.auditing.declarations import check_declarations
-from foltr_audit.auditing.law_table import law_table
-from foltr_audit.auditing.law_tests import LawTestResult, NoiseDraws, check_distribution, failure, two_sided
-from foltr_audit.auditing.link_tests import LinkTestInput
+from foltr_audit.auditing.declarations import LinkTestInput, check_declarations
+from foltr_audit.auditing.law_tests import (
+    LawTestResult,
+    NoiseDraws,
+    check_balls,
+    check_distribution,
+    check_grid,
+    check_scaling,
+    failure,
+    law_table,
+    two_sided,
+)
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
 from foltr_audit.core.plugins.answers import claims_of, events_of, law_of

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from foltr_audit.auditing.law_table import LawTable, law_table
-from foltr_audit.auditing.law_tests import NoiseDraws, check_distribution, check_noise, failure
+from foltr_audit.auditing.law_tests import (
+    LawTable,
+    NoiseDraws,
+    check_distribution,
+    check_noise,
+    failure,
+    law_table,
+)
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.rng import ClientStreams, Streams

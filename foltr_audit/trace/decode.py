@@ -256,8 +256,6 @@ def truths(header: TraceHeader, part: TracePart, tables: Tables, folder: Path) -
                 metrics=values,
                 intents=clicks.whole("intent", r) if header.intents > 1 else None,
                 known=_flags(optional, "known", r),
-                canaries=_flags(optional, "canary", r),
-                coins=np.clip(clicks.whole("coin", r), -2, 2).astype(np.int8) if "coin" in optional else None,
             )
         except UsageError as error:
             raise TraceError(f"trace: {folder}: part {part.index}: {error}") from None

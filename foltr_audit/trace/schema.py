@@ -152,8 +152,7 @@ def _clicks(header: TraceHeader) -> dict[str, ColumnForm]:
     found = {"slot": _WHOLE, "step": _WHOLE, "clicks": ColumnForm("bits", (header.k,))}
     if header.intents > 1:
         found["intent"] = _WHOLE
-    coins = {"canary": ColumnForm("bool", (2, header.k), required=False), "coin": _maybe(_WHOLE)}
-    return found | {"known": _maybe(_BOOL), "clipped": _maybe(_BOOL), **coins}
+    return found | {"known": _maybe(_BOOL), "clipped": _maybe(_BOOL)}
 
 
 def misfit(header: TraceHeader, record: RoundRecord) -> str | None:

@@ -328,7 +328,5 @@ def _truth(header: TraceHeader, truth: RoundTruth) -> TruthColumns:
         clipped=truth.clipped if truth.knows_clips else None,
         known=truth.known,
         intents=truth.intents,
-        canaries=truth.canaries,
-        coins=truth.coins,
         metrics=truth.metrics,
     )

@@ -7,10 +7,9 @@ May import: itself, by relative imports, and NumPy; modules about Flower also Fl
 Begin with: `recorder.py`, the recorder; `part_files.py` says what lies in a trace folder.
 """
 
-from .coin_flip import Coin, coin_flip
 from .messages import NodeOutcome, ReceivedMessage, ShownList
 from .part_files import VERSION
 from .recorder import Recorder
 
 __version__ = VERSION
-__all__ = ["Coin", "NodeOutcome", "ReceivedMessage", "Recorder", "ShownList", "__version__", "coin_flip"]
+__all__ = ["NodeOutcome", "ReceivedMessage", "Recorder", "ShownList", "__version__"]

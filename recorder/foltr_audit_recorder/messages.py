@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .coin_flip import Coin
-
 OUTCOMES = ("arrived", "failed", "late")
 
 SEED_SHARES, KEY_SHARES = "unmask: shares of the mask seed", "unmask: shares of the secret key"
@@ -25,12 +23,11 @@ class ShownList:
 
     Attributes:
         features: the documents as the client learns from them, (k, d), float32 or float64.
-        clicks: bool (k,); None where unknown. What the `canary` chose where there is one.
+        clicks: bool (k,); None where unknown.
         shown: number of each document inside its query (k,); 0 to k-1 if left out.
         query: number of the query inside its part.
         part: number of the part of the data, such as a fold.
         candidates: features of all candidates of the query, (n, d).
-        canary: two click patterns and the coin that chose between them; None without a coin.
         intent: intent of the user, from 0.
         clipped: whether the client's step was clipped; None where unknown.
 
@@ -44,7 +41,6 @@ class ShownList:
     query: int = 0
     part: int = 0
     candidates: ArrayLike | None = None
-    canary: Coin | None = None
     intent: int = 0
     clipped: bool | None = None
 
@@ -66,17 +62,12 @@ class ShownList:
         object.__setattr__(self, "clicks", self._clicks(k))
 
     def _clicks(self, k: int) -> NDArray[np.bool_] | None:
-        if self.canary is not None and self.canary.patterns.shape != (2, k):
-            raise ValueError(f"canary has patterns {self.canary.patterns.shape}; expected (2, {k})")
         if self.clicks is None:
-            return None if self.canary is None else self.canary.clicks
+            return None
         clicks = np.asarray(self.clicks)
         if clicks.shape != (k,) or not np.all((clicks == 0) | (clicks == 1)):
             raise ValueError(f"clicks are {clicks!r:.80}; expected {k} of true or false")
-        clicks = clicks.astype(np.bool_)
-        if self.canary is not None and not np.array_equal(clicks, self.canary.clicks):
-            raise ValueError("clicks are not the pattern that the coin of the canary chose")
-        return clicks
+        return clicks.astype(np.bool_)
 
 
 def _features(given: ArrayLike, name: str) -> NDArray[np.floating]:

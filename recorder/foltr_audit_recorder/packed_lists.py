@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .coin_flip import Coin
 from .messages import ShownList
 from .packed_arrays import pack_arrays, unpack_arrays
 
@@ -28,10 +27,7 @@ def pack_lists(lists: Sequence[ShownList]) -> bytes:
         "clipped": np.array(
             [_UNKNOWN if shown.clipped is None else shown.clipped for shown in lists], np.uint8
         ),
-        "coin": np.array([-1 if shown.canary is None else shown.canary.side for shown in lists], np.int8),
     }
-    coins = [shown.canary.patterns.reshape(-1) for shown in lists if shown.canary is not None]
-    arrays["patterns"] = _joined(coins, np.bool_)
     candidates = [np.asarray(shown.candidates) for shown in lists if shown.candidates is not None]
     if candidates:
         sizes = [-1 if shown.candidates is None else len(np.asarray(shown.candidates)) for shown in lists]
@@ -68,18 +64,13 @@ def _lists(arrays: dict[str, NDArray[np.generic]]) -> list[ShownList]:
     if lengths.ndim != 1 or (lengths.size and lengths.min() < 0) or lengths.sum() != len(arrays["features"]):
         raise ValueError("packed lists whose lengths are not those of their documents")
     ends = np.cumsum(lengths)
-    coins = np.cumsum(np.where(arrays["coin"].astype(np.int8) >= 0, 2 * lengths, 0))
     sizes = arrays.get("n_candidates", np.full(lengths.size, -1)).astype(np.int64)
     candidates = np.cumsum(np.maximum(sizes, 0))
     lists = []
     for row, k in enumerate(lengths.tolist()):
         here = slice(int(ends[row]) - k, int(ends[row]))
-        clicks, side = arrays["clicks"][here], int(arrays["coin"][row])
+        clicks = arrays["clicks"][here]
         clipped = int(arrays["clipped"][row])
-        canary = None
-        if side in (0, 1):
-            patterns = arrays["patterns"][int(coins[row]) - 2 * k : int(coins[row])].reshape(2, k)
-            canary = Coin(patterns.astype(np.bool_), side)
         lists.append(
             ShownList(
                 features=arrays["features"][here],
@@ -90,7 +81,6 @@ def _lists(arrays: dict[str, NDArray[np.generic]]) -> list[ShownList]:
                 candidates=None
                 if sizes[row] < 0
                 else arrays["candidates"][int(candidates[row] - sizes[row]) : int(candidates[row])],
-                canary=canary,
                 intent=int(arrays["intent"][row]),
                 clipped=None if clipped == _UNKNOWN else bool(clipped),
             )

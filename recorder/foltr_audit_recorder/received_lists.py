@@ -163,14 +163,9 @@ def truth_columns(
     """
     rows = [shown for _, _, shown in _lists(messages)]
     clicks = np.zeros((len(rows), form.length), dtype=np.bool_)
-    canaries = np.zeros((len(rows), 2, form.length), dtype=np.bool_)
-    coins = np.full(len(rows), -1, dtype=np.int8)
     for row, shown in enumerate(rows):
-        k = len(_features(shown))
         if shown.clicks is not None:
-            clicks[row, :k] = shown.clicks
-        if shown.canary is not None:
-            canaries[row, :, :k], coins[row] = shown.canary.patterns, shown.canary.side
+            clicks[row, : len(_features(shown))] = shown.clicks
     clipped = [shown.clipped for shown in rows]
     owners = [message.sender if message.client is None else message.client for message in messages]
     return TruthColumns(
@@ -182,8 +177,6 @@ def truth_columns(
         clipped=np.array(clipped, dtype=np.bool_) if rows and None not in clipped else None,
         known=np.array([shown.clicks is not None for shown in rows], dtype=np.bool_),
         intents=_intents(rows, intents),
-        canaries=canaries if np.any(coins >= 0) else None,
-        coins=coins if np.any(coins >= 0) else None,
         metrics=metrics,
     )
 

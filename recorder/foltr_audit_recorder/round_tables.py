@@ -32,8 +32,6 @@ FILLED: dict[str, object] = {
     "bytes": 0,
     "sent_at": math.nan,
     "known": True,
-    "canary": False,
-    "coin": -1,
     "update": math.nan,
 }
 """Columns that some rounds of a part may lack, and what then stands in their rows."""
@@ -164,8 +162,6 @@ class TruthColumns:
         clipped: whether a local step was clipped, bool (I,); None where unknown.
         known: whether the clicks of a list are known, bool (I,); None where all are.
         intents: intent of each list (I,), from 0; None for a single one.
-        canaries: the two click patterns of a list between which a coin chose, bool (I, 2, k).
-        coins: what it chose, int8 (I,), -1 without a coin; with `canaries` only.
         metrics: utility of the round by name.
     """
 
@@ -175,8 +171,6 @@ class TruthColumns:
     clipped: ArrayLike | None = None
     known: ArrayLike | None = None
     intents: ArrayLike | None = None
-    canaries: ArrayLike | None = None
-    coins: ArrayLike | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -345,8 +339,6 @@ def _truth(truth: TruthColumns, interactions: Table) -> Tables:
         ("known", truth.known, np.bool_),
         ("clipped", truth.clipped, np.bool_),
         ("intent", truth.intents, np.int64),
-        ("canary", truth.canaries, np.bool_),
-        ("coin", truth.coins, np.int8),
     )
     for name, values, kind in optional:
         if values is not None:

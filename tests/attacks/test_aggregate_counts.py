@@ -15,11 +15,16 @@ from scipy.stats import multivariate_normal, norm
 
 from foltr_audit.core.plugins import Ball, Knowledge, View
 from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.inference.click_rates import cascade_rates
-from foltr_audit.inference.count_decoder import CountDecoder, law_of_sum, noise_tables, steepness
+from foltr_audit.inference.count_decoder import (
+    CountDecoder,
+    cascade_rates,
+    law_of_sum,
+    noise_tables,
+    steepness,
+)
 from foltr_audit.inference.pattern_decoder import noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.attack_session import checked_answer
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.kernels.click_sums import (
     UpdateSums,

@@ -16,7 +16,7 @@ from foltr_audit.attacks.seen_clicks import SeenClicks
 from scipy.stats import chi2
 
 from foltr_audit.core.plugins import Attack, Inference, Knowledge, View
-from foltr_audit.judge.attack_session import checked_answer
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.simulation.learners.foltr_es import FOLtRES

@@ -18,7 +18,6 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.inference.joint_search import joint_clicks
 from foltr_audit.inference.pattern_decoder import PatternDecoder, noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.attack_session import checked_answer
 from foltr_audit.judge.intents import (
     IntentDecisions,
     IntentEvidence,
@@ -27,6 +26,7 @@ from foltr_audit.judge.intents import (
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.protocol import judge
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore

@@ -18,7 +18,7 @@ from scipy.stats import chi2, norm
 from foltr_audit.core.plugins import Attack, Ball, Inference, Knowledge, View
 from foltr_audit.inference.pattern_decoder import noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.attack_session import checked_answer
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, RoundingNoise, ScaleFreeNoise
 from foltr_audit.rng import Streams

@@ -13,10 +13,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import logsumexp, softmax
 
 from foltr_audit.core.plugins import Ball, Inference, Knowledge, View
-from foltr_audit.inference.pattern_answers import shares
-from foltr_audit.inference.pattern_decoder import patterns_as_clicks
+from foltr_audit.inference.pattern_decoder import patterns_as_clicks, shares
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.attack_session import checked_answer
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.tiny import BELIEF, EVERYTHING

@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Attack, Ball, View
 from foltr_audit.inference.relaxation import ClickRelaxation
-from foltr_audit.judge.identifiability import identifiability
+from foltr_audit.judge.clicks import identifiability
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats

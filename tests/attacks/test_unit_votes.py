@@ -12,7 +12,7 @@ from foltr_audit.attacks.unit_votes import UnitVotes
 import foltr_audit as fa
 from foltr_audit.core.plugins import Ball, FirstLayer, Inference, Knowledge, View
 from foltr_audit.core.rankers import make_ranker
-from foltr_audit.judge.attack_session import checked_answer
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.utils.arrays import Bools, Floats
 
 D, UNITS, K = 24, 6, 5

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.auditing import canaries
-from foltr_audit.auditing.canaries import CanarySearch, extreme_directions, message_canaries
-from foltr_audit.auditing.neighbours import LogCanary
+from foltr_audit.auditing.canaries import CanarySearch, LogCanary, extreme_directions, message_canaries
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import Defense, ModelLearner, RoundContext
 from foltr_audit.core.settings.attack import AttackSpec

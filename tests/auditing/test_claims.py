@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.auditing.claims import NOTHING, ChainClaim, claim_for
+from foltr_audit.auditing.session import NOTHING, ChainClaim, claim_for
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Defense, PrivacyClaim, RoundContext
 from foltr_audit.core.settings.audit import AuditSpec

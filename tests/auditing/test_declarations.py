@@ -10,8 +10,7 @@ import pytest
 from benchmarks.audit_faults import CHAINS
 from benchmarks.faults import NOISE_FAULTS, broken
 from foltr_audit.auditing.audit import AuditResult
-from foltr_audit.auditing.declarations import DeclarationCheck, check_declarations
-from foltr_audit.auditing.link_tests import LinkTestInput, LinkTests
+from foltr_audit.auditing.declarations import DeclarationCheck, LinkTestInput, LinkTests, check_declarations
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.core.defense_chain import parse_chain

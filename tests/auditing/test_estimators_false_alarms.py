@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from foltr_audit.auditing.estimators import TrialScores
-from foltr_audit.auditing.estimators.rates import epsilon_of_rates
+from foltr_audit.auditing.estimators.base import epsilon_of_rates
 from tests.auditing.test_estimators import Mechanism, bound, gaussian, laplace, randomised_response
 
 NOMINAL, ODDS = 0.05, 0.999

@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.auditing.estimators import TrialScores, one_run_bound
-from foltr_audit.auditing.estimators.guessing import GuessRule, canaries_of, choose_guessing, guesses
-from foltr_audit.auditing.estimators.one_run import most_likely, one_run
+from foltr_audit.auditing.estimators.one_run import (
+    GuessRule,
+    canaries_of,
+    choose_guessing,
+    guesses,
+    most_likely,
+    one_run,
+)
 from foltr_audit.errors import UsageError
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from foltr_audit.auditing.estimators.one_run import most_likely
-from foltr_audit.auditing.estimators.one_run_fdp import gaussian_inverse, least_total, one_run_mu
+from foltr_audit.auditing.estimators.one_run import gaussian_inverse, least_total, most_likely, one_run_mu
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 

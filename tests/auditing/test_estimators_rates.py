@@ -1,4 +1,4 @@
-"""Rates, tails and posteriors of the estimators against exact sums, brute force and draws."""
+"""Rates and tails of the estimators against exact sums and brute force."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores, clopper_pearson_bound
-from foltr_audit.auditing.estimators.bayesian import credible_bound
-from foltr_audit.auditing.estimators.rates import epsilon_of_rates, upper_rate, upper_rates
-from foltr_audit.auditing.estimators.tails import ScoreTail, best_tail, worth_in_epsilon
+from foltr_audit.auditing.estimators.base import (
+    ScoreTail,
+    best_tail,
+    epsilon_of_rates,
+    upper_rate,
+    upper_rates,
+    worth_in_epsilon,
+)
 
 BY_COUNTS = sorted({*ESTIMATORS} - {"gaussian-dp"})
 
@@ -121,39 +126,3 @@ def test_a_threshold_is_chosen_on_its_own_part_only() -> None:
             for each in (game, misled)
         )
         assert better > worse, name
-
-
-# --- posteriors -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "counts", [(0, 0, 50), (13, 70, 500), (70, 13, 500), (2, 900, 2000), (20, 20, 100), (0, 30, 60)]
-)
-@pytest.mark.parametrize("delta", [0.0, 0.02])
-def test_credible_bounds_against_draws(counts: tuple[int, int, int], delta: float) -> None:
-    fp, fn, n = counts
-    rng, draws = np.random.default_rng(4), 200_000
-    rates = np.stack([rng.beta(k + 0.5, n - k + 0.5, size=draws) for k in (fp, fn)])
-    eps = np.maximum(epsilon_of_rates(rates, rates[::-1], delta).max(axis=0), 0.0)
-    found = credible_bound(fp, fn, n, delta=delta, confidence=0.95)
-    sd = math.sqrt(0.05 * 0.95 / draws)
-    assert np.mean(eps < found) <= 0.05 + 4 * sd
-    assert np.mean(eps < found * 1.03 + 1e-3) > 0.05 + 4 * sd or found == 0
-
-
-def test_credible_bounds_are_right_on_average_over_the_prior_only() -> None:
-    """With rates drawn from the prior, bounds above 0 are too large in a share of 1 - confidence."""
-    rng, n, draws = np.random.default_rng(5), 12, 40_000
-    table = np.array(
-        [[credible_bound(a, b, n, delta=0.0, confidence=0.8) for b in range(n + 1)] for a in range(n + 1)]
-    )
-
-    def p_value(rates: NDArray[np.float64]) -> float:
-        seen = rng.binomial(n, rates)
-        found = table[seen[0], seen[1]]
-        eps = np.maximum(epsilon_of_rates(rates, rates[::-1], 0.0).max(axis=0), 0.0)
-        wrong, above = int((found > eps).sum()), int((found > 0).sum())
-        return float(stats.binomtest(wrong, above, 0.2).pvalue)
-
-    assert p_value(rng.beta(0.5, 0.5, size=(2, draws))) > 1e-3
-    assert p_value(rng.beta(4.0, 20.0, size=(2, draws))) < 1e-6  # other rates: no such promise

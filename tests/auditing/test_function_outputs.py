@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 import foltr_audit as fa
 from foltr_audit.auditing import function_outputs
-from foltr_audit.auditing.function_outputs import FunctionOutputs, Mechanism, call_function
-from foltr_audit.auditing.repeated_noise import repeated_noise
+from foltr_audit.auditing.function_outputs import FunctionOutputs, Mechanism, call_function, repeated_noise
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import SILENT

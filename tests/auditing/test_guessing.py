@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores, one_run_bound
-from foltr_audit.auditing.estimators.guessing import (
+from foltr_audit.auditing.estimators.one_run import (
     _MARGINS,
     GuessRule,
     _with_margins,

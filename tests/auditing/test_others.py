@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import ks_2samp
 
 from foltr_audit.auditing.audit import Audit
+from foltr_audit.auditing.declarations import check_sums
 from foltr_audit.auditing.session import AuditSession
-from foltr_audit.auditing.sum_tests import check_sums
 from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.privacy.noise import AdditiveNoise

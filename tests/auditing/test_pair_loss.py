@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foltr_audit.auditing.likelihood import ObservationNoise, exact_epsilon, log_ratio
-from foltr_audit.auditing.neighbours import Canary, LogCanary
+from foltr_audit.auditing.canaries import Canary, LogCanary
 from foltr_audit.auditing.session import AuditSession
+from foltr_audit.auditing.trial_scores import ObservationNoise, exact_epsilon, log_ratio
 from foltr_audit.core.plugins import Defense, ModelLearner
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.privacy.events import (

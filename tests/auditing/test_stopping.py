@@ -12,8 +12,7 @@ from scipy import stats
 
 from foltr_audit.auditing.estimators import TrialScores
 from foltr_audit.auditing.estimators.betting import hopeless
-from foltr_audit.auditing.stopping import EarlyStop
-from foltr_audit.auditing.trial_scores import Pair
+from foltr_audit.auditing.evaluation import EarlyStop, Pair
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.auditing.test_estimators import Mechanism, bound, gaussian, laplace, randomised_response

@@ -44,7 +44,6 @@ def test_the_published_claim_is_false_for_single_messages() -> None:
     assert {each["estimator"] for each in row["estimates"]} == {
         "clopper-pearson",
         "one-run",
-        "bayesian",
         "betting",
     }
 

@@ -26,8 +26,8 @@ from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.server_aggregator import WeightedMean
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training.models import WeightedMean
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.tiny import (
     FEATURES,

@@ -16,8 +16,8 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.server_aggregator import WeightedMean
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training.models import WeightedMean
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.tiny import FEATURES, ToyAggregate, ToyMessage, ToyWire, context
 from tests.simulation.test_federation import same_bytes

@@ -23,7 +23,7 @@ from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
-from foltr_audit_recorder import ShownList, coin_flip
+from foltr_audit_recorder import ShownList
 from foltr_audit_recorder.flower import (
     RecordingGrid,
     RecordingStrategy,
@@ -89,11 +89,9 @@ def play(model: np.ndarray, node: int, number: int) -> tuple[np.ndarray, ShownLi
     """One local step of a pairwise learner on one list: clicked documents up, the others down."""
     rng = np.random.default_rng([node % 2**32, number])
     features = rng.normal(size=(SHOWN, FEATURES)).astype(np.float32)
-    patterns = rng.random((2, SHOWN)) < 0.3
-    patterns[1, 0] = ~patterns[0, 0]
-    coin = coin_flip(patterns, node, number)
-    step = RATE * (coin.clicks - coin.clicks.mean()) @ features.astype(np.float64)
-    return (model + step).astype(np.float32), ShownList(features=features, canary=coin, query=number)
+    clicks = rng.random(SHOWN) < 0.3
+    step = RATE * (clicks - clicks.mean()) @ features.astype(np.float64)
+    return (model + step).astype(np.float32), ShownList(features=features, clicks=clicks, query=number)
 
 
 def client_app(mods: list[object], *, fails: Iterable[int] = (), consents: bool = True) -> ClientApp:

@@ -17,8 +17,7 @@ from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
 from foltr_audit.inference.joint_search import JointSearch, SearchState
-from foltr_audit.inference.list_decoder import ListDecoder
-from foltr_audit.inference.list_evidence import ListLikelihood, why_no_evidence
+from foltr_audit.inference.list_decoder import ListDecoder, ListLikelihood, why_no_evidence
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.observer import Observer

@@ -19,8 +19,8 @@ from foltr_audit.attacks.raifle import Raifle
 import foltr_audit as fa
 from foltr_audit.core.plugins import Attack, Ball, ClientStep, Inference, Knowledge, View
 from foltr_audit.errors import PluginError
-from foltr_audit.inference.step_replay import StepReplay
-from foltr_audit.judge.attack_session import checked_answer
+from foltr_audit.inference.replay import StepReplay
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.reference import exact_pair_weights, pairwise_gradient
 from tests.inference.test_pattern_decoder import LAWS, RATE, known, lists
@@ -256,7 +256,7 @@ def test_default_slopes_are_derivatives() -> None:
 
 def test_a_gradient_is_that_of_the_distance() -> None:
     """One list: finite differences of half the squared distance, with a clip that does not act."""
-    from foltr_audit.inference.step_relaxation import StepRelaxation
+    from foltr_audit.inference.relaxation import StepRelaxation
 
     def step(model: Floats, features: Floats, clicks: Floats) -> Floats:
         return np.asarray(0.3 * np.tanh(features.T @ clicks))

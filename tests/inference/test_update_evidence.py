@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.covariance import ledoit_wolf
 
-from foltr_audit.inference.update_evidence import shrunk_covariance, update_evidence
+from foltr_audit.inference.membership_attacks import shrunk_covariance, update_evidence
 from foltr_audit.utils.arrays import Floats
 
 

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.experiments.stages import attack_fresh
-from foltr_audit.judge.ceilings import NO_CEILINGS, any_click_ceiling, click_ceilings
-from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.prior_probabilities import ClickPriors
-from foltr_audit.judge.promises import RecordedPromises
+from foltr_audit.judge.click_evidence import ClickEvidence, ClickPriors
+from foltr_audit.judge.promises import NO_CEILINGS, RecordedPromises, any_click_ceiling, click_ceilings
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise

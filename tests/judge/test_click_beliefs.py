@@ -18,8 +18,7 @@ from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.inference.pattern_decoder import PatternDecoder
-from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.server_belief import click_belief
+from foltr_audit.judge.observer import Observer, click_belief
 from foltr_audit.kernels.patterns import cascade_log_priors
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import trace_header
@@ -157,7 +156,7 @@ def test_no_belief_without_a_cascade(collection: Collection, monkeypatch: pytest
     graded = replace(collection.train, labels=np.full(collection.train.n_documents, 9))
     high = collection_of(graded, graded, graded)
     assert click_belief(high, "linear", MODEL, "perfect", "sampled") is None, "no published setting"
-    monkeypatch.setattr("foltr_audit.judge.server_belief.make", lambda base, text: Own())
+    monkeypatch.setattr("foltr_audit.judge.observer.make", lambda base, text: Own())
     assert click_belief(collection, "linear", MODEL, "own", "sampled") is None
 
 

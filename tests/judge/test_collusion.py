@@ -11,8 +11,8 @@ import pytest
 import foltr_audit as fa
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.judge.collusion import without_colluders
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.protocol import without_colluders
 from foltr_audit.judge.round_sums import seen_as_sums
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.rng import Streams

@@ -16,7 +16,7 @@ from foltr_audit.core.plugins import Attack, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.inference.click_rates import cascade_rates, median_rates
+from foltr_audit.inference.count_decoder import cascade_rates, median_rates
 from foltr_audit.judge.counts import CountEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces

@@ -18,9 +18,8 @@ from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.core.records.population import Population, Trait, TraitValue
 from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.scoring import AttackScorer
+from foltr_audit.judge.scoring import GROUP_METRICS, AttackScorer, GuesserScores, group_scores
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.base import UtilityGroupRow

@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.records import Collection
-from foltr_audit.judge.identifiability import Identifiability, identifiability
+from foltr_audit.judge.clicks import Identifiability, identifiability
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.reference import dataset, observed_pairs

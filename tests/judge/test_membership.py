@@ -9,8 +9,12 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from foltr_audit.inference.membership_attacks import LikelihoodRatioAttack, MembershipAttack, RelativeAttack
-from foltr_audit.inference.update_evidence import update_evidence
+from foltr_audit.inference.membership_attacks import (
+    LikelihoodRatioAttack,
+    MembershipAttack,
+    RelativeAttack,
+    update_evidence,
+)
 from foltr_audit.judge.membership import FederationEvidence, membership_metrics
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats

@@ -23,8 +23,8 @@ from foltr_audit.core.plugins import Attack, Ball, Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.bootstrap import QueryBootstrap
+from foltr_audit.judge.calibration import MutualInformation, held, information
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.mutual_information import MutualInformation, held, information
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.randomized_response import RandomizedResponse

@@ -15,10 +15,9 @@ from foltr_audit.core.rankers.linear import LinearRanker
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import DataError
-from foltr_audit.judge import server_belief
-from foltr_audit.judge.observer import Observer, RoundView
+from foltr_audit.judge import observer as observers
+from foltr_audit.judge.observer import Observer, RoundView, click_belief
 from foltr_audit.judge.protocol import judge
-from foltr_audit.judge.server_belief import click_belief
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from tests.fixtures.tiny import FEATURES
@@ -34,7 +33,7 @@ MODEL = np.linspace(-0.4, 0.5, FEATURES)
 def made(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often rounds were viewed, Jacobians computed and training parts ranked."""
     counted: Counter[str] = Counter()
-    views, jacobian, shown = Observer.views, LinearRanker.jacobian, server_belief._shown
+    views, jacobian, shown = Observer.views, LinearRanker.jacobian, observers._shown
 
     def viewing(self: Observer, record: RoundRecord) -> Iterator[RoundView]:
         counted["views"] += 1
@@ -50,7 +49,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(Observer, "views", viewing)
     monkeypatch.setattr(LinearRanker, "jacobian", deriving)
-    monkeypatch.setattr(server_belief, "_shown", ranking)
+    monkeypatch.setattr(observers, "_shown", ranking)
     return counted
 
 

@@ -22,8 +22,12 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError
-from foltr_audit.inference.expected_updates import expected_updates, knows_expected_updates
-from foltr_audit.inference.intent_regression import ExplainedSum, intent_weights
+from foltr_audit.inference.mean_updates import (
+    ExplainedSum,
+    expected_updates,
+    intent_weights,
+    knows_expected_updates,
+)
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.participants import ParticipantEvidence, guessed

@@ -16,8 +16,8 @@ from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.observer import Observer
+from foltr_audit.judge.pieces import with_messages
 from foltr_audit.judge.published_models import PublishedModels, SingledOut, seen_as_published
-from foltr_audit.judge.round_selection import with_messages
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import TraceHeader

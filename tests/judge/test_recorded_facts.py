@@ -13,7 +13,7 @@ import foltr_audit as fa
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.fact_check import check_facts
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.round_selection import with_messages
+from foltr_audit.judge.pieces import with_messages
 from foltr_audit.trace import Trace
 from tests.fixtures import foreign_trace
 from tests.fixtures.command import run

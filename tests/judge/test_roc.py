@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn import metrics as sk
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.roc import FALSE_POSITIVES, ScoreRanking
+from foltr_audit.judge.scoring import FALSE_POSITIVES, ScoreRanking
 from foltr_audit.kernels.auc import weighted_auc, weighted_hits
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from foltr_audit.judge.bootstrap import QueryBootstrap, binomial_interval, interval, share_interval
-from foltr_audit.judge.roc import ScoreRanking
+from foltr_audit.judge.scoring import ScoreRanking
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Interval
 

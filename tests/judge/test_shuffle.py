@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foltr_audit.judge.shuffle import reordered, shuffled
+from foltr_audit.judge.pieces import reordered, shuffled
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from tests.conftest import SetupOf

@@ -1,13 +1,12 @@
-"""Lists and coins of clients: what goes out as bytes comes back, and bytes of strangers break nothing."""
+"""Lists of clients: what goes out as bytes comes back, and bytes of strangers break nothing."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 
 import numpy as np
 import pytest
-from foltr_audit.recorder import ShownList, coin_flip
+from foltr_audit.recorder import ShownList
 from foltr_audit.recorder.packed_arrays import pack_arrays, unpack_arrays
 from foltr_audit.recorder.packed_lists import pack_lists, unpack_lists
 from hypothesis import given
@@ -21,13 +20,9 @@ def shown_lists(draw: st.DrawFn) -> ShownList:
     """A list of 1 to 5 documents with 2 features, with some of what a client may tell."""
     k, seed = draw(st.integers(1, 5)), draw(st.integers(0, 10**6))
     rng = np.random.default_rng(seed)
-    told = draw(st.sampled_from(["nothing", "clicks", "coin"]))
-    patterns = rng.random((2, k)) < 0.5
-    patterns[1] = ~patterns[0]
     return ShownList(
         features=rng.normal(size=(k, 2)),
-        clicks=rng.random(k) < 0.5 if told == "clicks" else None,
-        canary=coin_flip(patterns, seed, "list") if told == "coin" else None,
+        clicks=rng.random(k) < 0.5 if draw(st.booleans()) else None,
         shown=rng.permutation(9)[:k],
         query=draw(st.integers(0, 10**9)),
         part=draw(st.integers(0, 4)),
@@ -50,10 +45,6 @@ def test_lists_come_back_as_they_went(lists: list[ShownList]) -> None:
         assert (one.query, one.part, one.intent, one.clipped) == (
             *(other.query, other.part, other.intent, other.clipped),
         )
-        assert (one.canary is None) == (other.canary is None)
-        if one.canary is not None and other.canary is not None:
-            assert one.canary.side == other.canary.side
-            np.testing.assert_array_equal(one.canary.patterns, other.canary.patterns)
 
 
 @given(st.data())
@@ -79,34 +70,3 @@ def test_a_header_that_promises_too_much_allocates_nothing() -> None:
         pack_arrays({"a": np.array(["text"])})
     with pytest.raises(ValueError, match="4 bytes too many"):
         unpack_arrays(pack_arrays({"a": np.zeros(2)}) + b"1234")
-
-
-# --- coins ------------------------------------------------------------------------------------------
-
-COINS = 4096
-
-
-def test_coins_are_fair_and_independent_of_each_other() -> None:
-    """Heads, and neighbours that agree, are within 5.5 standard deviations: a false alarm in 10^7."""
-    sides = np.array([coin_flip([[1, 0], [0, 1]], b"k" * 16, "node", n).side for n in range(COINS)])
-    bound = 5.5 * math.sqrt(COINS) / 2
-    assert abs(int(sides.sum()) - COINS / 2) < bound
-    assert abs(int((sides[1:] == sides[:-1]).sum()) - COINS / 2) < bound
-    other = np.array([coin_flip([[1, 0], [0, 1]], b"j" * 16, "node", n).side for n in range(COINS)])
-    assert abs(int((sides == other).sum()) - COINS / 2) < bound
-    again = [coin_flip([[1, 0], [0, 1]], b"k" * 16, "node", n).side for n in range(9)]
-    assert again == sides[:9].tolist()
-
-
-def test_a_coin_needs_two_patterns_a_secret_and_a_label() -> None:
-    for patterns, secret, label, told in (
-        ([[1, 0], [1, 0]], b"k" * 16, ("a",), "equal"),
-        ([[1, 0]], b"k" * 16, ("a",), "expected \\(2, documents\\)"),
-        ([[1, 0], [2, 0]], b"k" * 16, ("a",), "true or false"),
-        ([[1, 0], [0, 1]], b"short", ("a",), "16 or more"),
-        ([[1, 0], [0, 1]], b"k" * 16, (), "expected a label"),
-    ):
-        with pytest.raises(ValueError, match=told):
-            coin_flip(patterns, secret, *label)
-    coin = coin_flip([[1, 0], [0, 1]], 7, "a", 1)
-    np.testing.assert_array_equal(coin.clicks, coin.patterns[coin.side])

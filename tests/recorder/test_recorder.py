@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
+from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
 from foltr_audit.recorder.packed_columns import unpack_columns
 from numpy.typing import NDArray
 
@@ -126,8 +126,11 @@ def test_who_was_asked_failed_and_never_answered(tmp_path: Path) -> None:
 
 
 def test_truth_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    coin = coin_flip([[1, 0, 0], [0, 1, 0]], b"0123456789abcdef", "round 0")
-    lists = [shown_list(canary=coin, query=4), shown_list(2, clicks=[True, False]), shown_list(1)]
+    lists = [
+        shown_list(clicks=[False, True, False], query=4),
+        shown_list(2, clicks=[True, False]),
+        shown_list(1),
+    ]
     sent = [message(9, count=3, lists=lists, update=np.arange(7.0)), message(3)]
     with Recorder(tmp_path) as recorder:
         recorder.round(MODEL, sent)
@@ -138,9 +141,7 @@ def test_truth_has_a_folder_of_its_own(tmp_path: Path) -> None:
     assert not np.any(lists_seen["features"][1, 2:].astype(np.float64))
     clicks = table(tmp_path, "truth/clicks")
     assert clicks["known"].tolist() == [True, True, False]
-    assert clicks["coin"].tolist() == [coin.side, -1, -1]
-    np.testing.assert_array_equal(np.unpackbits(clicks["clicks"][0], count=3), coin.clicks)
-    np.testing.assert_array_equal(clicks["canary"][0], coin.patterns)
+    assert np.unpackbits(clicks["clicks"][0], count=3).tolist() == [0, 1, 0]
     truth = table(tmp_path, "truth/messages")
     assert truth["client"].tolist() == [9, 3]
     np.testing.assert_array_equal(truth["update"][0], np.arange(7.0))
@@ -270,7 +271,6 @@ def test_lists_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ({"shown": [0, 1, -1]}, "expected 3 whole numbers"),
         ({"features": np.zeros(3)}, "expected \\(documents, features\\)"),
         ({"candidates": np.zeros((3, 2))}, "expected 4"),
-        ({"canary": coin_flip([[1, 0], [0, 1]], 3, "x")}, "expected \\(2, 3\\)"),
     ],
 )
 def test_a_list_that_does_not_fit_itself_is_refused(fields: dict[str, object], told: str) -> None:

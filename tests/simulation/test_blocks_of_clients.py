@@ -7,8 +7,8 @@ import pytest
 
 from foltr_audit.core.plugins import WireMessages
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.server_aggregator import WeightedMean
 from foltr_audit.simulation.training import models
+from foltr_audit.simulation.training.models import WeightedMean
 from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES
 
@@ -44,7 +44,7 @@ def test_the_size_of_a_block_changes_no_byte(
 def test_messages_in_their_format_are_averaged_as_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = np.random.default_rng(3).normal(size=(9, 5)).astype(np.float32)
     survivors, counts = np.arange(9) != 4, np.arange(1, 10)
-    monkeypatch.setattr("foltr_audit.simulation.server_aggregator._CONVERTED", 18)  # two columns at once
+    monkeypatch.setattr("foltr_audit.simulation.training.models._CONVERTED", 18)  # two columns at once
     short, long = (
         WeightedMean().aggregate(WireMessages(messages=given, survivors=survivors), counts).value
         for given in (messages, messages.astype(np.float64))

@@ -6,7 +6,7 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.simulation.communication_cost import bytes_per_client
+from foltr_audit.simulation.federation import bytes_per_client
 
 STUDY = Runner()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer
+from foltr_audit.simulation.learners.foltr_es import SGD, Adam, Optimizer
 from foltr_audit.utils.arrays import Floats
 
 STEPS, SIZE = 400, 3

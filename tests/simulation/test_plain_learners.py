@@ -27,8 +27,7 @@ from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.coltr import COLTR
 from foltr_audit.simulation.learners.dbgd import DBGD
-from foltr_audit.simulation.learners.foltr_es import FOLtRES
-from foltr_audit.simulation.learners.optimizers import Adam
+from foltr_audit.simulation.learners.foltr_es import Adam, FOLtRES
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures import plain_interleaving

@@ -18,8 +18,8 @@ from foltr_audit.errors import UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.rounds import RoundResult
-from foltr_audit.simulation.search_history import SearchHistory
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.traffic import SearchHistory
 from tests.fixtures.search_logs import searches, write_log
 from tests.fixtures.tiny import dataset
 

@@ -80,16 +80,11 @@ def full(number: int = 0) -> tuple[RoundRecord, RoundTruth]:
     )
     updates = np.full((2, 9), np.nan)
     updates[1] = 0.5
-    coins = np.array([1, -1, 0], dtype=np.int8)
-    canaries = np.stack([~truth.clicks, truth.clicks], axis=1)
-    canaries[2] = canaries[2, ::-1]
     return record, replace(
         truth,
         updates=updates,
         clipped=np.array([True, False, False]),
         known=np.array([True, False, True]),
-        canaries=canaries,
-        coins=coins,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList, coin_flip
+from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
 
 import foltr_audit as fa
 from foltr_audit.experiments.recorded_attack import TraceAttack
@@ -72,18 +72,14 @@ def test_a_recorded_federation_is_attacked(tmp_path: Path) -> None:
     assert (found["map"].unknown, found["map"].lists + found["map"].skipped) == (30, 30)
 
 
-def test_a_recorded_laboratory_tells_its_coins(tmp_path: Path) -> None:
-    patterns = np.array([[True, False], [False, True]])
-    coin = coin_flip(patterns, 5, "round 0")
-    shown = ShownList(features=np.eye(2, 46), canary=coin, clipped=True)
+def test_a_recorded_laboratory_tells_its_clicks(tmp_path: Path) -> None:
+    shown = ShownList(features=np.eye(2, 46), clicks=[True, False], clipped=True)
     message = ReceivedMessage(arrays=np.ones(46), sender=3, lists=[shown], update=np.ones(46), count=1)
     with Recorder(tmp_path / "t", FACTS, kind="update") as recorder:
         recorder.round(np.zeros(46), [message], aggregate=np.ones(46))
     assert validate(tmp_path / "t") == []
     [truth] = Trace.open(tmp_path / "t").truths()
-    assert truth.coins is not None
-    assert truth.canaries is not None
-    assert truth.canaries[0, truth.coins[0]].tolist() == truth.clicks[0].tolist() == coin.clicks.tolist()
+    assert truth.clicks[0, :2].tolist() == [True, False]
     assert truth.clipped.tolist() == [True]
 
 

@@ -1,20 +1,21 @@
 """Estimators: scores of a game's trials in, a lower bound on epsilon out."""
 
-from foltr_audit.auditing.estimators.base import Estimator, LowerBound, TrialScores
-from foltr_audit.auditing.estimators.bayesian import bayesian
+from foltr_audit.auditing.estimators.base import (
+    Estimator,
+    LowerBound,
+    TrialScores,
+    clopper_pearson,
+    clopper_pearson_bound,
+)
 from foltr_audit.auditing.estimators.betting import betting
-from foltr_audit.auditing.estimators.clopper_pearson import clopper_pearson, clopper_pearson_bound
-from foltr_audit.auditing.estimators.gaussian import gaussian_dp
-from foltr_audit.auditing.estimators.normality import nearly_normal
-from foltr_audit.auditing.estimators.one_run import one_run, one_run_bound
-from foltr_audit.auditing.estimators.one_run_fdp import one_run_fdp
+from foltr_audit.auditing.estimators.gaussian import gaussian_dp, nearly_normal
+from foltr_audit.auditing.estimators.one_run import one_run, one_run_bound, one_run_fdp
 
 ESTIMATORS: dict[str, Estimator] = {
     "clopper-pearson": clopper_pearson,
     "gaussian-dp": gaussian_dp,
     "one-run": one_run,
     "one-run-fdp": one_run_fdp,
-    "bayesian": bayesian,
     "betting": betting,
 }
 """Every estimator by its name."""

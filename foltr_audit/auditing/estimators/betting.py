@@ -8,9 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.auditing.estimators.base import TrialScores, estimator
-from foltr_audit.auditing.estimators.rates import upper_rate
-from foltr_audit.auditing.estimators.tails import BestTail, best_of_direction, worth_in_epsilon
+from foltr_audit.auditing.estimators.base import (
+    BestTail,
+    TrialScores,
+    best_of_direction,
+    estimator,
+    upper_rate,
+    worth_in_epsilon,
+)
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 # Most of the capital bets stakes near the best guess, as the rates behind the guess are uncertain. The rest
@@ -108,7 +113,6 @@ def _at_best(kinds: Ints | Floats, most: int) -> Floats:
 
 
 def _both_bets(trials: TrialScores, delta: float, alpha: float) -> list[Bets]:
-    """The bets on the best tail of each direction."""
     worth = worth_in_epsilon(trials.chosen_on, delta, 0.5 * alpha)
     found = [best_of_direction(trials, worth, above=above) for above in (True, False)]
     return [_place_bets(best, trials, delta, alpha) for best in found]

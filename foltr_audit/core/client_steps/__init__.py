@@ -1,4 +1,4 @@
-"""Client steps from functions of the user's: on NumPy, PyTorch and JAX arrays.
+"""Client steps from functions of the user's: on NumPy and PyTorch arrays.
 
-The libraries are imported when a step of theirs is made, and never otherwise.
+PyTorch is imported when a step of its is made, and never otherwise.
 """

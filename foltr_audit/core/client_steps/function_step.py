@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import ClassVar
 
 import numpy as np
@@ -85,16 +84,6 @@ class FunctionStep(ClientStep):
         if self.scorer is None:
             return super().scores(model, features)
         return np.asarray(self.scorer(model, features), dtype=np.float64).reshape(-1)
-
-
-def need(package: str, called: str) -> None:
-    """Refuse to go on without the library of a step, before anything is computed; it is not imported yet.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    if find_spec(package) is None:
-        raise UsageError(f"this client step needs {called}: install foltr-audit[{package}]")
 
 
 def title_of(function: object) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from foltr_audit.core.client_steps.function_step import FunctionStep, need
+from foltr_audit.core.client_steps.function_step import FunctionStep
 from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.rankers.first_layer import FirstLayer
-from foltr_audit.errors import PluginError
+from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.utils.arrays import Floats
 
 if TYPE_CHECKING:
@@ -97,6 +98,16 @@ def as_numbers(found: object) -> Floats:
     return np.asarray(found.detach().cpu(), dtype=np.float64)
 
 
+def need_torch() -> None:
+    """Refuse to go on without PyTorch, before anything is computed; it is not imported yet.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    if find_spec("torch") is None:
+        raise UsageError("this client step needs PyTorch: install foltr-audit[torch]")
+
+
 def torch_step(
     function: TensorStep,
     parameters: int | None = None,
@@ -124,7 +135,7 @@ def torch_step(
     Raises:
         UsageError: PyTorch is not installed.
     """
-    need("torch", "PyTorch")
+    need_torch()
     return TorchStep(
         function=function,
         parameters=parameters,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
-from foltr_audit.core.client_steps.function_step import need
-from foltr_audit.core.client_steps.torch_step import TorchStep
+from foltr_audit.core.client_steps.torch_step import TorchStep, need_torch
 from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.rankers.first_layer import FirstLayer
 from foltr_audit.errors import UsageError
@@ -192,7 +191,7 @@ def torch_module_step(
     Raises:
         UsageError: PyTorch is not installed, or a value is out of its range.
     """
-    need("torch", "PyTorch")
+    need_torch()
     if optimizer not in get_args(Optimizer):
         raise UsageError(f"torch_module_step: optimizer={optimizer!r}; expected sgd or adam")
     if epochs < 1 or draws < 1 or not lr > 0 or not proximal >= 0:

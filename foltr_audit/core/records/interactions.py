@@ -288,16 +288,11 @@ class RoundTruth:
             unknown.
         metrics: utility of the round by name, e.g. `offline_ndcg@10`; NaN where undefined.
         intents: int64, shape (I,); the intent of each interaction, from 0; None for a single intent.
-        canaries: bool, shape (I, 2, k); the two click patterns of an interaction between which a fair coin
-            chose; None without coins.
-        coins: int8, shape (I,); the pattern that the coin chose, 0 or 1, or -1 for an interaction without a
-            coin; with `canaries` only.
         known: bool, shape (I,); whether the clicks of an interaction are known; None where all are. Unknown
             ones are never scored.
 
     Raises:
-        UsageError: inconsistent shapes, a negative client, a metric named `round`, a coin whose pattern is
-            not what was clicked.
+        UsageError: inconsistent shapes, a negative client, or a metric named `round`.
     """
 
     clients: Ints
@@ -306,8 +301,6 @@ class RoundTruth:
     clipped: Bools = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     metrics: Mapping[str, float] = field(default_factory=dict)
     intents: Ints | None = None
-    canaries: Bools | None = None
-    coins: NDArray[np.int8] | None = None
     known: Bools | None = None
 
     def __post_init__(self) -> None:
@@ -334,7 +327,6 @@ class RoundTruth:
         _at_least("truth", "clients", self.clients, 0)
         if self.intents is not None:
             _at_least("truth", "intents", self.intents, 0)
-        self._check_coins()
         if "round" in metrics:
             raise UsageError("truth: a metric must not be named 'round'")
 
@@ -342,21 +334,3 @@ class RoundTruth:
     def knows_clips(self) -> bool:
         """Whether it is known which steps were clipped."""
         return self.clipped.shape != (0,) or not len(self.clicks)
-
-    def _check_coins(self) -> None:
-        if (self.canaries is None) != (self.coins is None):
-            raise UsageError("truth: expected both canaries and coins, or neither")
-        if self.canaries is None or self.coins is None:
-            return
-        _freeze(self, {"canaries": np.bool_, "coins": np.int8}, "truth")
-        rows, k = self.clicks.shape
-        _expect("truth", "canaries", self.canaries, (rows, 2, k))
-        _expect("truth", "coins", self.coins, (rows,))
-        if np.any((self.coins < -1) | (self.coins > 1)):
-            raise UsageError("truth: coins hold another number; expected 0, 1 or -1 (no coin)")
-        drawn = np.flatnonzero(self.coins >= 0)
-        other = np.any(self.canaries[drawn, self.coins[drawn]] != self.clicks[drawn], axis=1)
-        if other.any():
-            raise UsageError(
-                f"truth: clicks of interaction {drawn[other][0]} are not the pattern that its coin chose"
-            )

@@ -83,7 +83,7 @@ class AuditSpec(SpecTable):
     ] = Field(
         "auto",
         min_length=1,
-        description="one-run, clopper-pearson, gaussian-dp, one-run-fdp, bayesian or betting.",
+        description="one-run, clopper-pearson, gaussian-dp, one-run-fdp or betting.",
     )
     score: str = Field(
         "auto",

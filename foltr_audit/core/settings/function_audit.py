@@ -30,8 +30,7 @@ class FunctionAuditSpec(SpecTable):
     estimator: str = Field(
         "one-run",
         min_length=1,
-        description="one-run, clopper-pearson, betting or bayesian; for noise that is normal gaussian-dp or "
-        "one-run-fdp.",
+        description="one-run, clopper-pearson or betting; for normal noise gaussian-dp or one-run-fdp.",
     )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of the random generators of all trials.")
 

@@ -40,9 +40,8 @@ from foltr_audit.experiments.comparison.proven_auc import attacked_auc, system_a
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.simulation.communication_cost import bytes_per_client
 from foltr_audit.simulation.evaluation import OfflineMetrics
-from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.federation import Federation, bytes_per_client
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import file_bytes

@@ -1,4 +1,6 @@
-"""Runs pieces of work side by side with joblib: on the cores of this machine, or on a Dask or Ray cluster.
+"""Runs pieces of work side by side with joblib: on the cores of this machine, or on a Dask cluster.
+
+joblib's own Dask backend waits for ever when a worker has died or the scheduler is gone: here is another.
 
 joblib asks for pieces as workers become free; results come back in any order. Nothing that is read from disk
 is executed: a worker imports the plug-ins that the user named in this process, and no others.
@@ -6,22 +8,30 @@ is executed: a worker imports the plug-ins that the user named in this process, 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import socket
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from foltr_audit.core.plugins.own_classes import import_class, importable_names
 from foltr_audit.core.plugins.registry import use_plugin
 from foltr_audit.errors import FoltrAuditError, UsageError
+
+if TYPE_CHECKING:
+    from joblib import ParallelBackendBase
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -74,17 +84,117 @@ def _with_plugins(names: Sequence[str], work: Callable[[T], R], piece: T) -> R:
     return work(piece)
 
 
+Batch = Callable[[], object]
+
+_CONNECT = 10
+"""Seconds after which a scheduler that does not answer, or has no worker, counts as absent."""
+
+# Pieces that meet in one process of several threads take turns.
+_TURN = threading.Lock()
+
+
+def _run_alone(batch: Batch) -> object:
+    """In a worker of a cluster: do a piece on one thread, and one piece at a time."""
+    with _TURN, one_thread():
+        return batch()
+
+
+@contextmanager
+def _dask_cluster(address: str | None, jobs: int | None) -> Iterator[ParallelBackendBase]:
+    """A Dask cluster as a backend of joblib; without an address one on this machine that ends with the work.
+
+    Raises:
+        UsageError: Dask is not installed, or no scheduler answers.
+        FoltrAuditError: a worker died again and again, or the cluster is gone.
+    """
+    try:
+        from distributed import KilledWorker
+    except ImportError as error:
+        raise UsageError(
+            "--backend dask: Dask is not installed; expected pip install 'foltr-audit[dask]'"
+        ) from error
+    with ExitStack() as stack:
+        try:
+            backend = _dask_backend(stack, address, jobs)
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            raise UsageError(f"--scheduler: {address}: no Dask scheduler answers: {error}") from error
+        try:
+            yield backend
+        except KilledWorker as error:
+            raise FoltrAuditError(
+                "workers of Dask died, perhaps for lack of memory; finished cells are kept: give --resume"
+            ) from error
+        except (OSError, CancelledError, TimeoutError) as error:
+            raise FoltrAuditError(
+                f"--scheduler: the Dask cluster {address or 'of this machine'} is gone "
+                f"({type(error).__name__}); finished cells are kept: give --resume"
+            ) from error
+
+
+def _dask_backend(stack: ExitStack, address: str | None, jobs: int | None) -> ParallelBackendBase:
+    """A backend that sends pieces as futures, on a cluster that the stack closes."""
+    import joblib
+    from distributed import Client, LocalCluster
+    from distributed.comm import resolve_address
+
+    for name in ("distributed", "distributed.client"):  # a lost cluster is reported in one line, by us
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    with without_ctrl_c():
+        if address is not None:
+            _knock(resolve_address(address))
+            client = Client(address, timeout=_CONNECT, set_as_default=False)
+        else:
+            here = LocalCluster(
+                n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+            )
+            client = Client(stack.enter_context(here), timeout=_CONNECT, set_as_default=False)
+    stack.enter_context(client)
+    client.wait_for_workers(1, timeout=_CONNECT)
+    # With pure=True, Dask takes equal calls for one task.
+    executor = client.get_executor(pure=False)
+
+    class DaskBackend(joblib.ParallelBackendBase):  # type: ignore[misc]
+        supports_retrieve_callback = True
+
+        def effective_n_jobs(self, n_jobs: int) -> int:
+            workers = min(len(client.ncores()), jobs or sys.maxsize)  # whatever their threads
+            return max(2, workers)  # with one, joblib would do the work in this process
+
+        def submit(self, func: Batch, callback: Callable[[Future[object]], None]) -> Future[object]:
+            future: Future[object] = executor.submit(_run_alone, func)
+            future.add_done_callback(callback)
+            return future
+
+        def retrieve_result_callback(self, out: Future[object]) -> object:
+            return out.result()
+
+    return DaskBackend(nesting_level=0)
+
+
+def _knock(address: str) -> None:
+    """Check that something answers at the address of a scheduler; Dask itself tries for long.
+
+    Raises:
+        ValueError: it is no address.
+        OSError: nothing answers.
+    """
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    if not parts.hostname or parts.port is None:
+        raise ValueError("expected HOST:PORT")
+    socket.create_connection((parts.hostname, parts.port), timeout=_CONNECT).close()
+
+
 @dataclass(frozen=True)
 class Workers:
     """Who does the work.
 
     Attributes:
-        backend: `local`, `dask` or `ray`.
+        backend: `local` or `dask`.
         jobs: processes, of one thread each; None for one per core, or all that a cluster has.
-        address: of a cluster's scheduler; None starts a local one (`dask`), or finds or starts one (`ray`).
+        address: of a cluster's scheduler; None starts one on this machine.
     """
 
-    backend: Literal["local", "dask", "ray"] = "local"
+    backend: Literal["local", "dask"] = "local"
     jobs: int | None = None
     address: str | None = None
 
@@ -92,7 +202,7 @@ class Workers:
         if self.jobs is not None and self.jobs < 1:
             raise UsageError(f"--jobs: {self.jobs}; expected at least 1")
         if self.backend == "local" and self.address is not None:
-            raise UsageError("--scheduler: only with --backend dask or ray")
+            raise UsageError("--scheduler: only with --backend dask")
 
     @property
     def alone(self) -> bool:
@@ -114,16 +224,14 @@ class Workers:
         """
         if self.backend == "local" or self.address is None:
             return self.processes
-        from foltr_audit.experiments.comparison.clusters import cluster
-
-        with cluster(self.backend, self.address, self.jobs) as found:
-            return int(found.effective_n_jobs(-1))
+        with _dask_cluster(self.address, self.jobs) as backend:
+            return int(backend.effective_n_jobs(-1))
 
     def results(self, work: Callable[[T], R], pieces: Iterable[T]) -> Generator[R, None, None]:
         """The result of each piece as it comes, in any order; pieces are asked for as workers become free.
 
         No worker is started before there is a piece. When this iterator is closed, local workers are killed.
-        A Dask or Ray cluster gives a piece whose worker died to another worker, some times.
+        A Dask cluster gives a piece whose worker died to another worker, some times.
 
         Raises:
             UsageError: the backend is not installed, or its scheduler does not answer.
@@ -148,9 +256,7 @@ class Workers:
                 # With one job, joblib would do the work in this process.
                 options = {"n_jobs": max(2, most), "initializer": _begin, "initargs": (os.getpid(),)}
             else:
-                from foltr_audit.experiments.comparison.clusters import cluster
-
-                config = {"backend": stack.enter_context(cluster(self.backend, self.address, self.jobs))}
+                config = {"backend": stack.enter_context(_dask_cluster(self.address, self.jobs))}
                 options = {"n_jobs": -1}
             do = joblib.delayed(partial(_with_plugins, importable_names(), work))
             with joblib.parallel_config(**config), without_ctrl_c():

@@ -13,13 +13,12 @@ import numpy as np
 from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.core.settings.membership import MembershipMethod, MembershipSpec, MembershipView
 from foltr_audit.experiments.membership.shadow_training import ClientPool, ShadowTraining
-from foltr_audit.inference.membership_attacks import membership_attack
-from foltr_audit.inference.update_evidence import update_evidence
+from foltr_audit.inference.membership_attacks import membership_attack, update_evidence
 from foltr_audit.judge.membership import FederationEvidence, membership_metrics
-from foltr_audit.judge.roc import FALSE_POSITIVES
+from foltr_audit.judge.scoring import FALSE_POSITIVES
 from foltr_audit.privacy.accounting import UpperBound, trade_off, upper_bound
-from foltr_audit.simulation.search_history import refuse_missing_users
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.traffic import refuse_missing_users
 from foltr_audit.utils.arrays import Bools, Floats
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import Estimate

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.ceilings import click_ceilings
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.linkage import counts_are_alike
-from foltr_audit.judge.promises import RecordedPromises
+from foltr_audit.judge.promises import RecordedPromises, click_ceilings
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.results import attack_rows as rows_of_clicks

@@ -10,10 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.judge.calibration import ProbabilityCalibration, calibration
-from foltr_audit.judge.ceilings import NO_CEILINGS, ClickCeilings, any_click_ceiling
+from foltr_audit.judge.calibration import ProbabilityCalibration, calibration, information
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.mutual_information import information
+from foltr_audit.judge.promises import NO_CEILINGS, ClickCeilings, any_click_ceiling
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, any_click_scores
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.observer_views import sees

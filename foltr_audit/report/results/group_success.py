@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.judge.group_scores import GROUP_METRICS, RANDOM, GroupScore, group_scores
-from foltr_audit.judge.scoring import AttackScorer
+from foltr_audit.judge.scoring import GROUP_METRICS, RANDOM, AttackScorer, GroupScore, group_scores
 from foltr_audit.report.results.attack_rows import AttackPlace, OfAttack
 from foltr_audit.report.results.base import GroupMetric
 from foltr_audit.rng import Streams

@@ -12,7 +12,7 @@ from foltr_audit.core.warning_codes import warning_code
 from foltr_audit.experiments.membership.experiment import MembershipFinding
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
-from foltr_audit.judge.roc import FALSE_POSITIVES
+from foltr_audit.judge.scoring import FALSE_POSITIVES
 from foltr_audit.report.results.base import (
     DatasetFacts,
     Report,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from foltr_audit.judge.group_scores import RANDOM
+from foltr_audit.judge.scoring import RANDOM
 from foltr_audit.judge.significance import FEWEST
 from foltr_audit.report.results.base import GroupMetric, UtilityGroupRow
 from foltr_audit.report.results.group_success import GroupRow

@@ -41,7 +41,6 @@ class COLTR(CentralLearner):
     candidates: int = Field(499, ge=1, le=1000, description="candidate rankers of an interaction")
 
     def why_not(self, ranker: str) -> str | None:
-        """See `Learner.why_not`."""
         return None if ranker == "linear" else f"it perturbs linear models: expected linear, not {ranker}"
 
     def first_state(self, parameters: int) -> Floats:

@@ -37,7 +37,6 @@ class DBGD(CentralLearner):
     )
 
     def why_not(self, ranker: str) -> str | None:
-        """See `Learner.why_not`."""
         return None if ranker == "linear" else f"it perturbs linear models: expected linear, not {ranker}"
 
     def learn(self, users: Users, queries: Ints, parameters: Floats, state: Floats) -> CentralResult:

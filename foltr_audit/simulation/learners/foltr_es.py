@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,82 @@ from foltr_audit.core.plugins.learner import Fact
 from foltr_audit.core.ranking_metrics import list_metric
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
-from foltr_audit.simulation.learners.optimizers import SGD, Adam, Optimizer
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE, numpy_normals
+
+
+class Optimizer(Protocol):
+    """A rule that turns a gradient into a step towards larger values."""
+
+    def first_state(self, parameters: int) -> Floats:
+        """The state before the first step of P parameters, float64 (S,)."""
+        ...
+
+    def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
+        """New parameters (P,) and state (S,) from a gradient (P,); the arguments are not changed.
+
+        Raises:
+            UsageError: a state of another size.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Plain gradient ascent: `theta + learning_rate g`, without state.
+
+    Attributes:
+        learning_rate: step size.
+    """
+
+    learning_rate: float
+
+    def first_state(self, parameters: int) -> Floats:
+        return np.empty(0)
+
+    def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
+        _expect_state("sgd", state, 0)
+        return parameters + self.learning_rate * gradient, state.copy()
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Steps along the running mean of gradients, by their running root mean square.
+
+    Source: Kingma & Ba 2015, "Adam: a method for stochastic optimization", algorithm 1, ascending.
+
+    Attributes:
+        learning_rate: step size alpha.
+        beta1, beta2: decay of the running means of gradients and of their squares.
+        epsilon: what keeps the denominator above zero.
+    """
+
+    learning_rate: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def first_state(self, parameters: int) -> Floats:
+        """Steps taken t and both running means m and v, all zero, float64 (1 + 2 P,)."""
+        return np.zeros(1 + 2 * parameters)
+
+    def step(self, parameters: Floats, state: Floats, gradient: Floats) -> tuple[Floats, Floats]:
+        from foltr_audit.kernels.elementary import power
+
+        P = parameters.size
+        _expect_state("adam", state, 1 + 2 * P)
+        t = state[0] + 1.0
+        m = self.beta1 * state[1 : 1 + P] + (1.0 - self.beta1) * gradient
+        v = self.beta2 * state[1 + P :] + (1.0 - self.beta2) * gradient**2
+        # Not `**`: the library's `pow` differs in its last digit between systems.
+        mean, square = m / (1.0 - power(self.beta1, int(t))), v / (1.0 - power(self.beta2, int(t)))
+        moved = parameters + self.learning_rate * mean / (np.sqrt(square) + self.epsilon)
+        return moved, np.concatenate([[t], m, v])
+
+
+def _expect_state(who: str, state: Floats, size: int) -> None:
+    if state.shape != (size,):
+        raise UsageError(f"{who}: its state has shape {state.shape}; expected ({size},)")
 
 
 class FOLtRES(MetricLearner):
@@ -63,7 +137,6 @@ class FOLtRES(MetricLearner):
 
     @property
     def facts(self) -> dict[str, Fact]:
-        """Its public settings."""
         return {
             "sigma": self.sigma,
             "metric": self.metric,
@@ -118,7 +191,6 @@ class FOLtRES(MetricLearner):
         return self.sigma * seed_normals(np.ascontiguousarray(seeds), parameters)
 
     def first_state(self, parameters: int) -> Floats:
-        """The optimiser's first state, float64 (S,)."""
         return self._ascent.first_state(parameters)
 
     def update(

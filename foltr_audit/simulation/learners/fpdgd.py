@@ -1,4 +1,4 @@
-"""FPDGD: clients take local PDGD steps and send their model."""
+"""FPDGD, whose clients take PDGD steps and send their model, and PDGD as it was published: on one server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from foltr_audit.core.pdgd import Normaliser, Pairs, PDGDSetting
-from foltr_audit.core.plugins import ModelLearner
-from foltr_audit.core.plugins.learner import PDGDStep
+from foltr_audit.core.plugins import CentralLearner, ModelLearner
+from foltr_audit.core.plugins.learner import BatchedSteps, PDGDStep
 from foltr_audit.core.published_chain import published_chain
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
@@ -30,7 +30,6 @@ class FPDGD(ModelLearner):
 
     @property
     def setting(self) -> PDGDSetting:
-        """The PDGD setting."""
         return PDGDSetting(self.pairs, self.normaliser)
 
     @property
@@ -80,3 +79,34 @@ class FPDGD(ModelLearner):
         resting = pairs == 0
         stepped[resting] = parameters[resting]
         return stepped, ~resting
+
+
+class PDGD(CentralLearner):
+    """Centralised PDGD: a gradient step after every `batch` interactions, from the sum of their gradients.
+
+    With `batch=1` it steps after each interaction; the last batch of a round may be smaller. Compared
+    with a federated run, `--clients` and `--interactions` of a round give the same number of interactions,
+    `--clients 1 --interactions 1` the same number of updates.
+
+    Source: Oosterhuis & de Rijke 2018, "Differentiable unbiased online learning to rank", algorithm 1; Wang
+    et al. 2021, "Effective and privacy-preserving federated online learning to rank", section 4 (batches)
+    and figure 2 (both comparisons).
+    """
+
+    name: ClassVar[str] = "pdgd"
+    stages: ClassVar[frozenset[str]] = frozenset({"click"})
+
+    learning_rate: float = Field(0.1, gt=0, description="step size eta")
+    batch: int = Field(1, ge=1, description="interactions whose gradients are summed for one step")
+    pairs: Pairs = Field("last-click+1", description="unclicked documents that form pairs")
+    normaliser: Normaliser = Field("candidates", description="what the Plackett-Luce normaliser sums over")
+
+    @property
+    def facts(self) -> dict[str, str | int | float | bool]:
+        return self.model_dump(exclude={"interactions"})
+
+    @property
+    def batched_steps(self) -> BatchedSteps:
+        """The steps of a client that learns by federated PDGD."""
+        steps = FPDGD(learning_rate=self.learning_rate, pairs=self.pairs, normaliser=self.normaliser)
+        return BatchedSteps(steps, self.batch)

@@ -46,7 +46,6 @@ class ClickSenders:
     """Users of a server, who click on lists in score order of its model."""
 
     def __init__(self, setup: Setup, world: ClientData) -> None:
-        """Store what is needed of a setup."""
         self.ranker, self.chain, self.dtype = setup.ranker, setup.chain, setup.spec.trace.dtype
         self.world = world
 
@@ -91,7 +90,6 @@ class CentralServer:
     def play(
         self, asked: QueryAssignment, context: RoundContext, before: GlobalModel
     ) -> tuple[CohortMessages, GlobalModel]:
-        """See `TrainingServer.play`."""
         places = _take_turns(asked.queries)
         queries, ways = (each[places.client, places.step] for each in (asked.queries, asked.ways))
         each = replace(context, clients=places.turn, counts=np.ones(queries.size, dtype=np.int64))
@@ -175,7 +173,6 @@ class _InteractionRows(NamedTuple):
 
     @classmethod
     def none(cls) -> _InteractionRows:
-        """The lists of a round without queries."""
         clicks = np.empty((0, LIST_LENGTH), dtype=np.bool_)
         return cls(np.empty(clicks.shape, dtype=np.int64), clicks, clicks)
 

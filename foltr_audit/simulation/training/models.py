@@ -1,26 +1,130 @@
-"""Rounds in which clients send models: local steps, the chain of defenses, FedAvg."""
+"""Rounds in which clients send models: local steps, the chain of defenses, FedAvg, and servers that learn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.plugins import Broadcast, RoundContext, Server, WireMessages
+from foltr_audit.core.defense_chain import DefenseChain
+from foltr_audit.core.plugins import Broadcast, ClickModel, RoundContext, Server, WireMessages
+from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.interactions import GlobalModel, Payload
 from foltr_audit.core.records.population import QueryAssignment
+from foltr_audit.core.settings.defaults import SERVER_CLICKS
 from foltr_audit.simulation.client import ClientSimulator, CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.malicious_clients import MaliciousClients
 from foltr_audit.simulation.rounds import CohortMessages
-from foltr_audit.simulation.server_aggregator import ServerAggregator, WeightedMean
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.base import check_finite, to_format
-from foltr_audit.simulation.training.server_learning import ServerLearning
 from foltr_audit.utils.arrays import Floats, Ints
+
+_CONVERTED = 4_000_000
+"""Numbers of messages that are converted to float64 at once."""
+
+
+@dataclass(frozen=True)
+class AggregatedMessages:
+    """What the server made of the messages of a round.
+
+    Attributes:
+        value: the aggregate, float64 (P,); NaN without any message.
+        weights: weights of the messages in it, float64 (C,), which sum to 1; 0 for messages that were lost.
+    """
+
+    value: Floats
+    weights: Floats
+
+
+class ServerAggregator(Protocol):
+    def aggregate(self, wired: WireMessages, counts: Ints) -> AggregatedMessages:
+        """The aggregate of messages (C, P) of clients with `counts` (C,) interactions each."""
+
+
+class WeightedMean:
+    """FedAvg: the mean of the messages that arrived, weighted by interactions.
+
+    Encoded messages are averaged from their sum.
+
+    Source: McMahan et al. 2017, "Communication-efficient learning of deep networks from decentralized data",
+    algorithm 1.
+    """
+
+    def aggregate(self, wired: WireMessages, counts: Ints) -> AggregatedMessages:
+        """The weighted mean; without any message it is NaN, and the caller keeps its model."""
+        weights = np.where(wired.survivors, counts, 0).astype(np.float64)
+        total = weights.sum()
+        weights = weights / total if total > 0 else weights
+        if not total > 0 or (wired.is_encoded and wired.sum is None):
+            mean = np.full(wired.messages.shape[1], np.nan)
+        elif wired.sum is not None:
+            mean = np.asarray(wired.sum / total)
+        else:
+            mean = _weighted_sum(wired.messages, weights)
+        return AggregatedMessages(mean, weights)
+
+
+def _weighted_sum(messages: Floats | NDArray[np.float32] | NDArray[np.uint64], weights: Floats) -> Floats:
+    """The weighted sum (P,) of messages (C, P), in float64.
+
+    Each parameter is summed on its own, so that only some columns are converted at once.
+    """
+    from foltr_audit.kernels.averaging import weighted_sum
+
+    C, P = messages.shape
+    width = P if messages.dtype == np.float64 else max(1, _CONVERTED // max(1, C))
+    parts = [
+        weighted_sum(messages[:, first : first + width].astype(np.float64, copy=False), weights)
+        for first in range(0, P, max(1, width))
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+_PREFIX = "server-queries/"
+
+
+@dataclass(frozen=True, eq=False)
+class ServerLearning:
+    """A server that learns as one client would, without defenses, from queries that it has labelled.
+
+    Attributes:
+        setup: the experiment; its defenses say how many queries the server owns.
+    """
+
+    setup: Setup
+
+    @cached_property
+    def queries(self) -> Ints:
+        """The queries of the training split that the server owns, rising, int64; drawn once."""
+        every = self.setup.collection.train.n_queries
+        draws = self.setup.streams.clients(f"{_PREFIX}owned", 0, np.zeros(1, dtype=np.int64)).uniform(every)
+        return np.sort(np.argsort(draws[0], kind="stable")[: self.setup.chain.server_queries])
+
+    @cached_property
+    def _learner(self) -> ClientSimulator:
+        collection = self.setup.collection
+        clicks = make(ClickModel, SERVER_CLICKS)
+        rules = replace(self.setup.rules(clicks, sampled=True), chain=DefenseChain(()))
+        return ClientSimulator(rules, ClientData.alike(collection.train, clicks, collection.largest_label))
+
+    def update(self, context: RoundContext) -> Floats | None:
+        """The server's update of the global model in a round, float64 (P,); None without queries."""
+        if not self.queries.size:
+            return None
+        steps = self.setup.clients.interactions
+        server = replace(
+            self.setup.context(context.round, np.zeros(1, dtype=np.int64), steps, context.parameters),
+            prefix=_PREFIX,
+        )
+        drawn = np.floor(server.streams("queries").uniform(steps) * self.queries.size).astype(np.int64)
+        local, _ = self._learner.play(QueryAssignment.alike(self.queries[drawn]), server)
+        return np.asarray(local.models[0] - context.parameters)
+
 
 _WEIGHTED_MEAN = WeightedMean()
 
@@ -161,7 +265,6 @@ class FedAvgServer:
     def __init__(
         self, setup: Setup, world: ClientData, aggregator: ServerAggregator = _WEIGHTED_MEAN
     ) -> None:
-        """Store the setup and the rule of the server."""
         self.aggregator = aggregator
         self.setup = setup
         self.own = ServerLearning(setup)
