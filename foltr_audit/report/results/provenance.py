@@ -61,15 +61,7 @@ class Provenance:
             versions=versions(),
             cells=[
                 CellCommand(
-                    ", ".join(
-                        (
-                            cell.label.alternative
-                            if cell.label.eps is None
-                            else f"{cell.label.alternative}, eps {cell.label.eps:g}",
-                            f"{cell.spec.train.click_model} clicks",
-                            f"run {cell.spec.repetition}",
-                        )
-                    ),
+                    cell.name,
                     cell.kind,
                     f"foltr-audit {cell.kind} --config {CELLS}/{cell.spec.hash[:12]}/{SPEC}",
                 )
