@@ -14,8 +14,7 @@ from foltr_audit.report.render.terminal import STYLES, print_table
 from foltr_audit.report.results.audit import AuditReport, FindingRow
 from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import verdict_mark, verdict_text
-from foltr_audit.report.tables.attack import dataset_line, systems_of
-from foltr_audit.report.tables.columns import chain_label
+from foltr_audit.report.tables.columns import chain_label, dataset_line, systems_of
 from foltr_audit.report.tables.measured_bound import verdict_cell
 from foltr_audit.report.tables.table import Column, Table, make_table
 

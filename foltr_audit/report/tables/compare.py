@@ -31,8 +31,7 @@ from foltr_audit.report.results.wording import (
     evaluated_part,
     measured,
 )
-from foltr_audit.report.tables.attack import dataset_line
-from foltr_audit.report.tables.columns import eps_text, short_column
+from foltr_audit.report.tables.columns import dataset_line, eps_text, short_column
 from foltr_audit.report.tables.compare_columns import (
     BYTES,
     NO_SUM,

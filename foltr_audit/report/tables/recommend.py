@@ -15,8 +15,7 @@ from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
 from foltr_audit.report.results.whole_run import run_caption
 from foltr_audit.report.results.wording import counted, short_method
-from foltr_audit.report.tables.attack import dataset_line
-from foltr_audit.report.tables.columns import eps_text, estimate_column, short_column
+from foltr_audit.report.tables.columns import dataset_line, eps_text, estimate_column, short_column
 from foltr_audit.report.tables.compare_columns import (
     BYTES,
     NONE,

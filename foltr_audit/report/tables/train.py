@@ -13,13 +13,15 @@ from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.base import UtilityRow
 from foltr_audit.report.results.settings import differing
 from foltr_audit.report.results.train import RoundRow, TrainReport
-from foltr_audit.report.tables.attack import dataset_line, no_relevant, systems_of
 from foltr_audit.report.tables.columns import (
     claimed_column,
+    dataset_line,
     defense_columns,
+    no_relevant,
     percent_column,
     setting_columns,
     short_column,
+    systems_of,
     trained_on_column,
 )
 from foltr_audit.report.tables.group_tables import utility_groups_table

@@ -10,8 +10,14 @@ from rich.markup import escape
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.settings import setting_label
 from foltr_audit.report.results.unlearning import HistoryRow, UnlearningReport, UnlearningRow
-from foltr_audit.report.tables.attack import dataset_line, no_relevant, systems_of, utility_table
-from foltr_audit.report.tables.columns import estimate_column, percent
+from foltr_audit.report.tables.columns import (
+    dataset_line,
+    estimate_column,
+    no_relevant,
+    percent,
+    systems_of,
+    utility_table,
+)
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 
 if TYPE_CHECKING:

@@ -12,15 +12,17 @@ from foltr_audit.report.results.fact_warnings import print_facts
 from foltr_audit.report.results.meaning import describe_results, strongest_attack
 from foltr_audit.report.results.settings import differing
 from foltr_audit.report.tables import attack_details as details
-from foltr_audit.report.tables.attack import dataset_line, print_attack, print_named_queries, systems_of
+from foltr_audit.report.tables.attack import print_attack, print_named_queries
 from foltr_audit.report.tables.brief.short_answer import MOST_ROWS, BriefAnswer, first_rows
 from foltr_audit.report.tables.columns import (
+    dataset_line,
     describe_world,
     estimate_column,
     group_by_world,
     method_columns,
     setting_columns,
     short_column,
+    systems_of,
 )
 from foltr_audit.report.tables.promises import ANY_ATTACK, EXPLAINED, promise_lines, with_ceilings
 from foltr_audit.report.tables.table import Column, Table, make_table

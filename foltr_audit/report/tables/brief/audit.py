@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foltr_audit.report.results.audit import AuditReport, FindingRow
-from foltr_audit.report.tables.attack import dataset_line, systems_of
 from foltr_audit.report.tables.audit import bound_text, conclusions, number_text, verdict_column
 from foltr_audit.report.tables.brief.short_answer import BriefAnswer, first_rows
-from foltr_audit.report.tables.columns import chain_label
+from foltr_audit.report.tables.columns import chain_label, dataset_line, systems_of
 from foltr_audit.report.tables.table import Column, Table, make_table
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.base import UtilityRow
 from foltr_audit.report.results.settings import setting_label
 from foltr_audit.report.results.train import TrainReport
-from foltr_audit.report.tables.attack import dataset_line, systems_of
 from foltr_audit.report.tables.brief.short_answer import BriefAnswer, first_rows
+from foltr_audit.report.tables.columns import dataset_line, systems_of
 from foltr_audit.report.tables.train import utility_table_of
 from foltr_audit.report.tables.worlds import twins_table
 from foltr_audit.utils.formatting import short
