@@ -48,9 +48,7 @@ def audit(
     if know or client_step:
         raise UsageError(f"{'--know' if know else '--client-step'}: only with --trace")
     from foltr_audit.experiments.runner import Runner, run_plan
-    from foltr_audit.report.results.audit import AuditReport
-    from foltr_audit.report.tables.audit import print_audit
-    from foltr_audit.report.tables.brief.audit import print_brief_audit
+    from foltr_audit.report.results.audit import AuditReport, print_audit, print_brief_audit
     from foltr_audit.utils.progress import on_terminal
 
     plan, output = common.plan(protocol="audit"), common.output()

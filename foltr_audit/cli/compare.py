@@ -151,8 +151,7 @@ def _compare(
     from foltr_audit.report.pictures.compare_panels import draw_comparison
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.decision import json_with_decision
-    from foltr_audit.report.tables.brief.compare import print_brief_compare
-    from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
+    from foltr_audit.report.tables.compare import print_brief_compare, print_compare, warnings_by_defense
     from foltr_audit.utils.progress import on_terminal
 
     warn_of_unloadable(Attack)

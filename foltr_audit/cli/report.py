@@ -106,14 +106,13 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
         from foltr_audit.report.render.csv import csv_text, every_column
 
         return csv_text(every_column(found.rows()))
-    from foltr_audit.report.render.compare_document import document
-    from foltr_audit.report.results.provenance import Provenance
+    from foltr_audit.report.render.compare_document import Provenance, document
 
     page = document(found, Provenance.of(stored), pictures=to is ReportFormat.html)
     if to is ReportFormat.md:
-        from foltr_audit.report.render.markdown import markdown
+        from foltr_audit.report.render.document import markdown
 
         return markdown(page)
-    from foltr_audit.report.render.html import html_page
+    from foltr_audit.report.render.document import html_page
 
     return html_page(page)

@@ -14,8 +14,14 @@ from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.results.attack_rows import OfAttack
-from foltr_audit.report.results.base import DatasetFacts, Setting, UtilityRow
-from foltr_audit.report.results.settings import differing, heading, setting_text
+from foltr_audit.report.results.base import (
+    DatasetFacts,
+    Setting,
+    UtilityRow,
+    differing,
+    heading,
+    setting_text,
+)
 from foltr_audit.report.tables.table import Align, Cell, Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon, short
 from foltr_audit.utils.rows import Estimate, JsonValue
