@@ -20,7 +20,6 @@ from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.report.pictures.report_figures import attack_figure
 from foltr_audit.report.render.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
-from foltr_audit.report.results import attack_rows as rows_of_clicks
 from foltr_audit.report.results.attack_rows import (
     AnyClickRow,
     AttackPlace,
@@ -32,7 +31,13 @@ from foltr_audit.report.results.attack_rows import (
     PublishedChangeRow,
     QueryListRow,
     RefusedRow,
+    any_click_rows,
+    calibration_rows,
+    identifiability_row,
+    information_rows,
     published_rows,
+    query_rows,
+    scored,
 )
 from foltr_audit.report.results.base import (
     DatasetFacts,
@@ -236,16 +241,16 @@ def click_rows(
     ceiling = click_ceilings(evidence, promise)
     resamples = QueryBootstrap(evidence.query, streams)
     return AttackRows(
-        any_click=tuple(rows_of_clicks.any_click_rows(evidence, where, resamples, promise)),
-        calibration=tuple(rows_of_clicks.calibration_rows(evidence, where, resamples)),
+        any_click=tuple(any_click_rows(evidence, where, resamples, promise)),
+        calibration=tuple(calibration_rows(evidence, where, resamples)),
         groups=tuple(group_rows(evidence, where, streams)),
-        identifiability=(rows_of_clicks.identifiability_row(evidence, where),),
-        information=tuple(rows_of_clicks.information_rows(evidence, where, resamples)),
+        identifiability=(identifiability_row(evidence, where),),
+        information=tuple(information_rows(evidence, where, resamples)),
         places=tuple(group_rows(evidence.by_followers(), where, streams)),
-        queries=tuple(rows_of_clicks.query_rows(evidence, where, queries)),
+        queries=tuple(query_rows(evidence, where, queries)),
         results=tuple(
             AttackRow(method=method, baseline=baseline, where=where, found=found, ceiling=ceiling)
-            for method, baseline, found in rows_of_clicks.scored(evidence, streams)
+            for method, baseline, found in scored(evidence, streams)
         ),
     )
 
