@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.check.checks import check
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.report.noise_calibration import calibrate
+    from foltr_audit.report.noise_calibration import NoiseCalibrationReport, calibrate
     from foltr_audit.report.recommendation import recommend
     from foltr_audit.report.recorded_calls import attack_trace
     from foltr_audit.report.results.attack import AttackReport
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     )
     from foltr_audit.report.results.recommend import RecommendReport
     from foltr_audit.report.results.train import TrainReport
-    from foltr_audit.report.tables.calibration import NoiseCalibrationReport
     from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter
 
 _WHERE = {
@@ -88,7 +87,7 @@ _WHERE = {
     "CompareReport": "report.results.compare",
     "RecommendReport": "report.results.recommend",
     "CheckReport": "evidence.check.report",
-    "NoiseCalibrationReport": "report.tables.calibration",
+    "NoiseCalibrationReport": "report.noise_calibration",
     "torch_module_step": "core.client_steps.torch_training",
     "torch_step": "core.client_steps.torch_step",
     "FirstLayer": "core.plugins",

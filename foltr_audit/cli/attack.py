@@ -20,7 +20,7 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.report.results.published_extent import PresetComparison
+    from foltr_audit.report.tables.published_figures import PresetComparison
 
 SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
@@ -159,8 +159,7 @@ def _attack_trace(
 
 def _show(report: AttackReport, common: CommonOptions, published: PresetComparison | None = None) -> None:
     """Show the report on stdout, and then its warnings on stderr."""
-    from foltr_audit.report.tables.attack import print_attack
-    from foltr_audit.report.tables.brief.attack import print_brief_attack
+    from foltr_audit.report.results.attack import print_attack, print_brief_attack
 
     if common.json:
         print_line(report.json(published_table(published)))

@@ -25,9 +25,7 @@ def audit(
     declared noise law that a link breaks; 70 if a proof and a finding contradict each other.
     """
     from foltr_audit.experiments.runner import Runner, run_plan
-    from foltr_audit.report.results.audit import AuditReport
-    from foltr_audit.report.tables.audit import print_audit
-    from foltr_audit.report.tables.brief.audit import print_brief_audit
+    from foltr_audit.report.results.audit import AuditReport, print_audit, print_brief_audit
     from foltr_audit.utils.progress import on_terminal
 
     plan, output = common.plan(protocol="audit"), common.output()

@@ -18,8 +18,8 @@ from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
+    from foltr_audit.evidence.check.github import LimitsPlace
     from foltr_audit.evidence.check.limits import SystemLimits
-    from foltr_audit.evidence.check.limits_place import LimitsPlace
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
@@ -48,7 +48,7 @@ def check(
         "informational."
     ),
     formats: list[str] | None = option(
-        "table, json, junit, markdown, github (annotations) or sarif: on stdout, or with =FILE in a file. "
+        "table, json, junit, markdown or github (annotations): on stdout, or with =FILE in a file. "
         "May be repeated. Default: table.",
         name="--format",
         metavar="FORMAT[=FILE]",
@@ -59,8 +59,8 @@ def check(
     Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
     """
     from foltr_audit.evidence.check.checks import check_comparison
+    from foltr_audit.evidence.check.github import LimitsPlace
     from foltr_audit.evidence.check.limits import SystemLimits
-    from foltr_audit.evidence.check.limits_place import LimitsPlace
     from foltr_audit.utils.progress import on_terminal
 
     if not limits.exists():

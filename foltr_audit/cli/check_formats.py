@@ -12,10 +12,10 @@ from foltr_audit.cli.output import print_line, refuse_place, stdout_console, wri
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 
 if TYPE_CHECKING:
-    from foltr_audit.evidence.check.limits_place import LimitsPlace
+    from foltr_audit.evidence.check.github import LimitsPlace
     from foltr_audit.evidence.check.report import CheckReport
 
-Format = Literal["table", "json", "junit", "markdown", "github", "sarif"]
+Format = Literal["table", "json", "junit", "markdown", "github"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
@@ -94,7 +94,6 @@ def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
     from foltr_audit.evidence.check.github import annotation_lines
     from foltr_audit.evidence.check.junit import junit_xml
     from foltr_audit.evidence.check.outcome_table import markdown
-    from foltr_audit.evidence.check.sarif import sarif_log
 
     if form == "json":
         return report.json()
@@ -102,6 +101,4 @@ def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
         return junit_xml(report).decode()
     if form == "github":
         return annotation_lines(report, place)
-    if form == "sarif":
-        return sarif_log(report, place)
     return markdown(report)

@@ -55,9 +55,7 @@ def compare(
         "Draw attack against utility, and both against epsilon, into a file. May be repeated.",
         metavar="FILE.svg|png|pdf",
     ),
-    dry_run: bool = switch(
-        "--dry-run", "Only estimate cells, time, memory and disk, roughly; nothing is run."
-    ),
+    dry_run: bool = switch("--dry-run", "Only list the cells and their number; nothing is run."),
 ) -> None:
     """Run defenses over a grid, and show what each claims, leaks and costs.
 
@@ -77,7 +75,7 @@ def compare(
     for picture in plot or ():
         check_picture(picture, common.out)
     if dry_run:
-        _estimate(grid, workers, common)
+        _list_cells(grid, common)
         return
     with open_comparison(common) as folder:
         _compare(grid, folder, workers, common, plot or [])
@@ -153,8 +151,7 @@ def _compare(
     from foltr_audit.report.pictures.compare_panels import draw_comparison
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.decision import json_with_decision
-    from foltr_audit.report.tables.brief.compare import print_brief_compare
-    from foltr_audit.report.tables.compare import print_compare, warnings_by_defense
+    from foltr_audit.report.tables.compare import print_brief_compare, print_compare, warnings_by_defense
     from foltr_audit.utils.progress import on_terminal
 
     warn_of_unloadable(Attack)
@@ -175,16 +172,12 @@ def _compare(
         raise type(worst.error)(several + worst.why)
 
 
-def _estimate(grid: ComparisonGrid, workers: Workers, common: CommonOptions) -> None:
+def _list_cells(grid: ComparisonGrid, common: CommonOptions) -> None:
     from foltr_audit.experiments.comparison.compare import plan_cells
-    from foltr_audit.experiments.comparison.estimate import estimate
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.runner import Runner
-    from foltr_audit.report.tables.estimate import EstimateReport, print_estimate
+    from foltr_audit.report.tables.planned_cells import PlannedCells, print_planned
 
-    study = Runner(with_undefended=False)
-    cells = plan_cells(grid, study)
     folder = None if common.out is None or common.overwrite else ComparisonFolder(common.out)
-    found = estimate(cells, folder, workers, study)
-    report = EstimateReport.of(found)
-    show(report.json, partial(print_estimate, report), json=common.json)
+    planned = PlannedCells.of(plan_cells(grid, Runner(with_undefended=False)), folder)
+    show(planned.json, partial(print_planned, planned), json=common.json)

@@ -28,7 +28,6 @@ from foltr_audit.cli import (
     check,
     compare,
     data,
-    diff,
     explain,
     lint,
     listing,
@@ -94,7 +93,6 @@ for command in (
     *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),
     *(
         significance.significance,
-        diff.diff,
         explain.explain,
         lint.lint,
         membership.membership,

@@ -21,8 +21,7 @@ def membership(common: CommonOptions) -> None:
     proof for one client over all rounds leaves to any attack.
     """
     from foltr_audit.experiments.runner import Runner, run_plan
-    from foltr_audit.report.results.membership import MembershipReport
-    from foltr_audit.report.tables.membership import print_membership
+    from foltr_audit.report.results.membership import MembershipReport, print_membership
     from foltr_audit.utils.progress import on_terminal
 
     plan, output = common.plan(protocol="membership"), common.output()

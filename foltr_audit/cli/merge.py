@@ -105,8 +105,7 @@ def run_merge_study(
 
 def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureComparison:
     """Published figures with the rows of a study; `choice` is 1 for the first category, 2 for the second."""
-    from foltr_audit.report.results.published_extent import StudyExtent
-    from foltr_audit.report.tables.published_figures import FigureComparison
+    from foltr_audit.report.tables.published_figures import FigureComparison, StudyExtent
 
     chosen = {category: number for number, category in enumerate(study.categories, start=1)}
     found: dict[str, list[dict[str, JsonValue]]] = {

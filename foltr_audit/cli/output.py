@@ -29,7 +29,7 @@ def stdout_console(label: str = "") -> Console:
 
     A label is added to the title of every table.
     """
-    from foltr_audit.report.render.console import UNLIMITED, ResultConsole
+    from foltr_audit.report.render.terminal import UNLIMITED, ResultConsole
 
     class StdoutConsole(ResultConsole):
         def on_broken_pipe(self) -> None:

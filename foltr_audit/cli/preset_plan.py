@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.experiments.presets import Preset
     from foltr_audit.experiments.runner import RunResult
-    from foltr_audit.report.results.published_extent import ParameterOverride, PresetComparison
+    from foltr_audit.report.tables.published_figures import ParameterOverride, PresetComparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +77,11 @@ class PresetSelection:
 
     def comparison(self, cells: Sequence[RunResult]) -> PresetComparison:
         """The published figures with those of the cells that were run."""
-        from foltr_audit.report.results.published_extent import StudyExtent
-        from foltr_audit.report.tables.published_attacks import AttackComparison
-        from foltr_audit.report.tables.published_figures import FigureComparison
+        from foltr_audit.report.tables.published_figures import (
+            AttackComparison,
+            FigureComparison,
+            StudyExtent,
+        )
 
         run = {cell.spec: cell for cell in cells}
         mine = {name: [run[spec] for spec in plan.specs] for name, plan in self.plans.items()}
@@ -96,7 +98,7 @@ class PresetSelection:
     def _overridden(self) -> Iterator[ParameterOverride]:
         """The parameters of the study that were overridden, except data, seed and --scale."""
         from foltr_audit.experiments.plan import Plan
-        from foltr_audit.report.results.published_extent import ParameterOverride
+        from foltr_audit.report.tables.published_figures import ParameterOverride
 
         tables = self.preset.tables(self.scale)
         original = _values([spec for mine in tables.values() for spec in Plan.of(mine, "").specs])

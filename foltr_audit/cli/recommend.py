@@ -80,8 +80,7 @@ def recommend(
     from foltr_audit.experiments.recommend.limits import PrivacyLimits
     from foltr_audit.experiments.recommend.recommend import SearchBudget
     from foltr_audit.report.recommendation import recommend_defense
-    from foltr_audit.report.tables.brief.recommend import print_brief_recommend
-    from foltr_audit.report.tables.recommend import print_recommend
+    from foltr_audit.report.results.recommend import print_brief_recommend, print_recommend
     from foltr_audit.utils.optional_dependencies import require
     from foltr_audit.utils.progress import on_terminal
 

@@ -1,12 +1,11 @@
-"""`foltr-audit report`: write the findings of a stored comparison, or a privacy card of its defenses."""
+"""`foltr-audit report`: write the findings of a stored comparison."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from foltr_audit.cli.options import argument, option, switch
 from foltr_audit.cli.output import note, print_line
@@ -14,7 +13,6 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.report.render.document import ReportDocument
     from foltr_audit.report.results.compare import CompareReport
 
 
@@ -35,17 +33,6 @@ def report(
     ),
     out: Path | None = option("Write the report to a file instead of stdout.", metavar="FILE"),
     overwrite: bool = switch("--overwrite", "Replace the file in --out."),
-    card: bool = switch(
-        "--card",
-        "Write a privacy card instead, html or md: one page for a data protection officer. Who sees what; "
-        "what is claimed, proven and measured; what was not tested.",
-    ),
-    defense: list[str] | None = option(
-        "With --card: a defense of the comparison. May be repeated. Default: all except none."
-    ),
-    eps: list[float] | None = option(
-        "With --card: an epsilon of the comparison. May be repeated. Default: all."
-    ),
 ) -> None:
     """Describe the findings of a comparison in words, pictures and tables; it may be unfinished."""
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -55,7 +42,6 @@ def report(
 
     _refuse_file(out, overwrite=overwrite)
     form = _format(to, out)
-    chosen = _chosen(defense, eps, form, card=card)
     if out is None and form is ReportFormat.html and sys.stdout.isatty():
         raise UsageError(
             "--out: expected the name of a file, such as report.html; or --to md, to read it here"
@@ -65,7 +51,7 @@ def report(
     planned, done = cells_done(found)
     if done < planned:
         note(f"unfinished: {done} of {planned} cells are done; compare --resume runs the rest")
-    text = _text(found, stored, form) if chosen is None else _card_text(found, stored, form, chosen)
+    text = _text(found, stored, form)
     if out is None:
         print_line(text.removesuffix("\n"))
         return
@@ -75,30 +61,6 @@ def report(
     with report_write_errors(out):
         atomic_files.write_text(out, text)
     note(f"wrote {out}")
-
-
-class CardChoice(NamedTuple):
-    """The defenses that have a card; empty for all but none."""
-
-    defenses: Sequence[str]
-    eps: Sequence[float]
-
-
-def _chosen(
-    defense: list[str] | None, eps: list[float] | None, form: ReportFormat, *, card: bool
-) -> CardChoice | None:
-    """The defenses of --card; None without it.
-
-    Raises:
-        UsageError: options that do not fit together.
-    """
-    if not card:
-        for flag in [name for name, given in (("--defense", defense), ("--eps", eps)) if given]:
-            raise UsageError(f"{flag}: only with --card")
-        return None
-    if form not in (ReportFormat.html, ReportFormat.md):
-        raise UsageError(f"--card: not as {form.value}; expected html or md")
-    return CardChoice(defense or (), eps or ())
 
 
 def _format(to: ReportFormat | None, out: Path | None) -> ReportFormat:
@@ -144,32 +106,13 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
         from foltr_audit.report.render.csv import csv_text, every_column
 
         return csv_text(every_column(found.rows()))
-    from foltr_audit.report.render.compare_document import document
-    from foltr_audit.report.results.provenance import Provenance
+    from foltr_audit.report.render.compare_document import Provenance, document
 
-    pictures = to is ReportFormat.html
-    return _rendered(document(found, Provenance.of(stored), pictures=pictures), to)
-
-
-def _card_text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat, chosen: CardChoice) -> str:
-    from foltr_audit.evidence.check.subjects import chosen_rows
-    from foltr_audit.report.render.card_document import card_document
-    from foltr_audit.report.results.privacy_card import privacy_cards
-    from foltr_audit.report.results.provenance import Provenance
-
-    if not found.results:
-        raise UsageError("--card: no cell of this comparison is done; expected one or more")
-    rows = chosen_rows(found, chosen.defenses, chosen.eps)
-    cards = privacy_cards(found, stored.cells(), rows)
-    return _rendered(card_document(cards, Provenance.of(stored)), to)
-
-
-def _rendered(document: ReportDocument, to: ReportFormat) -> str:
-    """A document as HTML or Markdown."""
+    page = document(found, Provenance.of(stored), pictures=to is ReportFormat.html)
     if to is ReportFormat.md:
-        from foltr_audit.report.render.markdown import markdown
+        from foltr_audit.report.render.document import markdown
 
-        return markdown(document)
-    from foltr_audit.report.render.html import html_page
+        return markdown(page)
+    from foltr_audit.report.render.document import html_page
 
-    return html_page(document)
+    return html_page(page)

@@ -53,9 +53,13 @@ def run_training(
     """
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.pictures.curves import check_picture, save_curves
-    from foltr_audit.report.results.train import TrainReport, TrainSpeed, WireCost
-    from foltr_audit.report.tables.brief.train import print_brief_train
-    from foltr_audit.report.tables.train import print_train
+    from foltr_audit.report.results.train import (
+        TrainReport,
+        TrainSpeed,
+        WireCost,
+        print_brief_train,
+        print_train,
+    )
     from foltr_audit.utils.progress import on_terminal
 
     output = common.output()

@@ -22,8 +22,7 @@ def unlearn(common: CommonOptions) -> None:
     docs/unlearn.md.
     """
     from foltr_audit.experiments.runner import Runner, run_plan
-    from foltr_audit.report.results.unlearning import UnlearningReport
-    from foltr_audit.report.tables.unlearning import print_unlearning
+    from foltr_audit.report.results.unlearning import UnlearningReport, print_unlearning
     from foltr_audit.utils.progress import on_terminal
 
     plan, output = common.plan(protocol="unlearning"), common.output()

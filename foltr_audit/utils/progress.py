@@ -7,22 +7,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from rich.progress import ProgressColumn
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
-
-LEFT = "seconds_left"
-"""A metric with the seconds that the rest will take; without it they follow from the speed so far."""
 
 
 class Tick(Protocol):
     """Called after every finished round or repeat."""
 
     def __call__(self, metrics: Mapping[str, float] | None = None, /) -> None:
-        """One more is done; its metrics may be shown, and `LEFT` where pieces differ in cost."""
+        """One more is done; its metrics may be shown."""
         ...
 
     def skip(self, done: int, /) -> None:
@@ -55,31 +49,13 @@ SILENT: Progress = _SilentProgress()
 NO_TICK: Tick = _SilentProgress()
 
 
-def _time_left() -> ProgressColumn:
-    """A column with the time left: the one that was passed, else from the speed so far."""
-    from rich.progress import Task, TimeRemainingColumn
-    from rich.text import Text
-
-    class TimeLeftColumn(TimeRemainingColumn):
-        max_refresh = 0.0
-
-        def render(self, task: Task) -> Text:
-            end = task.fields["end"]
-            if end is None:
-                return super().render(task)
-            minutes, seconds = divmod(math.ceil(max(0.0, end - time.monotonic())), 60)
-            return Text(f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}", style="progress.remaining")
-
-    return TimeLeftColumn()
-
-
 class _ProgressBar:
     """A rich progress bar per task, gone when the task is done."""
 
     @contextmanager
     def task(self, name: str, total: int, interactions: int = 0) -> Iterator[Tick]:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
         columns = (
@@ -87,25 +63,22 @@ class _ProgressBar:
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
-            _time_left(),
+            TimeRemainingColumn(),
         )
         with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(name, total=total, note="", end=None)
+            task = bar.add_task(name, total=total, note="")
 
             class ProgressTicker:
                 last = math.nan  # rounds that are not evaluated show the nDCG of the last one that was
 
                 def __call__(self, metrics: Mapping[str, float] | None = None) -> None:
-                    left = (metrics or {}).get(LEFT)
                     found = (metrics or {}).get("offline_ndcg@10", math.nan)
                     self.last = self.last if math.isnan(found) else found
                     notes = [] if math.isnan(self.last) else [f"nDCG@10 {self.last:.3f}"]
                     speed = bar.tasks[task].speed
                     if interactions and speed:
                         notes.append(f"{speed * interactions:,.0f} interactions/s")
-                    known = left is not None and math.isfinite(left)
-                    end = time.monotonic() + (left or 0.0) if known else None
-                    bar.update(task, advance=1, note=", ".join(notes), end=end)
+                    bar.update(task, advance=1, note=", ".join(notes))
 
                 def skip(self, done: int) -> None:
                     before = bar.tasks[task]

@@ -308,12 +308,13 @@ def test_a_dry_run_tells_what_is_left_and_writes_nothing(tmp_path: Path) -> None
     found = run("compare", *FAST, "--out", out, "--dry-run", "--json").json()
     assert not out.exists()
     assert [(kind["kind"], kind["cells"], kind["to_run"]) for kind in found["kinds"]] == [("attack", 4, 4)]
-    assert min(found["seconds"], found["disk"], found["memory_in_all"]) > 0
+    assert [cell["done"] for cell in found["cells"]] == [False] * 4
+    assert len({cell["name"] for cell in found["cells"]}) == 4
     run("compare", *FAST, "--runs", "1", "--out", out)
     before = files(out)
     done = run("compare", *FAST, "--out", out, "--dry-run")
     assert (done.code, files(out) == before) == (0, True)
-    assert re.search(r"attack +4 +2 +2 ", done.out)
+    assert re.search(r"attack +4 +2 +2\n", done.out)
 
 
 def test_claims_stand_side_by_side_for_who_sees_lists_and_who_does_not(tmp_path: Path) -> None:

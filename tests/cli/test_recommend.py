@@ -17,8 +17,7 @@ from foltr_audit.experiments.recommend.choice import LARGEST_TIE
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
-from foltr_audit.report.results.recommend_rows import SearchCounts
-from foltr_audit.report.results.recommend_sentences import sentence
+from foltr_audit.report.results.recommend import SearchCounts, sentence
 from tests.fixtures.command import run
 from tests.fixtures.schemas import agrees_with_published
 

@@ -124,29 +124,6 @@ def test_a_comparison_of_which_nothing_is_done(cut: Path) -> None:
         assert done.code == 0
         assert "0 of 4 cells" in done.err
     assert run("report", cut, "--to", "csv").out == "\n"
-    done = run("report", cut, "--card")
-    assert (done.code, done.out) == (2, "")
-    assert "no cell of this comparison is done; expected one or more" in done.err
-
-
-def test_a_privacy_card_has_the_numbers_of_the_report(stored: Path, tmp_path: Path) -> None:
-    (row,) = [
-        row for row in run("report", stored, "--to", "json").json()["results"] if row["alternative"] != "none"
-    ]
-    done = run("report", stored, "--card", "--to", "md")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("# Privacy card: published, eps 1.2\n")
-    for name in ("auc", "ndcg@10"):
-        assert f"{row[name]:.3f}".removeprefix("0") in done.out
-    assert "- Where the server sees the message or " in done.out
-    assert "no limit is known to what an attack can find. Why: " in done.out
-    assert "The claim itself: no audit was run." in done.out
-    command = next(line for line in done.out.splitlines() if line.startswith("foltr-audit report"))
-    page = tmp_path / "card.html"
-    again = run("report", stored, *command.split()[3:], "--out", page)
-    assert (again.code, again.err) == (0, f"wrote {page}\n")
-    assert "<title>Privacy card: published, eps 1.2" in page.read_text()
-    assert run("report", stored, "--card").out.strip() == page.read_text().strip()
 
 
 def test_damage_is_told_and_not_reported(cut: Path) -> None:
@@ -184,10 +161,6 @@ def test_refusals(stored: Path, tmp_path: Path) -> None:
         (["--out", tmp_path / "no" / "x.html"], "no such folder"),
         (["--overwrite"], "only with --out"),
         (["--to", "pdf"], "pdf"),
-        (["--card", "--to", "json"], "--card: not as json; expected html or md"),
-        (["--card", "--defense", "publishd"], "did you mean 'published'?"),
-        (["--card", "--eps", "7"], "--eps: 7 is not an epsilon of this comparison"),
-        (["--defense", "published"], "--defense: only with --card"),
         (["--to", "md", "--out", tmp_path / "x.html"], "has the ending of html; expected that of --to md"),
     ):
         done = run("report", stored, *arguments)

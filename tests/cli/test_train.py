@@ -15,8 +15,7 @@ from rich.console import Console
 from foltr_audit.core.ranking_metrics import OFFLINE
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import Runner, RunResult, run_plan
-from foltr_audit.report.results.train import TrainReport, TrainSpeed
-from foltr_audit.report.tables.train import print_train
+from foltr_audit.report.results.train import TrainReport, TrainSpeed, print_train
 from foltr_audit.utils.progress import Stopwatch
 from tests.fixtures.command import SHARED, SMALL, files, run
 

@@ -16,7 +16,7 @@ from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcome_table import append, markdown
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.evidence.check.subjects import CheckReading, printable
-from foltr_audit.report.render.markdown import escape_markdown
+from foltr_audit.report.render.document import escape_markdown
 from tests.fixtures.check_subjects import subject
 
 LIMITS = SystemLimits.parse(

@@ -46,7 +46,6 @@ def test_a_comparison_is_told_packed_and_verified_without_the_path_of_its_data(
     assert str(letor) in (study / "grid.toml").read_text()  # --resume and --config need it
     for name in ("page.html", "page.md", "rows.csv", "rows.json"):
         assert run("report", study, "--to", name.rpartition(".")[2], "--out", tmp_path / name).code == 0
-    assert run("report", study, "--card", "--out", tmp_path / "card.md").code == 0
     assert run("bundle", study, "--to", tmp_path / "b.zip").code == 0
     told = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.is_file()}
     without(letor.parent, told | content(tmp_path / "b.zip"))

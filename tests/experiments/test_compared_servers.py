@@ -126,9 +126,6 @@ def test_every_form_of_the_report_says_that_there_was_no_sum(compared: Path) -> 
     assert "or has nothing to read" in markdown
     page = run("report", compared).out
     assert "no sum" in page
-    card = run("report", compared, "--card", "--defense", GUARDED, "--to", "md").out
-    assert "No round opens a sum, so attacks have nothing to read." in card
-    assert "in another way than saturate" in card
 
 
 def test_a_limit_on_attacks_is_not_judged_without_a_sum(compared: Path, tmp_path: Path) -> None:

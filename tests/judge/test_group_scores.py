@@ -21,10 +21,9 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.scoring import GROUP_METRICS, AttackScorer, GuesserScores, group_scores
 from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.results.attack import AttackReport, print_attack
 from foltr_audit.report.results.base import UtilityGroupRow
-from foltr_audit.report.tables.attack import print_attack
-from foltr_audit.report.tables.group_tables import groups_table
+from foltr_audit.report.results.groups import groups_table
 from foltr_audit.report.tables.table import Table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore

@@ -20,7 +20,7 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, judge, not_for_clicks, task_of
 from foltr_audit.judge.task import Evidence, MessageTask, TaskScore, answer_of
 from foltr_audit.report.results.attack import AttackReport, rows_of
-from foltr_audit.report.tables.inquiries import print_inquiries
+from foltr_audit.report.results.inquiries import print_inquiries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.simulation.setup import Setup

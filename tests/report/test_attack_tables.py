@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.report.results.attack import AttackReport, joined
-from foltr_audit.report.tables.attack import print_attack
+from foltr_audit.report.results.attack import AttackReport, joined, print_attack
 from foltr_audit.rng import Streams
 from foltr_audit.utils.formatting import epsilon, short
 from tests.fixtures.evidence import random_evidence

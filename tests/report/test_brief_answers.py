@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.render.terminal import MOST_ROWS, first_rows
+from foltr_audit.report.results.attack import AttackReport, brief_attack, print_brief_attack
 from foltr_audit.report.results.meaning import describe_results
-from foltr_audit.report.tables.brief.attack import brief_attack, print_brief_attack
-from foltr_audit.report.tables.brief.compare import brief_compare, print_brief_compare
-from foltr_audit.report.tables.brief.short_answer import MOST_ROWS, first_rows
+from foltr_audit.report.tables.compare import brief_compare, print_brief_compare
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.command import run
 from tests.fixtures.comparisons import checked, report, setting

@@ -18,13 +18,11 @@ import pytest
 
 from foltr_audit.experiments.comparison.expansion import GridExclusion
 from foltr_audit.report.render import compare_document
-from foltr_audit.report.render.compare_document import document
+from foltr_audit.report.render.compare_document import PACKAGES, document, versions
 from foltr_audit.report.render.csv import csv_text, every_column
-from foltr_audit.report.render.html import html_page
-from foltr_audit.report.render.markdown import markdown
+from foltr_audit.report.render.document import html_page, markdown
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ServedRow
-from foltr_audit.report.results.provenance import PACKAGES, versions
 from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, measured
 from tests.fixtures.comparisons import (
     LEARNER,

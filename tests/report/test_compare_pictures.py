@@ -15,6 +15,7 @@ from matplotlib.text import Text
 
 from foltr_audit.report.pictures.compare_panels import (
     PanelPlot,
+    PointLabel,
     by_epsilon,
     comparison_figure,
     draw_comparison,
@@ -22,11 +23,10 @@ from foltr_audit.report.pictures.compare_panels import (
     group_bars,
     ladders,
     learning,
+    place_labels,
     trade_offs,
 )
-from foltr_audit.report.pictures.compare_plots import PointLabel, place_labels
-from foltr_audit.report.pictures.style import picture_style
-from foltr_audit.report.pictures.svg import THEME, inline_svg
+from foltr_audit.report.pictures.style import THEME, inline_svg, picture_style
 from foltr_audit.report.results.compare_rows import ServedRow
 from tests.fixtures.comparisons import Made, hit, report, setting, several, where
 

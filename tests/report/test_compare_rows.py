@@ -17,16 +17,16 @@ from foltr_audit.experiments.comparison.cells import CellRecord
 from foltr_audit.experiments.comparison.expansion import DefenseLabel
 from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
-from foltr_audit.report.results.compare import with_front
-from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
-from foltr_audit.report.results.compared_cells import (
+from foltr_audit.report.results.compare import (
     NOISE_SHARES,
     CellGroup,
     attack_rows_of,
     compare_row,
     curve_row,
     warning_rows,
+    with_front,
 )
+from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Estimate, JsonValue
 from tests.fixtures.comparisons import attack, result, same_queries, where

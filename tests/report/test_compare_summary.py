@@ -10,21 +10,19 @@ from typing import Any, TypeVar
 import pytest
 
 from foltr_audit.experiments.comparison.expansion import GridExclusion
-from foltr_audit.report.results.claim_sentences import (
-    describe_claims,
-    describe_contradictions,
-    describe_lost_proofs,
-)
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CellCounts
 from foltr_audit.report.results.compare_summary import (
     StrongestLeak,
+    describe_claims,
+    describe_contradictions,
     describe_leaks,
+    describe_lost_proofs,
     describe_most_useful,
     find_leaks,
     summarise,
+    worlds,
 )
-from foltr_audit.report.results.compare_worlds import worlds
 from foltr_audit.report.results.decision import decide
 from foltr_audit.report.tables.compare import glance_table
 from foltr_audit.report.tables.table import Table

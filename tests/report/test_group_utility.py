@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from foltr_audit.core.records.population import EVERYBODY
-from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings
-from foltr_audit.report.tables.group_tables import utility_groups_table
+from foltr_audit.report.results.groups import TrainingHistory, rows_of_trainings, utility_groups_table
 from foltr_audit.utils.formatting import json_text
 from tests.fixtures.result_rows import Plain, plain, setting
 from tests.judge.test_group_scores import INTENTS, SETTING, TWO, printed

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from foltr_audit.report.results.attack import AttackReport
+from foltr_audit.report.results.attack import AttackReport, print_attack
 from foltr_audit.report.results.inquiries import CountRow, QueryIdRow
-from foltr_audit.report.tables.attack import print_attack
 from tests.fixtures.command import SMALL, run
 from tests.report.test_attack_tables import DATA, flat
 

@@ -12,8 +12,7 @@ from foltr_audit.experiments.membership.experiment import MembershipCeiling, Mem
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.accounting import UpperBound
-from foltr_audit.report.results.membership import MembershipReport
-from foltr_audit.report.tables.membership import conclusions
+from foltr_audit.report.results.membership import MembershipReport, conclusions
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.run_results import run_of
 

@@ -19,11 +19,15 @@ from foltr_audit.evidence.check.outcome_table import print_check
 from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import SearchBudget
-from foltr_audit.report.results.recommend import RecommendConfig, RecommendReport
-from foltr_audit.report.results.recommend_rows import CandidateRow, SearchCounts
+from foltr_audit.report.results.recommend import (
+    CandidateRow,
+    RecommendConfig,
+    RecommendReport,
+    SearchCounts,
+    print_recommend,
+)
 from foltr_audit.report.tables.columns import NAME_WIDTH, name_lines
 from foltr_audit.report.tables.compare import print_compare
-from foltr_audit.report.tables.recommend import print_recommend
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.check_subjects import subject
 from tests.fixtures.command import SMALL, run

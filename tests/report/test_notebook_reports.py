@@ -10,7 +10,7 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.errors import UsageError
-from foltr_audit.report.results.notebook_report import NotebookReport
+from foltr_audit.report.results.plain_report import NotebookReport
 from tests.fixtures.comparisons import several
 from tests.report.test_attack_tables import judged_lists, report_of
 

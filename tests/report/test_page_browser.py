@@ -14,7 +14,7 @@ import pytest
 from matplotlib.image import imread
 
 from foltr_audit.report.render.compare_document import document
-from foltr_audit.report.render.html import html_page
+from foltr_audit.report.render.document import html_page
 from foltr_audit.report.results.compare_rows import ServedRow
 from tests.fixtures.comparisons import provenance, report, setting, several
 

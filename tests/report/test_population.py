@@ -18,8 +18,7 @@ from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
 from foltr_audit.judge.linkage import LinkEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import TruthRanks
-from foltr_audit.report.results.attack import AttackReport, inquiry_rows
-from foltr_audit.report.tables.attack import print_attack
+from foltr_audit.report.results.attack import AttackReport, inquiry_rows, print_attack
 from foltr_audit.rng import Streams
 from tests.fixtures.client_recordings import DATA, SHARES
 from tests.fixtures.command import SMALL, run

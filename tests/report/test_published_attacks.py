@@ -17,8 +17,7 @@ from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.stages import AttackFindings
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.protocol import TaskEvidence
-from foltr_audit.report.results.published_extent import StudyExtent
-from foltr_audit.report.tables.published_attacks import AttackComparison
+from foltr_audit.report.tables.published_figures import AttackComparison, StudyExtent
 from tests.fixtures.evidence import random_evidence
 from tests.fixtures.result_rows import plain
 from tests.fixtures.run_results import run_of

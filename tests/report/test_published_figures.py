@@ -15,8 +15,7 @@ from foltr_audit.core.records.population import Environment, IntentPeriod
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.presets import Preset, load_preset, read_preset
 from foltr_audit.experiments.runner import RunResult, WorldDescription
-from foltr_audit.report.results.published_extent import StudyExtent
-from foltr_audit.report.tables.published_figures import FigureComparison
+from foltr_audit.report.tables.published_figures import FigureComparison, StudyExtent
 from tests.fixtures.command import SHARED
 from tests.fixtures.result_rows import plain
 from tests.fixtures.run_results import run_of

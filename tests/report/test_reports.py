@@ -17,8 +17,7 @@ from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import binomial_interval
 from foltr_audit.report.results.attack_rows import AttackRow
-from foltr_audit.report.results.doubts import doubt_rows
-from foltr_audit.report.results.meaning import beats_guessing, describe_results, sure_auc
+from foltr_audit.report.results.meaning import beats_guessing, describe_results, doubt_rows, sure_auc
 from foltr_audit.utils.formatting import json_text, short
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.command import SMALL, files, run

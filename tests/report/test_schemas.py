@@ -129,10 +129,9 @@ def test_what_a_command_prints_agrees_with_its_schema(name: str) -> None:
 def test_stored_runs_agree_with_their_schemas(tmp_path: Path) -> None:
     for name, eps in (("a", 1.2), ("b", "inf")):
         assert run("train", *SMALL, "--eps", eps, "--runs", 2, "--out", tmp_path / name).code == 0
-    a, b = (next(path for path in (tmp_path / name).iterdir() if path.is_dir()) for name in ("a", "b"))
+    a = next(path for path in (tmp_path / "a").iterdir() if path.is_dir())
     compared = run("significance", tmp_path / "a", tmp_path / "b", "--json").json()
     agrees(compared, DOCUMENTS["significance-1.json"])
-    agrees(run("diff", a, b, "--json").json(), DOCUMENTS["diff-1.json"])
     agrees(run("trace", "lint", a, "--json").json(), DOCUMENTS["trace-lint-2.json"])
     agrees(run("trace", "check-facts", a, "--json").json(), DOCUMENTS["trace-check-facts-1.json"])
     agrees(json.loads((tmp_path / "a" / "results.json").read_text()), DOCUMENTS["train-1.json"])

@@ -9,9 +9,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from foltr_audit.report.render.csv import csv_text
-from foltr_audit.report.render.document import DocumentSection, ReportDocument
-from foltr_audit.report.render.html import html_page
-from foltr_audit.report.render.markdown import table_lines
+from foltr_audit.report.render.document import DocumentSection, ReportDocument, html_page, table_lines
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
 

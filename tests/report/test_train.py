@@ -19,20 +19,25 @@ from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult, WorldDescription
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.report.pictures import curves
-from foltr_audit.report.pictures.change_marks import IntentSpan, insert_gaps
-from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw, save_curves
-from foltr_audit.report.results.periods import period_rows
-from foltr_audit.report.results.settings import short_scenario
-from foltr_audit.report.results.train import TrainReport
+from foltr_audit.report.pictures.curves import (
+    PANELS,
+    IntentSpan,
+    LearningCurve,
+    draw,
+    insert_gaps,
+    save_curves,
+)
+from foltr_audit.report.results.base import short_scenario
+from foltr_audit.report.results.train import TrainReport, print_train
 from foltr_audit.report.results.twins import (
     SPECIFIC,
     fixed_intents,
+    period_rows,
     reference_specs,
     runs_by_spec,
     specific_rankers,
     twin_rows,
 )
-from foltr_audit.report.tables.train import print_train
 from foltr_audit.simulation.intent_metrics import PLAYED, of_intent
 from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
 from tests.fixtures.result_rows import dataset, plain

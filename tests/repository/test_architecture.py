@@ -24,7 +24,7 @@ from tests.fixtures.import_graph import (
 )
 
 MOST_EDGES = 80
-MOST_CIRCLES, LARGEST_CIRCLE = 10, 24
+MOST_CIRCLES, LARGEST_CIRCLE = 4, 2
 """What is left of them; these numbers only go down."""
 
 

@@ -12,8 +12,8 @@ from foltr_audit.auditing.verdict import FALSE, refuse_contradiction
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, CheckSubject, printable
 from foltr_audit.privacy.observer_views import sees, with_article
+from foltr_audit.report.results.base import describe_few_lists
 from foltr_audit.report.results.compare_rows import ClaimRow
-from foltr_audit.report.results.few_lists import describe_few_lists
 from foltr_audit.report.results.wording import join_names
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import Interval, ResultRow

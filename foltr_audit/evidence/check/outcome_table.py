@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from foltr_audit.evidence.check.limit_check import LimitOutcome
-from foltr_audit.evidence.check.report import CheckReport
 from foltr_audit.recorder import atomic_files
-from foltr_audit.report.render.markdown import escape_markdown, table_lines
-from foltr_audit.report.render.terminal import print_table
-from foltr_audit.report.tables.brief.short_answer import BriefAnswer, first_rows
+from foltr_audit.report.render.document import escape_markdown, table_lines
+from foltr_audit.report.render.terminal import BriefAnswer, first_rows, print_table
 from foltr_audit.report.tables.table import Cell, Column, Mark, make_table
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from foltr_audit.evidence.check.report import CheckReport
 
 _MARKS: dict[str, Mark] = {"holds": "good", "broken": "bad", "not judged": "warn"}
 

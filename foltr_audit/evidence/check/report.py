@@ -19,7 +19,7 @@ from foltr_audit.utils.rows import JsonValue
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
+    from foltr_audit.report.render.terminal import BriefAnswer
 
 
 @dataclass(frozen=True, kw_only=True)

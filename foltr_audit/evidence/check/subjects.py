@@ -11,7 +11,7 @@ from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ClaimRow, CompareRow, ViewCeiling
-from foltr_audit.report.results.compare_worlds import epsilons, families
+from foltr_audit.report.results.compare_summary import epsilons, families
 from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 

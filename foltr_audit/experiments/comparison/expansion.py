@@ -65,6 +65,14 @@ class CellPlan(NamedTuple):
     kind: Kind
     label: DefenseLabel
 
+    @property
+    def name(self) -> str:
+        """Its defense, clicks and run: `published, eps 1.2, perfect clicks, run 0`."""
+        eps = "" if self.label.eps is None else f", eps {self.label.eps:g}"
+        return (
+            f"{self.label.alternative}{eps}, {self.spec.train.click_model} clicks, run {self.spec.repetition}"
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class GridExclusion(ResultRow):

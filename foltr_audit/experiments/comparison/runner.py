@@ -15,16 +15,15 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.experiments.comparison.cells import Files, pack_cell
 from foltr_audit.experiments.comparison.folder import CellLock, ComparisonFolder
-from foltr_audit.experiments.comparison.pace import PaceEstimator, first_of_each_sort
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Table
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.utils.array_memo import ArrayMemo, remembering
-from foltr_audit.utils.progress import LEFT, SILENT, Progress, Tick
+from foltr_audit.utils.progress import SILENT, Progress, Tick
 
 _LOG = logging.getLogger(__name__)
 
-MOST_SHARED = 160 << 20
+_MOST_SHARED = 160 << 20
 """Bytes of arrays that a process keeps for its next cells.
 
 An audit plays a thousand clients some hundred times, and draws 125 MiB of noise.
@@ -80,7 +79,7 @@ def _shared_runner() -> Runner:
 @cache
 def _shared_arrays() -> ArrayMemo:
     """The arrays of this process that the next cell may need too."""
-    return ArrayMemo(MOST_SHARED)
+    return ArrayMemo(_MOST_SHARED)
 
 
 def work(piece: tuple[int, Table]) -> CellRun:
@@ -127,7 +126,6 @@ class _CellRunner:
         self.folder = folder
         self.workers = workers
         self.tick = tick
-        self.pace = PaceEstimator(specs)
         self.held: dict[int, CellLock] = {}
         self.elsewhere: list[int] = []
         self.claiming = Lock()
@@ -135,7 +133,9 @@ class _CellRunner:
 
     def failures(self) -> list[CellFailure]:
         failed: list[CellFailure] = []
-        todo = first_of_each_sort(self.specs)  # so that the time left is known early
+        # Audits take longest: with one of them at the end, all other workers would wait. They stay together,
+        # since neighbours draw the same noise.
+        todo = sorted(range(len(self.specs)), key=lambda number: self.specs[number].audit is None)
         while todo:
             self.elsewhere = []
             failed += self._run_free_cells(todo)
@@ -156,17 +156,14 @@ class _CellRunner:
                     spec = self.specs[ran.number]
                     if ran.problem:
                         failed.append(CellFailure(spec, ran.problem, ran.exit_code))
-                        self.pace.skip(spec)
                     else:
                         self.folder.write(spec, ran.files)
                         _LOG.info("cell %s: done in %.1f s", spec.hash[:12], ran.seconds)
-                        self.pace.ran(spec, ran.seconds)
                     # Only after the cell is stored: a process that gets the lock earlier would run the cell
                     # again.
                     with self.claiming:
                         self.held.pop(ran.number).release()
-                        at_once = len(self.held)
-                    self.tick({LEFT: self.pace.left(at_once)})
+                    self.tick()
         finally:
             self._release_all()
         return failed
@@ -182,7 +179,6 @@ class _CellRunner:
     def _finished(self, number: int) -> bool:
         if self.folder.done(self.specs[number]):
             self.tick.skip(1)
-            self.pace.skip(self.specs[number])
             return True
         return False
 

@@ -216,17 +216,6 @@ class Workers:
 
         return self.jobs or int(joblib.cpu_count())
 
-    def at_once(self) -> int:
-        """How many pieces are worked on at once now; asks a cluster that has an address.
-
-        Raises:
-            UsageError: the backend is not installed, or its scheduler does not answer.
-        """
-        if self.backend == "local" or self.address is None:
-            return self.processes
-        with _dask_cluster(self.address, self.jobs) as backend:
-            return int(backend.effective_n_jobs(-1))
-
     def results(self, work: Callable[[T], R], pieces: Iterable[T]) -> Generator[R, None, None]:
         """The result of each piece as it comes, in any order; pieces are asked for as workers become free.
 

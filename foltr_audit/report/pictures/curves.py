@@ -1,4 +1,4 @@
-"""Learning curves: offline and online nDCG@10 over the rounds, as a picture.
+"""Learning curves: offline and online nDCG@10 over the rounds, with marks where the leading intent changes.
 
 A line is the mean over the repeated runs of one setting, its band one standard deviation above and below,
 as in Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank", figures 2-6.
@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from foltr_audit.core.ranking_metrics import OFFLINE, OFFLINE_NDCG, ONLINE, ONLINE_NDCG
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runner import RunResult
-from foltr_audit.report.pictures.change_marks import IntentSpan, insert_gaps, mark_changes, spans
 from foltr_audit.report.pictures.style import COLOURS, FORMATS, save_picture
-from foltr_audit.report.results.base import DatasetFacts, RunGroup, groups
-from foltr_audit.report.results.settings import setting_label
-from foltr_audit.report.results.train import RoundRow, TrainReport
+from foltr_audit.report.results.base import DatasetFacts, RunGroup, groups, setting_label
 from foltr_audit.report.results.twins import (
     SPECIFIC,
     reference_specs,
@@ -36,6 +33,68 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
+
+    from foltr_audit.report.results.train import RoundRow, TrainReport
+
+
+_NAMED = 6  # spans that have room for `intent 2`; more are `2`
+_NUMBERED = 40  # spans that have room for `2`
+
+
+class IntentSpan(NamedTuple):
+    """A time in which one intent leads.
+
+    Attributes:
+        first, end: in rounds played.
+        intent: the leading intent, from 1; None where none leads.
+    """
+
+    first: float
+    end: float
+    intent: int | None
+
+
+def spans(cell: RunResult) -> tuple[IntentSpan, ...]:
+    """The periods of a run; none where its leading intent does not change."""
+    if cell.world.environment is None or not cell.world.environment.change_points:
+        return ()
+    periods, played, each = cell.world.environment.periods, len(cell.trained.rounds), cell.world.per_round
+    ends = [*(period.end / each for period in periods[:-1]), float(played)]
+    return tuple(
+        IntentSpan(period.first / each, end, None if period.intent is None else period.intent + 1)
+        for period, end in zip(periods, ends, strict=True)
+    )
+
+
+def mark_changes(axis: Axes, every: Sequence[tuple[IntentSpan, ...]]) -> None:
+    """A vertical line at each change of each curve, and the intents on top where all curves agree on them."""
+    different = list(dict.fromkeys(one for one in every if one))
+    for x in sorted({span.first for one in different for span in one[1:]}):
+        axis.axvline(x, color="#777777", linestyle=(0, (2, 2)), linewidth=0.9, zorder=1)
+    if len(different) != 1 or len(different[0]) > _NUMBERED:
+        return
+    word = "intent " if len(different[0]) <= _NAMED else ""
+    for span in different[0]:
+        if span.intent is not None:
+            axis.text(
+                (span.first + span.end) / 2,
+                1.0,
+                f"{word}{span.intent}",
+                transform=axis.get_xaxis_transform(),
+                horizontalalignment="center",
+                verticalalignment="bottom",
+                fontsize=7.5,
+                color="#555555",
+            )
+    axis.set_title(axis.get_title(), pad=16.0)
+
+
+def insert_gaps(rounds: Ints, values: Floats, every: Sequence[IntentSpan]) -> tuple[Floats, Floats]:
+    """A line (T,) with a gap, NaN, at each change."""
+    changes = np.array([span.first for span in every[1:]])
+    places = np.searchsorted(rounds, changes, side="right")
+    return np.insert(rounds.astype(np.float64), places, changes), np.insert(values, places, np.nan)
+
 
 PANELS = (OFFLINE_NDCG, ONLINE_NDCG)
 """The metrics that are drawn, one panel each."""

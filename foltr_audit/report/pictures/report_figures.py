@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from foltr_audit.experiments.presets import RANDOM
-from foltr_audit.report.pictures.compare_plots import draw_ladder
+from foltr_audit.report.pictures.compare_panels import draw_ladder
 from foltr_audit.report.pictures.style import COLOURS
-from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.attack_rows import AttackRow
-from foltr_audit.report.results.audit import AuditReport, FindingRow
-from foltr_audit.report.results.recommend import RecommendReport
-from foltr_audit.report.results.recommend_rows import CandidateRow
-from foltr_audit.report.results.settings import setting_label
+from foltr_audit.report.results.base import setting_label
 from foltr_audit.report.tables.columns import group_by_world
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from foltr_audit.report.results.attack import AttackReport
+    from foltr_audit.report.results.audit import AuditReport, FindingRow
+    from foltr_audit.report.results.recommend import CandidateRow, RecommendReport
 
 _WIDTH, _LINE = 4.6, 0.24  # inches: of a panel, of a line in it
 _BESIDE = 3

@@ -1,1 +1,1 @@
-"""Results as documents: HTML, Markdown and CSV."""
+"""Results on a terminal and as documents: HTML, Markdown and CSV."""

@@ -1,13 +1,18 @@
-"""A comparison as a document: the summary first, then pictures, tables, and how to reproduce it."""
+"""The page of a comparison, and where its numbers come from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, NamedTuple
 
+from foltr_audit.experiments.comparison.folder import CELLS, GRID, ComparisonFolder
+from foltr_audit.experiments.runs.folder import SPEC
 from foltr_audit.report.pictures import compare_panels as panels
 from foltr_audit.report.pictures.compare_panels import PanelPlot, figure_of
+from foltr_audit.report.pictures.style import inline_svg
 from foltr_audit.report.render.document import (
     Block,
     BulletList,
@@ -23,10 +28,8 @@ from foltr_audit.report.render.document import (
     Subheading,
 )
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_summary import cells_done, summarise
-from foltr_audit.report.results.compare_worlds import epsilons, worlds
+from foltr_audit.report.results.compare_summary import cells_done, epsilons, summarise, worlds
 from foltr_audit.report.results.decision import Decision, decide
-from foltr_audit.report.results.provenance import Provenance
 from foltr_audit.report.results.wording import CHOSEN, FRONT, PROMISE, evaluated_part
 from foltr_audit.report.tables import compare as tables
 from foltr_audit.report.tables.table import Column, Table, make_table
@@ -34,6 +37,85 @@ from foltr_audit.utils.formatting import epsilon
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+PACKAGES = (
+    *("foltr-audit", "numpy", "numba", "scipy", "polars", "pydantic", "statsmodels", "dp-accounting"),
+    *("matplotlib", "jinja2"),
+)
+"""Packages that numbers or pictures depend on."""
+
+
+class CellCommand(NamedTuple):
+    """How one cell is run on its own.
+
+    Attributes:
+        name: its defense and run.
+        kind: `attack` or `audit`.
+        command: inside the comparison's folder.
+    """
+
+    name: str
+    kind: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What is needed to reproduce a comparison.
+
+    Attributes:
+        grid: its grid, TOML.
+        seeds: of its cells.
+        versions: of packages here, where the report is made.
+        cells: how each cell is run on its own.
+    """
+
+    grid: str
+    seeds: Sequence[int]
+    versions: Mapping[str, str]
+    cells: Sequence[CellCommand]
+
+    @classmethod
+    def of(cls, folder: ComparisonFolder) -> Provenance:
+        """The provenance of a folder.
+
+        Raises:
+            TraceError: it is damaged.
+        """
+        planned = folder.cells()
+        return cls(
+            grid=folder.grid.public.toml,
+            seeds=sorted({cell.spec.seed for cell in planned}),
+            versions=versions(),
+            cells=[
+                CellCommand(
+                    cell.name,
+                    cell.kind,
+                    f"foltr-audit {cell.kind} --config {CELLS}/{cell.spec.hash[:12]}/{SPEC}",
+                )
+                for cell in planned
+            ],
+        )
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the whole comparison, inside its folder."""
+        return f"foltr-audit compare --config {GRID} --out ANOTHER-FOLDER"
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of `PACKAGES`, here and now."""
+    import platform
+
+    found = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
 
 MOST_DRAWN = 1_400_000
 """Letters of all pictures of a document: a browser shows a page with more of them slowly."""
@@ -166,8 +248,6 @@ class _PictureDrawer:
         wide: bool = False,
     ) -> list[Block]:
         """A block of pictures; none where there is nothing to draw."""
-        from foltr_audit.report.pictures.svg import inline_svg
-
         several = list(found)
         width = panels.WIDTH * (1.15 if wide and len(several) == 1 else 1.0)
         drawn = []

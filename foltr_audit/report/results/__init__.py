@@ -1,1 +1,1 @@
-"""Results as records: the rows of every report, before they are tables or pictures."""
+"""Results as records: the rows of every report, and the tables and short answer that show them."""

@@ -1,10 +1,13 @@
-"""The report of `attack`: one row per method, click model, claimed epsilon and view."""
+"""The report of `attack`, its tables and short answer: one row per method, click model, epsilon and view."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
+
+from rich.markup import escape
 
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
@@ -14,7 +17,8 @@ from foltr_audit.judge.linkage import counts_are_alike
 from foltr_audit.judge.promises import RecordedPromises, click_ceilings
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
-from foltr_audit.report.results import attack_rows as rows_of_clicks
+from foltr_audit.report.pictures.report_figures import attack_figure
+from foltr_audit.report.render.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
 from foltr_audit.report.results.attack_rows import (
     AnyClickRow,
     AttackPlace,
@@ -23,40 +27,76 @@ from foltr_audit.report.results.attack_rows import (
     IdentifiabilityRow,
     InformationRow,
     PromiseRow,
+    PublishedChangeRow,
     QueryListRow,
     RefusedRow,
+    any_click_rows,
+    calibration_rows,
+    identifiability_row,
+    information_rows,
+    published_rows,
+    query_rows,
+    scored,
 )
 from foltr_audit.report.results.base import (
     DatasetFacts,
     Report,
     RunGroup,
     Setting,
+    UtilityRow,
+    differing,
     groups,
     utility_rows,
     warning_rows,
 )
-from foltr_audit.report.results.doubts import doubt_rows
-from foltr_audit.report.results.fact_warnings import FactRow
-from foltr_audit.report.results.group_success import GroupRow, group_rows
-from foltr_audit.report.results.group_utility import utility_group_rows
+from foltr_audit.report.results.fact_warnings import FactRow, print_facts
+from foltr_audit.report.results.groups import (
+    GroupRow,
+    group_rows,
+    groups_table,
+    utility_group_rows,
+    utility_groups_table,
+)
 from foltr_audit.report.results.inquiries import (
     CountRow,
     IntentRow,
     LinkRow,
     QueryIdRow,
     TaskRow,
+    print_inquiries,
     score_row,
 )
-from foltr_audit.report.results.proven_rows import ProvenRow, proven_rows
-from foltr_audit.report.results.published_changes import PublishedChangeRow, published_rows
+from foltr_audit.report.results.meaning import describe_results, doubt_rows, strongest_attack
+from foltr_audit.report.results.whole_run import ProvenRow, proven_rows, run_caption
+from foltr_audit.report.tables import attack_details as details
+from foltr_audit.report.tables.attack_details import ANY_ATTACK, EXPLAINED, promise_lines, with_ceilings
+from foltr_audit.report.tables.columns import (
+    claimed_column,
+    dataset_line,
+    describe_world,
+    eps_text,
+    estimate_column,
+    group_by_world,
+    in_method_order,
+    method_columns,
+    no_relevant,
+    percent,
+    setting_columns,
+    short_column,
+    systems_of,
+    utility_table,
+)
+from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.rng import Streams
+from foltr_audit.utils.formatting import epsilon, short
 from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
+    from foltr_audit.report.render.terminal import BriefAnswer
+
 
 _WITH_ROWS_OF_THEIR_OWN = ("clicks", "query", "intent", "client", "counts")
 
@@ -118,20 +158,14 @@ class AttackReport(AttackRows, Report):
 
     def show(self, console: Console) -> None:
         """Print the whole report on a console of rich."""
-        from foltr_audit.report.tables.attack import print_attack
-
         print_attack(self, console)
 
     def short_answer(self) -> BriefAnswer | None:
         """The conclusion with one table."""
-        from foltr_audit.report.tables.brief.attack import brief_attack
-
         return brief_attack(self)
 
     def figure(self) -> Figure:
         """The AUC of every attack and guess with its interval, a panel for each world."""
-        from foltr_audit.report.pictures.report_figures import attack_figure
-
         return attack_figure(self)
 
     @classmethod
@@ -206,16 +240,16 @@ def click_rows(
     ceiling = click_ceilings(evidence, promise)
     resamples = QueryBootstrap(evidence.query, streams)
     return AttackRows(
-        any_click=tuple(rows_of_clicks.any_click_rows(evidence, where, resamples, promise)),
-        calibration=tuple(rows_of_clicks.calibration_rows(evidence, where, resamples)),
+        any_click=tuple(any_click_rows(evidence, where, resamples, promise)),
+        calibration=tuple(calibration_rows(evidence, where, resamples)),
         groups=tuple(group_rows(evidence, where, streams)),
-        identifiability=(rows_of_clicks.identifiability_row(evidence, where),),
-        information=tuple(rows_of_clicks.information_rows(evidence, where, resamples)),
+        identifiability=(identifiability_row(evidence, where),),
+        information=tuple(information_rows(evidence, where, resamples)),
         places=tuple(group_rows(evidence.by_followers(), where, streams)),
-        queries=tuple(rows_of_clicks.query_rows(evidence, where, queries)),
+        queries=tuple(query_rows(evidence, where, queries)),
         results=tuple(
             AttackRow(method=method, baseline=baseline, where=where, found=found, ceiling=ceiling)
-            for method, baseline, found in rows_of_clicks.scored(evidence, streams)
+            for method, baseline, found in scored(evidence, streams)
         ),
     )
 
@@ -264,3 +298,247 @@ def _promises(found: RecordedPromises | None, where: AttackPlace) -> tuple[Promi
 
 def _refused(why: Mapping[str, str], where: AttackPlace) -> tuple[RefusedRow, ...]:
     return tuple(RefusedRow(method=label, where=where, reason=reason) for label, reason in why.items())
+
+
+RESULT_COLUMNS: list[Column[AttackRow]] = [
+    *method_columns(),
+    estimate_column("accuracy", lambda row: row.found.accuracy),
+    estimate_column("precision", lambda row: row.found.precision),
+    estimate_column("recall", lambda row: row.found.recall),
+    estimate_column("F1", lambda row: row.found.f1),
+    estimate_column("exact\nmatch", lambda row: row.found.exact),
+    estimate_column("AUC", lambda row: row.found.auc),
+]
+"""The columns of the results of attacks."""
+
+
+def print_attack(report: AttackReport, console: Console) -> None:
+    """The whole report: data, results and their details, utility, named queries, and what it all means."""
+    attacked = systems_of(report.results or report.counts)
+    console.print(dataset_line(report.dataset, report.config, attacked))
+    known = report.config.get("known")
+    print_facts(report.facts, console, known if isinstance(known, Mapping) else None)
+    for name, rows in group_by_world(report.results).items():
+        _print_world(report, name, rows, console)
+    if len({row.setting.learner for row in report.information}) > 1:
+        _print(details.learners_table(report.information), console)
+    if report.utility:
+        _print(utility_table(report.utility, no_relevant(report.config)), console)
+    if report.utility_groups:
+        _print(utility_groups_table(report.utility_groups), console)
+    if any(math.isfinite(row.eps_proven) for row in report.proven):
+        _print(_proven_table(report.proven), console)
+    print_named_queries(report, console)
+    print_inquiries(report, console)
+    others = (
+        report.counts
+        or report.query_identification
+        or report.intent_inference
+        or report.linkage
+        or report.tasks
+    )
+    if any(not row.baseline for row in report.results) or not others:
+        console.print(escape(describe_results(report.results)), style="bold", highlight=False)
+
+
+def print_named_queries(report: AttackReport, console: Console) -> None:
+    """What was found in the lists of the queries that --queries names."""
+    for found in details.query_tables(report.queries):
+        _print(found, console)
+    for line in details.not_attacked_lines(report.queries):
+        console.print(escape(line), highlight=False)
+
+
+def _print(table: Table, console: Console) -> None:
+    print_table(table, console)
+    console.print()
+
+
+def _print_world(report: AttackReport, name: str, rows: Sequence[AttackRow], console: Console) -> None:
+    """The tables and lines of one click model and view."""
+    lines = with_ceilings(rows)
+    _print(_results_table(lines), console)
+    _print(details.scores_table(lines), console)
+    any_click = group_by_world(report.any_click).get(name, [])
+    if any(row.auc.known for row in any_click):
+        _print(details.any_click_table(any_click), console)
+    for kind, of in ((report.groups, "clients"), (report.places, "lists")):
+        if mine := group_by_world(kind).get(name, []):
+            _print(groups_table(mine, of), console)
+    if learned := group_by_world(report.information).get(name, []):
+        _print(details.information_table(learned), console)
+    for line in (
+        *promise_lines(group_by_world(report.promises).get(name, [])),
+        *details.published_lines(group_by_world(report.published).get(name, [])),
+        *details.identifiability_lines(group_by_world(report.identifiability).get(name, [])),
+        *details.calibration_lines(group_by_world(report.calibration).get(name, [])),
+        *details.refused_lines(group_by_world(report.refused).get(name, [])),
+    ):
+        console.print(escape(line), highlight=False)
+    console.print()
+
+
+def _results_table(rows: Sequence[AttackRow]) -> Table:
+    several = len({row.eps_claimed for row in rows}) > 1
+    return make_table(
+        describe_world(rows[0]),
+        RESULT_COLUMNS,
+        in_method_order(rows),
+        caption=_lists(rows),
+        space=0,
+        dim=lambda row: row.baseline,
+        section=lambda row: several and row.method,
+        spare=("F1", "accuracy", "recall", "exact\nmatch"),
+    )
+
+
+def _lists(rows: Sequence[AttackRow]) -> str:
+    """How many lists the rows are means over, one line per chain of defenses."""
+    lines = [
+        f"claimed {epsilon(row.eps_claimed)}: {row.found.lists} lists of {row.found.queries} queries; "
+        f"{row.found.skipped} without a click left out, {row.found.all_clicked} with every document clicked "
+        "kept"
+        + (f"; {row.found.unknown} whose clicks are not known left out" if row.found.unknown else "")
+        + ("" if math.isnan(row.found.clipped) else f"; {percent(row.found.clipped)} of the steps clipped")
+        for row in {row.setting.defense: row for row in rows}.values()
+    ]
+    seen = "below each value: its 95 % interval over queries"
+    known = [EXPLAINED] if any(row.method == ANY_ATTACK for row in rows) else []
+    return "\n".join([seen, *known, *lines])
+
+
+def _proven_table(rows: Sequence[ProvenRow]) -> Table:
+    apart = [name for name in differing([row.setting for row in rows]) if name not in ("trained_on", "sees")]
+    unit = rows[0].unit
+    columns: list[Column[ProvenRow]] = [
+        Column("server sees", lambda row: row.setting.sees or "", "name"),
+        *setting_columns(rows, apart),
+        claimed_column(),
+        Column("round", lambda row: eps_text(row.eps_proven)),
+        Column("run", lambda row: eps_text(row.run.eps) + row.run.of_clicks),
+    ]
+    return make_table(
+        "proven epsilon, whatever the attack",
+        columns,
+        rows,
+        caption=f"round: proven for one {unit} in a message of training; "
+        f"{run_caption(row.run for row in rows)}",
+    )
+
+
+def print_brief_attack(report: AttackReport, console: Console, *, quiet: bool = False) -> None:
+    """Print the short answer; of a report that has no attack on clicks the whole report, which is short."""
+    answer = brief_attack(report)
+    if answer is None:
+        print_attack(report, console)
+        return
+    if not quiet:
+        known = report.config.get("known")
+        print_facts(report.facts, console, known if isinstance(known, Mapping) else None)
+    answer.print(console, quiet=quiet)
+    if not quiet:
+        print_named_queries(report, console)
+
+
+def brief_attack(report: AttackReport) -> BriefAnswer | None:
+    """The short answer; None for a report that has no attack on clicks, whose tables are short."""
+    strongest = strongest_attack(report.results)
+    if strongest is None:
+        return None
+    worlds = group_by_world(report.results)
+    world = describe_world(strongest)
+    rows, more = first_rows(_shown(worlds[world]), "rows")
+    promised = group_by_world(report.promises).get(world, [])
+    others = [_apart(name, world) for name in worlds if name != world]
+    left_out = [*others, *more, "all guesses, metrics and intervals"]
+    return BriefAnswer(
+        conclusion=(describe_results(report.results),),
+        about=dataset_line(report.dataset, report.config, systems_of(report.results)),
+        table=_table(world, rows),
+        notes=(
+            *promise_lines(promised),
+            *details.published_lines(group_by_world(report.published).get(world, [])),
+            *details.refused_lines(group_by_world(report.refused).get(world, [])),
+            *_utility_lines(report.utility),
+        ),
+        left_out=tuple(left_out),
+    )
+
+
+def _apart(name: str, world: str) -> str:
+    """The parts of the description of a world that another one does not share."""
+    return " and ".join(part for part in name.split(", ") if part not in world.split(", "))
+
+
+def _shown(rows: Sequence[AttackRow]) -> list[AttackRow]:
+    """For each setting its attacks, strongest first, the best guess and the most that any attack can reach.
+
+    Where that is too much, only the strongest attack of each setting and the best guess.
+    """
+    settings: dict[str, list[AttackRow]] = {}
+    for row in rows:
+        settings.setdefault(f"{row.setting.learner} {row.setting.defense}", []).append(row)
+    found = [_of_setting(mine, MOST_ROWS) for mine in settings.values()]
+    if sum(map(len, found)) > MOST_ROWS:
+        found = [_of_setting(mine, 1) for mine in settings.values()]
+    return [row for mine in found for row in mine]
+
+
+def _of_setting(rows: Sequence[AttackRow], most: int) -> list[AttackRow]:
+    ranked = sorted(rows, key=lambda row: -float(row.found.auc.value) if row.found.auc.known else 0.0)
+    attacks = [row for row in ranked if not row.baseline][:most]
+    guesses = [row for row in ranked if row.baseline][:1]
+    ceilings = [row for row in with_ceilings(attacks) if row.method == ANY_ATTACK][:1]
+    return [*attacks, *guesses, *ceilings]
+
+
+def _table(world: str, rows: Sequence[AttackRow]) -> Table:
+    apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
+    method, eps = method_columns()
+    several = len({row.eps_claimed for row in rows}) > 1
+    columns: list[Column[AttackRow]] = [
+        method,
+        *setting_columns(rows, apart),
+        *([eps] if several else []),
+        short_column("accuracy", lambda row: row.found.accuracy.value),
+        short_column("precision", lambda row: row.found.precision.value),
+        short_column("recall", lambda row: row.found.recall.value),
+        short_column("exact\nmatch", lambda row: row.found.exact.value),
+        estimate_column("AUC", lambda row: row.found.auc, "name", beside=True),
+    ]
+    return make_table(
+        world,
+        columns,
+        rows,
+        caption="\n".join(_caption(rows)),
+        dim=lambda row: row.baseline,
+        section=lambda row: f"{row.setting.learner} {row.setting.defense}",
+        spare=("exact\nmatch", "accuracy", "recall"),
+    )
+
+
+def _caption(rows: Sequence[AttackRow]) -> Iterator[str]:
+    lists = sorted({(row.found.lists, row.found.queries) for row in rows})
+    counts = " or ".join(f"{n} lists of {queries} queries" for n, queries in lists)
+    guesses = dict.fromkeys(row.method for row in rows if row.baseline and row.method != ANY_ATTACK)
+    best = f"; {' or '.join(guesses)}: the best baseline, which reads no message" if guesses else ""
+    yield f"{counts}; AUC with its 95 % interval over queries{best}"
+    if any(row.method == ANY_ATTACK for row in rows):
+        yield EXPLAINED
+
+
+def _utility_lines(rows: Sequence[UtilityRow]) -> Iterator[str]:
+    """One line on the quality of the ranker for each epsilon, or for each chain where epsilons are equal."""
+    settings = [row.setting for row in rows]
+    chains = "defense" in differing(settings)
+    several = len({one.eps_claimed for one in settings}) > 1
+    seen: set[str] = set()
+    for row in rows:
+        name = row.setting.defense if chains else f"eps {epsilon(row.setting.eps_claimed)}"
+        if name in seen or len(seen) == MOST_ROWS:
+            continue
+        seen.add(name)
+        of = f" ({name})" if several or chains else ""
+        without = "" if row.undefended is None else f", {short(row.undefended)} without a defense"
+        before = "" if row.untrained is None else f", {short(row.untrained)} untrained"
+        yield f"nDCG@10{of}: {short(row.ndcg)}{without}{before}"

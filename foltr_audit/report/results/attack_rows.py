@@ -1,4 +1,4 @@
-"""Rows of attacks on clicks: results, any click, calibration, identifiability, named queries."""
+"""Rows of attacks on clicks, and of whose update each change of the global model is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.calibration import ProbabilityCalibration, calibration, information
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.promises import NO_CEILINGS, ClickCeilings, any_click_ceiling
+from foltr_audit.judge.published_models import SingledOut
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, any_click_scores
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
 from foltr_audit.privacy.observer_views import sees
@@ -380,3 +381,28 @@ def _query_row(evidence: ClickEvidence, where: AttackPlace, number: int, label: 
 def _share(which: Bools, among: Bools) -> float | None:
     count = int(among.sum())
     return float((which & among).sum() / count) if count else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedChangeRow(ResultRow, OfAttack):
+    """What the observer of view `client` can tell of whose update each change is; see `SingledOut`."""
+
+    where: AttackPlace = column(embedded=True)
+    found: SingledOut = column(embedded=True)
+
+    @property
+    def text(self) -> str:
+        """The row as a sentence."""
+        found = self.found
+        still = f", and did not in {found.unchanged:,}" if found.unchanged else ""
+        several = f", those of several clients in {found.several:,}" if found.several else ""
+        return (
+            f"the global model changed in {found.rounds:,} rounds{still}; the change was one client's "
+            f"message in {found.published:,} of them; it fits one client's lists in "
+            f"{found.singled_out:,}{several}, and names the right client in {found.right:,}"
+        )
+
+
+def published_rows(found: SingledOut | None, where: AttackPlace) -> tuple[PublishedChangeRow, ...]:
+    """The row of a view `client`; none of other views."""
+    return () if found is None else (PublishedChangeRow(where=where, found=found),)

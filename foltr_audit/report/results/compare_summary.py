@@ -1,22 +1,29 @@
-"""The results of a comparison in plain sentences; every number is taken from its rows."""
+"""A comparison in words: its worlds, what leaks in each, and which claims hold."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from foltr_audit.auditing.verdict import FALSE
+from foltr_audit.auditing.verdict import BROKEN, CONTRADICTION, FALSE
 from foltr_audit.core.settings.defaults import NO_DEFENSE
-from foltr_audit.report.results.claim_sentences import (
-    describe_claims,
-    describe_contradictions,
-    describe_lost_proofs,
+from foltr_audit.experiments.runs.systems import without_shared_parameters
+from foltr_audit.judge.significance import bonferroni
+from foltr_audit.privacy.observer_views import sees_lists, with_article
+from foltr_audit.report.results.base import few_lists, short_scenario
+from foltr_audit.report.results.compare_rows import (
+    ClaimRow,
+    ComparedAttackRow,
+    ComparedGroupRow,
+    ComparedSetting,
+    CompareRow,
+    CurveRow,
+    ServedRow,
+    WorldKey,
 )
-from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
-from foltr_audit.report.results.compare_worlds import WorldRows, epsilons, families, worlds
-from foltr_audit.report.results.few_lists import few_lists
 from foltr_audit.report.results.meaning import sure_auc
 from foltr_audit.report.results.wording import (
     join_names,
@@ -25,6 +32,192 @@ from foltr_audit.report.results.wording import (
     whole_percent,
 )
 from foltr_audit.utils.formatting import epsilon, short
+
+if TYPE_CHECKING:
+    from foltr_audit.report.results.compare import CompareReport
+
+
+class _OfSetting(Protocol):
+    @property
+    def setting(self) -> ComparedSetting:
+        """The setting of the row."""
+
+
+Row = TypeVar("Row", bound=_OfSetting)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldRows:
+    """Rows that share data, scenario and click model.
+
+    Attributes:
+        name: what sets it apart from other worlds; empty where it is the only one.
+        results, attacks, groups, served, curves: its rows of the report.
+    """
+
+    name: str
+    results: Sequence[CompareRow]
+    attacks: Sequence[ComparedAttackRow]
+    groups: Sequence[ComparedGroupRow]
+    served: Sequence[ServedRow]
+    curves: Sequence[CurveRow]
+
+    @cached_property
+    def learners(self) -> dict[str, str]:
+        """Short names of its learners by their texts."""
+        return without_shared_parameters(list(dict.fromkeys(row.setting.learner for row in self.results)))
+
+    def called(self, row: CompareRow) -> str:
+        """What a row is called in its world: with its learner, where there are several, and missing runs."""
+        setting, asked = row.setting, row.runs_asked
+        learner = f"{self.learners[setting.learner]}, " if len(self.learners) > 1 else ""
+        return f"{learner}{setting.name}" + (
+            f" ({setting.runs} of {asked} runs)" if setting.runs < asked else ""
+        )
+
+    def rivals(self, row: CompareRow) -> list[str]:
+        """What the rows that dominate a row are called."""
+        longer = {f"{learner}, ": f"{short}, " for learner, short in self.learners.items()}
+        found = []
+        for text in row.dominated_by:
+            start = next((one for one in longer if text.startswith(one)), "")
+            found.append(longer.get(start, "") + text.removeprefix(start))
+        return found
+
+    def attacks_on(self, row: CompareRow) -> list[ComparedAttackRow]:
+        """The guessers of a row's setting."""
+        return _like(row, self.attacks)
+
+    def groups_of(self, row: CompareRow) -> list[ComparedGroupRow]:
+        """What the best attack finds of each group of clients of a row's setting."""
+        return [one for one in _like(row, self.groups) if one.method == row.attack]
+
+    def served_under(self, row: CompareRow) -> list[ServedRow]:
+        """How each group of clients is served in a row's setting."""
+        return _like(row, self.served)
+
+    def by_learner(self) -> list[list[CompareRow]]:
+        """The results of each learner."""
+        return [[row for row in self.results if row.setting.learner == learner] for learner in self.learners]
+
+    @cached_property
+    def corrected(self) -> dict[tuple[str, str], float]:
+        """P-values of nDCG@10 against no defense by learner and name, corrected for this world's tests."""
+        tested = {row.setting.key: row.ndcg_p for row in self.results if row.ndcg_p is not None}
+        return dict(zip(tested, bonferroni(list(tested.values())) if tested else (), strict=True))
+
+    def p(self, row: CompareRow) -> float | None:
+        """The corrected p-value of a row."""
+        return self.corrected.get(row.setting.key)
+
+
+def worlds(report: CompareReport) -> list[WorldRows]:
+    """The worlds of a report, in the order of its results."""
+    keys = list(dict.fromkeys(row.setting.world for row in report.results))
+    return [
+        WorldRows(
+            name=_name(key, keys),
+            results=_inside(key, report.results),
+            attacks=_inside(key, report.attacks),
+            groups=_inside(key, report.groups),
+            served=_inside(key, report.served),
+            curves=_inside(key, report.curves),
+        )
+        for key in keys
+    ]
+
+
+def families(report: CompareReport) -> list[str]:
+    """The defenses as given, in order; rows of several epsilons belong to one family."""
+    return list(dict.fromkeys(row.setting.alternative for row in report.results))
+
+
+def epsilons(rows: Sequence[CompareRow]) -> list[float]:
+    """The epsilons that defenses were made for, rising."""
+    return sorted({row.setting.eps for row in rows if row.setting.eps is not None})
+
+
+def _inside(key: WorldKey, rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.setting.world == key]
+
+
+def _like(row: CompareRow, rows: Sequence[Row]) -> list[Row]:
+    return [one for one in rows if one.setting.key == row.setting.key]
+
+
+def _name(key: WorldKey, keys: Sequence[WorldKey]) -> str:
+    data, scenario, clicks = key
+    parts = []
+    if len({one[2] for one in keys}) > 1:
+        parts.append(f"{clicks} clicks")
+    if len({one[1] for one in keys}) > 1:
+        parts.append(short_scenario(scenario, [one[1] for one in keys]))
+    if len({one[0] for one in keys}) > 1:
+        parts.append(data)
+    return ", ".join(parts)
+
+
+def describe_claims(claims: Sequence[ClaimRow]) -> str:
+    """How many of the checked claims are false or proven, and which."""
+    claimed = [row for row in claims if not math.isinf(row.eps_claimed)]
+    if not claimed:
+        nothing = "No defense claims an epsilon, so there was nothing to refute."
+        return nothing if claims else "No claim was checked."
+    false = [row for row in claimed if row.verdict in FALSE]
+    proven = [row.name for row in claimed if row.verdict == "proven"]
+    rest = len(claimed) - len(false) - len(proven)
+    return (
+        f"Checked claims: {len(claimed)}. False: {_counted(len(false), _worst(false))}. Proven: "
+        f"{_counted(len(proven), list(dict.fromkeys(proven)))}."
+        + (f" Neither: {rest}; trials that refute nothing are no proof." if rest else "")
+    )
+
+
+def _counted(count: int, names: Sequence[str]) -> str:
+    return f"{count} ({shortened(names)})" if count else "none"
+
+
+def _worst(rows: Sequence[ClaimRow]) -> list[str]:
+    """Each defense with a false claim once, with what the server sees where it is worst."""
+    found: dict[tuple[str, str], tuple[tuple[bool, bool, float], str]] = {}
+    for row in rows:
+        severity, shown = _loss(row)
+        text = f"{row.name}: {shown}, from {with_article(row.sees)}"
+        key = (row.learner, row.name)
+        if key not in found or severity > found[key][0]:
+            found[key] = severity, text
+    return [text for _, text in found.values()]
+
+
+def _loss(row: ClaimRow) -> tuple[tuple[bool, bool, float], str]:
+    """How bad a false claim is, and in words: refuted by trials is worse than by exact loss."""
+    exact = row.eps_exact or 0.0
+    if row.verdict == "refuted":
+        return (True, math.isinf(exact), row.eps_lower or 0.0), f"at least {row.eps_lower:.3g} measured"
+    text = "an infinite exact loss" if math.isinf(exact) else f"an exact loss of {exact:.3g}"
+    return (False, math.isinf(exact), exact), "does less than it declares" if row.verdict == BROKEN else text
+
+
+def describe_lost_proofs(claims: Sequence[ClaimRow]) -> str:
+    """Which proofs fail where the server sees the shown lists too."""
+    without = (row.name for row in claims if not sees_lists(row.view) and row.verdict == "proven")
+    lost = {row.name for row in claims if sees_lists(row.view) and math.isinf(row.eps_upper)}
+    both = [name for name in dict.fromkeys(without) if name in lost]
+    if not both:
+        return ""
+    return (
+        f"Nothing is proven of {shortened(both)} where the server sees the shown lists as well: lists after "
+        "the first of a message show the clicks before them, whatever the noise on the message."
+    )
+
+
+def describe_contradictions(claims: Sequence[ClaimRow]) -> str:
+    """Which proofs and findings cannot both be right."""
+    wrong = list(dict.fromkeys(row.name for row in claims if row.verdict == CONTRADICTION))
+    if not wrong:
+        return ""
+    return f"Proof and trials contradict each other for {shortened(wrong)}: a fault, or rare chance."
+
 
 LEAST = 0.05
 """Corrected p-values below this make a difference."""

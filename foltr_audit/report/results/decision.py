@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
@@ -14,14 +14,15 @@ from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.errors import PluginError
 from foltr_audit.experiments.comparison.alternatives import fewest_messages
 from foltr_audit.privacy.observer_views import sees_lists
-from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.report.results.base import describe_few_lists
 from foltr_audit.report.results.compare_rows import CompareRow
-from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks
-from foltr_audit.report.results.compare_worlds import worlds
-from foltr_audit.report.results.few_lists import describe_few_lists
+from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks, worlds
 from foltr_audit.report.results.wording import join_names, shortened
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import JsonValue
+
+if TYPE_CHECKING:
+    from foltr_audit.report.results.compare import CompareReport
 
 MOST_LOSS = 0.05
 """A significant loss of nDCG@10 above this costs too much."""

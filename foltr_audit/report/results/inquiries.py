@@ -1,18 +1,40 @@
-"""Rows of attacks on something other than clicks: queries, counts in sums, intents, clients."""
+"""Attacks on something else than clicks: their rows, and these as tables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from rich.markup import escape
 
 from foltr_audit.judge.task import TaskScore
 from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack_rows import AttackPlace, OfAttack
-from foltr_audit.utils.rows import Estimate, ResultRow, column
+from foltr_audit.report.results.wording import whole_percent
+from foltr_audit.report.tables.attack_details import ceiling_line, refused_lines
+from foltr_audit.report.tables.columns import (
+    MetricLine,
+    describe_world,
+    estimate_column,
+    first_of_settings,
+    group_by_world,
+    in_method_order,
+    method_columns,
+    metric_columns,
+)
+from foltr_audit.report.tables.table import Column, Table, make_table
+from foltr_audit.utils.formatting import epsilon, short
+from foltr_audit.utils.rows import UNKNOWN, Estimate, ResultRow, column
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foltr_audit.report.results.attack import AttackReport
+
 
 R = TypeVar("R", bound=ResultRow)
 
@@ -181,3 +203,217 @@ def score_row(kind: type[R], score: TaskScore, where: AttackPlace, promise: Prov
     if score.baseline is not None:
         given["baseline"] = score.baseline
     return kind(**given)
+
+
+_COUNTS: list[Column[CountRow]] = [
+    *method_columns(),
+    estimate_column("error", lambda row: row.error),
+    estimate_column("RMSE", lambda row: row.rmse),
+    estimate_column("Spearman", lambda row: row.spearman),
+    estimate_column("exact", lambda row: row.exact),
+]
+
+
+def print_inquiries(report: AttackReport, console: Console) -> None:
+    """The tables of every kind, one per click model and view, and a sentence per attack."""
+    for found in _tables(report):
+        print_table(found, console)
+        console.print()
+    printed = group_by_world(report.results)  # refusals of these worlds stand below their results
+    for line in refused_lines([row for row in report.refused if describe_world(row) not in printed]):
+        console.print(escape(line), highlight=False)
+    for line in (
+        *_query_sentences(report.query_identification),
+        *_count_sentences(report.counts),
+        *_intent_sentences(report.intent_inference),
+        *_link_sentences(report.linkage),
+    ):
+        console.print(escape(line), style="bold", highlight=False)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _tables(report: AttackReport) -> Iterator[Table]:
+    for name, queries in group_by_world(report.query_identification).items():
+        yield query_table(name, queries)
+    for name, counts in group_by_world(report.counts).items():
+        yield count_table(name, counts)
+    for name, intents in group_by_world(report.intent_inference).items():
+        yield intent_table(name, intents)
+    for name, links in group_by_world(report.linkage).items():
+        yield link_table(name, links)
+    for name, tasks in group_by_world(report.tasks).items():
+        yield task_table(name, tasks)
+
+
+def query_table(name: str, rows: Sequence[QueryIdRow]) -> Table:
+    """How often each attack names the query, compared with guessing; rows of one world."""
+    row = rows[0]
+    caption = (
+        f"one of {row.choices} queries{_fewer_choices(row)}; "
+        f"{row.messages} messages of {row.queries} queries\n"
+        f"with pairs: the {row.messages_with_pairs} from whose clicks anything was learnt; the others say "
+        "nothing of the query\nMRR: mean reciprocal rank of the right one"
+    )
+    chance, chance_mrr = Estimate(row.chance), Estimate(row.chance_mrr)
+    lines = [MetricLine(method="guessing", values=(chance, chance_mrr, chance, chance_mrr))]
+    lines += [
+        MetricLine.of(each, each.accuracy, each.mrr, each.accuracy_with_pairs, each.mrr_with_pairs)
+        for each in in_method_order(rows)
+    ]
+    lines += _ceiling_lines(rows, 4)
+    return _metrics_table(f"which query? {name}", caption, ("accuracy", "MRR", "with pairs", "MRR"), lines)
+
+
+def count_table(name: str, rows: Sequence[CountRow]) -> Table:
+    """How well click counts are estimated, also without a message; rows of one world."""
+    row = rows[0]
+    return make_table(
+        f"click counts, {name}",
+        _COUNTS,
+        in_method_order(rows),
+        caption=f"{row.lists} lists of {row.queries} queries, sums over {_summands(row)}\n"
+        "below each value: its 95 % interval over queries; errors are those of click-through rates\n"
+        "constant: the best one in hindsight; prior: what is usual, without a sum",
+        space=2,
+        dim=lambda row: row.baseline,
+    )
+
+
+def intent_table(name: str, rows: Sequence[IntentRow]) -> Table:
+    """How often each attack names the intent, also without a message; rows of one world."""
+    first = rows[0]
+    mixed = f"; left out: {first.mixed} with several intents" if first.mixed else ""
+    few = f"; {first.left_over} messages too few of a client" if first.left_over else ""
+    caption = (
+        f"{first.intents} intents; {first.decisions} decisions, {first.clients} clients{mixed}{few}\n"
+        "balanced: mean over intents; bits: log2 of the probability of the truth, above even odds\n"
+        "relevant shown: the intent of which most relevant documents were shown; 95 % intervals over clients"
+    )
+    even = Estimate(first.chance)
+    lines = [MetricLine(method="guessing", values=(even, even, Estimate(0.0)))]
+    for row in in_method_order(rows):
+        of = f" ({row.messages_together} messages)" if row.messages_together > 1 else ""
+        frequent = MetricLine.of(row, Estimate(row.most_frequent), even, UNKNOWN, baseline=True)
+        shown = MetricLine.of(row, row.shown, row.shown_balanced, UNKNOWN, baseline=True)
+        lines += [
+            replace(frequent, method=f"most frequent{of}"),
+            replace(shown, method=f"relevant shown{of}"),
+            MetricLine.of(row, row.accuracy, row.balanced_accuracy, row.bits),
+        ]
+    lines += _ceiling_lines(rows, 3)
+    return _metrics_table(f"which intent? {name}", caption, ("accuracy", "balanced", "bits"), lines)
+
+
+def link_table(name: str, rows: Sequence[LinkRow]) -> Table:
+    """How often a client's next message is named, also in simple ways; rows of one world."""
+    row = rows[0]
+    caption = (
+        f"one of {row.choices} messages of the next round{_fewer_choices(row)}; "
+        f"{row.messages} messages of {row.clients} clients\n"
+        "count: nearest number of interactions; same-queries: most queries in common\n"
+        "MRR: mean reciprocal rank of the client's own; 95 % intervals over clients"
+    )
+    lines = [MetricLine(method="guessing", values=(Estimate(row.chance), Estimate(row.chance_mrr)))]
+    lines += [
+        MetricLine.of(each, each.accuracy, each.mrr, baseline=each.baseline) for each in in_method_order(rows)
+    ]
+    lines += _ceiling_lines(rows, 2)
+    return _metrics_table(f"same client? {name}", caption, ("accuracy", "MRR"), lines)
+
+
+def task_table(name: str, rows: Sequence[TaskRow]) -> Table:
+    """Whatever tasks of other packages measure; rows of one world."""
+    tasks = ", ".join(dict.fromkeys(row.task for row in rows))
+    names = list(dict.fromkeys(metric for row in rows for metric in row.metrics))
+    lines = [
+        MetricLine.of(
+            row, *(row.metrics.get(metric, UNKNOWN) for metric in names), baseline=bool(row.baseline)
+        )
+        for row in in_method_order(rows)
+    ]
+    return _metrics_table(f"{tasks}: {name}", "95 % intervals beside the values", names, lines)
+
+
+def _metrics_table(title: str, caption: str, headers: Sequence[str], lines: Sequence[MetricLine]) -> Table:
+    columns: list[Column[MetricLine]] = [*method_columns(), *metric_columns(headers)]
+    return make_table(title, columns, lines, caption=caption, dim=lambda line: line.baseline)
+
+
+def _ceiling_lines(rows: Sequence[QueryIdRow | IntentRow | LinkRow], columns: int) -> list[MetricLine]:
+    """The most that any attack can reach in each setting with a proof, in the first of some columns."""
+    found = first_of_settings(rows)
+    return [line for row in found for line in ceiling_line(row.ceiling, row.eps_claimed, columns)]
+
+
+def _fewer_choices(row: QueryIdRow | LinkRow) -> str:
+    """A note if there were fewer choices than asked for; else nothing."""
+    fewer = row.choices < row.choices_asked
+    return f", not {row.choices_asked}: there are no more" if fewer else ""
+
+
+def _summands(row: CountRow) -> str:
+    """What each sum adds up, e.g. `20 clients`."""
+    least, most = row.clients_min, row.clients_max
+    count = f"{least}" if least == most else f"{least} to {most}"
+    what = "message" if row.where.view == "pooled" else "client"
+    plural = "" if most == 1 else "s"
+    return f"{count} {what}{plural}{' of one client' if row.where.view == 'pooled' else ''}"
+
+
+# --- sentences ------------------------------------------------------------------------------------
+
+
+def _setting(row: OfAttack) -> str:
+    """What a sentence about a row begins with: click model, epsilon, and Spec fields without a column."""
+    more = "".join(f", {name}={value}" for name, value in row.setting.fields.items())
+    return f"{row.where.click_model} clicks, eps {epsilon(row.eps_claimed)}{more}"
+
+
+def _query_sentences(rows: Sequence[QueryIdRow]) -> Iterator[str]:
+    for row in rows:
+        yield (
+            f"{_setting(row)}: {row.method} names {whole_percent(row.accuracy.value)} of the queries among "
+            f"{row.choices}, {whole_percent(row.accuracy_with_pairs.value)} where anything was learnt "
+            f"(guessing: {whole_percent(row.chance)})."
+        )
+
+
+def _count_sentences(rows: Sequence[CountRow]) -> Iterator[str]:
+    usual = {_setting(row): row.error.value for row in rows if row.method == "position-prior:median"}
+    for row in (row for row in rows if not row.baseline):
+        without = f" (without the sums: {short(usual[_setting(row)])})" if _setting(row) in usual else ""
+        yield (
+            f"{_setting(row)}: {row.method} estimates click-through rates from sums over {_summands(row)} "
+            f"to within {short(row.error.value)} on average{without}."
+        )
+
+
+def _intent_sentences(rows: Sequence[IntentRow]) -> Iterator[str]:
+    for row in rows:
+        several = f" from {row.messages_together} messages" if row.messages_together > 1 else ""
+        yield (
+            f"{_setting(row)}: {row.method} names {whole_percent(row.accuracy.value)} of the clients' intents"
+            f"{several} (guessing: {whole_percent(row.chance)}; by what was shown: "
+            f"{whole_percent(row.shown.value)})."
+        )
+
+
+def _link_sentences(rows: Sequence[LinkRow]) -> Iterator[str]:
+    for row in (row for row in rows if not row.baseline):
+        yield (
+            f"{_setting(row)}: {row.method} links {whole_percent(row.accuracy.value)} of the messages to the "
+            f"next one of their client among {row.choices} "
+            f"(guessing: {whole_percent(row.chance)}{_best_simple_way(row, rows)})."
+        )
+
+
+def _best_simple_way(row: LinkRow, rows: Sequence[LinkRow]) -> str:
+    """The best that can be done in the same setting without an attack."""
+    simple = [one for one in rows if one.baseline and _setting(one) == _setting(row)]
+    known = [one for one in simple if one.accuracy.known]
+    if not known:
+        return ""
+    best = max(known, key=lambda one: one.accuracy.value)
+    return f"; {best.method} alone: {whole_percent(best.accuracy.value)}"

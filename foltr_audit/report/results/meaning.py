@@ -1,17 +1,18 @@
-"""One sentence on what the results of an attack mean; every number is taken from the rows."""
+"""What the results of attacks mean, in words, and warnings where they cannot be right."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
+from foltr_audit.core.warning_codes import coded
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
 from foltr_audit.privacy.observer_views import attacker
 from foltr_audit.report.results.attack_rows import AttackRow
-from foltr_audit.report.results.few_lists import few_lists
+from foltr_audit.report.results.base import WarningRow, few_lists
 from foltr_audit.report.results.wording import whole_percent
 from foltr_audit.utils.formatting import epsilon, short
 from foltr_audit.utils.rows import Estimate, Interval
@@ -190,3 +191,36 @@ def _recall_and_precision(row: AttackRow) -> float:
 def _interval(row: AttackRow) -> str:
     ci95 = row.found.auc.ci95
     return "no interval" if ci95 is None else f"95 % interval {short(ci95[0], 2)}-{short(ci95[1], 2)}"
+
+
+def doubt_rows(results: Sequence[AttackRow]) -> list[WarningRow]:
+    """Warnings about attacks that are worse than they can be, a row each.
+
+    An AUC significantly below one half is not due to chance. The strongest attack weighs every click pattern
+    by the declared facts; where another attack that needs no more of them is clearly right more often on the
+    same lists, they are wrong.
+    """
+    attacks = [row for row in results if not row.baseline and row.found.auc.known]
+    backwards = reads_backwards(attacks)
+    return [
+        *([] if backwards is None else [WarningRow.of(coded("wrong sign", backwards))]),
+        *(WarningRow.of(coded("weaker attack", text)) for text in _below_weaker(attacks)),
+    ]
+
+
+def _below_weaker(rows: Sequence[AttackRow]) -> Iterator[str]:
+    every = {row.method: make_if_known(Attack, row.method) for row in rows}
+    attacks = {name: attack for name, attack in every.items() if attack is not None}
+    known = [row for row in rows if row.method in attacks]
+    for best in (row for row in known if attacks[row.method].strongest):
+        for other in (row for row in known if row.where == best.where):
+            knows_less = attacks[other.method].needs < attacks[best.method].needs
+            exact, better = best.found.exact, other.found.exact
+            if not knows_less or exact.ci95 is None or better.ci95 is None:
+                continue
+            if exact.ci95[1] < better.ci95[0]:
+                yield (
+                    f"{best.method} reads {short(exact.value)} of the lists with {best.where.click_model} "
+                    f"clicks right, and {other.method}, which needs fewer facts, {short(better.value)}: "
+                    "the declared facts do not fit the messages"
+                )

@@ -1,8 +1,9 @@
-"""The plug-ins of a kind with their parameters, and what a server may know: what `list` answers."""
+"""Plug-ins and their parameters: as rows and as tables."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -10,7 +11,9 @@ from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import GROUPS, loadable, parameters, plugin_class
 from foltr_audit.core.records.view import KNOWLEDGE as PIECES
 from foltr_audit.errors import UsageError, suggest_name
-from foltr_audit.report.results.notebook_report import NotebookReport
+from foltr_audit.report.render.terminal import BriefAnswer, print_table
+from foltr_audit.report.results.plain_report import NotebookReport
+from foltr_audit.report.tables.table import Column, make_table
 from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.rows import JsonValue
 
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
-    from foltr_audit.report.tables.brief.short_answer import BriefAnswer
+    from foltr_audit.report.render.terminal import BriefAnswer
+
 
 KNOWLEDGE = "knowledge"
 """What is listed that is no plug-in: the pieces of what a server may know."""
@@ -59,14 +63,10 @@ class NameList(NotebookReport):
 
     def show(self, console: Console) -> None:
         """Print names, what each does, and its parameters."""
-        from foltr_audit.report.tables.plugin_list import print_list
-
         print_list(self, console)
 
     def short_answer(self) -> BriefAnswer:
         """The names, and what each does."""
-        from foltr_audit.report.tables.plugin_list import brief_list
-
         return brief_list(self)
 
 
@@ -141,3 +141,51 @@ def list_click_models() -> NameList:
         True
     """
     return list_names("click-models")
+
+
+Row = Mapping[str, JsonValue]
+
+
+def print_list(found: NameList, console: Console) -> None:
+    """Print names, what each does, and its parameters."""
+    title, rows = found.kind, found.found
+    name = Column[Row]("name", _name, "name")
+    if found.kind == KNOWLEDGE:
+        title = "what a server may know; attack --hide NAME,... withholds it"
+        columns = [name, Column[Row]("what it is", lambda row: str(row["what"]), "words")]
+    else:
+        stage = Column[Row]("stage", lambda row: str(row["stage"]), "name")
+        columns = [
+            *([name, stage] if rows and "stage" in rows[0] else [name]),
+            Column[Row]("what it does", lambda row: str(row["summary"]), "words"),
+            Column[Row]("parameters", _parameters, "words"),
+        ]
+    print_table(make_table(title, columns, rows), console)
+
+
+def brief_list(found: NameList) -> BriefAnswer:
+    """The names, and what each does."""
+    does = "what" if found.kind == KNOWLEDGE else "summary"
+    columns = [
+        Column[Row]("name", _name, "name"),
+        Column[Row]("what it is", lambda row: str(row[does]), "words"),
+    ]
+    return BriefAnswer(
+        conclusion=(f"{found.kind}: {', '.join(found.names)}",),
+        about="",
+        table=make_table("", columns, found.found),
+        left_out=() if found.kind == KNOWLEDGE else ("parameters",),
+    )
+
+
+def _name(row: Row) -> str:
+    return str(row["name"]) + (" (experimental)" if row.get("status") == "experimental" else "")
+
+
+def _parameters(row: Row) -> str:
+    described = (
+        f"{one['name']} ({'required' if one['required'] else 'default ' + str(one['default'])}): "
+        f"{one['description']}"
+        for one in cast("list[dict[str, JsonValue]]", row["parameters"])
+    )
+    return "\n".join(described) or "-"

@@ -25,10 +25,10 @@ from foltr_audit.report.results.base import (
     UtilityRow,
     WarningRow,
 )
-from foltr_audit.report.results.doubts import doubt_rows
 from foltr_audit.report.results.fact_warnings import CheckedFacts, FactRow, fact_warnings
-from foltr_audit.report.results.group_utility import TrainingHistory, rows_of_trainings
-from foltr_audit.report.results.proven_rows import proven_rows
+from foltr_audit.report.results.groups import TrainingHistory, rows_of_trainings
+from foltr_audit.report.results.meaning import doubt_rows
+from foltr_audit.report.results.whole_run import proven_rows
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.intent_metrics import evaluated_on
 from foltr_audit.simulation.setup import Setup

@@ -1,4 +1,4 @@
-"""Runs compared with their twins, which ran the same Spec in another world."""
+"""A training beside others: its twin without a defense, its periods, and both as tables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,31 @@ from foltr_audit.core.records.population import Environment
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.significance import PairedTest, bonferroni, paired_t_test, stars
-from foltr_audit.report.results.base import RunGroup, Setting, groups
+from foltr_audit.report.results.base import RunGroup, Setting, differing, groups, short_scenario
+from foltr_audit.report.tables.columns import (
+    claimed_column,
+    interval_text,
+    percent,
+    percent_column,
+    setting_columns,
+    short_column,
+)
+from foltr_audit.report.tables.table import Column, Table, make_table
 from foltr_audit.simulation.intent_metrics import (
+    PERIOD,
     PLAYED,
     current,
+    deltas,
+    drops,
+    offline_ends,
+    online_means,
     period_of_rounds,
     specific_offline,
     specific_online,
 )
+from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
 from foltr_audit.utils.arrays import Floats, Ints
+from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import Estimate, ResultRow, column
 
 SPECIFIC = "one ranker per intent"
@@ -207,3 +223,166 @@ def _corrected(row: TwinRow, tests: Sequence[float]) -> TwinRow:
         return row
     corrected = bonferroni(tests)[tests.index(row.p)]
     return replace(row, p_bonferroni=corrected, stars=stars(corrected))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodRow(ResultRow):
+    """The metrics of one period of a changing intent, each the mean over the runs that have it.
+
+    Attributes:
+        setting: what was run.
+        runs: number of runs.
+        period: its number, from 1.
+        first, end: its first interaction, and the one after its last.
+        intent: the leading intent, from 1; None if there is none.
+        drop, delta, online_mean, ndcg: see `intent_metrics.PERIOD`; the first period has no drop.
+        delta_runs: number of runs with the twin that `delta` compares with.
+    """
+
+    setting: Setting = column(embedded=True)
+    runs: int
+    period: int
+    first: int
+    end: int
+    intent: int | None
+    drop: float | None = column("ndcg_drop@10")
+    delta: float | None = column("ndcg_delta@10")
+    online_mean: float | None
+    ndcg: float | None = column("ndcg@10")
+    delta_runs: int
+
+
+def period_rows(cells: Sequence[RunResult], among: SpecRuns | None = None) -> tuple[PeriodRow, ...]:
+    """One row per group and period where the leading intent changes.
+
+    Twins are searched `among` all runs, or else among the cells themselves.
+    """
+    among, rows = runs_by_spec(cells) if among is None else among, []
+    for group in groups(cells):
+        environment = group.cells[0].world.environment
+        if environment is None or not environment.change_points:
+            continue
+        runs = [_of_run(cell, among, environment) for cell in group.cells]
+        total = len(group.cells[0].trained.rounds) * group.cells[0].world.per_round
+        for number, period in enumerate(environment.periods):
+            drop, delta, online, offline = (
+                np.array([each[number] for each in metric]) for metric in zip(*runs, strict=True)
+            )
+            rows.append(
+                PeriodRow(
+                    setting=group.setting,
+                    runs=len(runs),
+                    period=number + 1,
+                    first=period.first,
+                    end=min(period.end, total) if number + 1 < len(environment.periods) else total,
+                    intent=None if period.intent is None else period.intent + 1,
+                    drop=_mean(drop),
+                    delta=_mean(delta),
+                    online_mean=_mean(online),
+                    ndcg=_mean(offline),
+                    delta_runs=int((~np.isnan(delta)).sum()),
+                )
+            )
+    return tuple(rows)
+
+
+def _of_run(
+    cell: RunResult, among: SpecRuns, environment: Environment
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Every metric of `intent_metrics.PERIOD` of one run, in the order of a row, float64 (periods,) each."""
+    rounds, n = cell.trained.rounds, cell.world.per_round
+    twins = {intent: twin.trained.rounds for intent, twin in fixed_intents(cell, among).items()}
+    return (
+        np.concatenate([[np.nan], drops(rounds, environment, n)]),
+        deltas(rounds, twins, environment, n),
+        online_means(rounds, environment, n),
+        offline_ends(rounds, environment, n),
+    )
+
+
+def _mean(values: Floats) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else None
+
+
+MOST_GROUPS = 24
+"""Groups of clients in the table; more are in JSON."""
+
+
+_GROUPS: list[Column[GroupFacts]] = [
+    Column("group", lambda row: row.group, "fold"),
+    Column("clients", lambda row: f"{row.clients:,}"),
+    percent_column("share", lambda row: row.share),
+    Column("intent", lambda row: "-" if row.intent is None else str(row.intent)),
+    Column("grades", lambda row: "all" if row.grades is None else ",".join(map(str, row.grades))),
+    Column("clicks", lambda row: row.click_model, "fold"),
+    Column("inter-\nactions", lambda row: str(row.interactions)),
+    Column("queries", lambda row: f"{row.queries:,}"),
+    short_column("relevant\na query", lambda row: row.relevant_per_query, 2),
+]
+
+
+def population_table(made: PopulationFacts, every: Sequence[PopulationFacts]) -> Table:
+    """The clients of one of several settings, a row for each group."""
+    words = [
+        f"{name}: {percent(1 - strength)} of the interactions are of any kind of clients"
+        for name, strength in made.strengths.items()
+        if strength < 1
+    ]
+    if len(made.groups) > MOST_GROUPS:
+        words.append(f"{MOST_GROUPS} of {len(made.groups)} groups: all with --json")
+    return make_table(
+        f"{made.clients:,} clients, {short_scenario(made.scenario, [other.scenario for other in every])}",
+        _GROUPS,
+        made.groups[:MOST_GROUPS],
+        caption="\n".join(words),
+    )
+
+
+def periods_table(rows: Sequence[PeriodRow]) -> Table:
+    """The metrics of each period of a changing intent."""
+    runs = sorted({row.runs for row in rows})
+    means = f"means of {' or '.join(map(str, runs))} runs; " if runs != [1] else ""
+    lower = " and ".join(metric.label for metric in PERIOD.values() if not metric.higher_is_better)
+    twins = "" if any(row.delta_runs for row in rows) else " (with --twins)"
+    columns: list[Column[PeriodRow]] = [
+        *setting_columns(rows, differing([row.setting for row in rows])),
+        claimed_column(),
+        Column("period", lambda row: str(row.period)),
+        Column("interactions", lambda row: f"{row.first + 1:,}-{row.end:,}"),
+        Column("intent", lambda row: "-" if row.intent is None else str(row.intent)),
+        short_column("drop", lambda row: row.drop),
+        short_column("delta", lambda row: row.delta),
+        short_column("online\nmean", lambda row: row.online_mean),
+        short_column("offline\nat its end", lambda row: row.ndcg),
+    ]
+    return make_table(
+        "periods of a leading intent",
+        columns,
+        rows,
+        caption=f"{means}on the training queries, intents weighted as they are likely\n"
+        f"{lower}: lower is better; delta: against training under the leading intent alone{twins}",
+    )
+
+
+def twins_table(rows: Sequence[TwinRow]) -> Table:
+    """Runs compared with their twins."""
+    columns: list[Column[TwinRow]] = [
+        *setting_columns(rows, differing([row.setting for row in rows])),
+        claimed_column(),
+        Column("twin", lambda row: row.twin, "fold"),
+        Column("metric", lambda row: row.metric.replace("_", " "), "fold"),
+        Column("pairs", lambda row: str(row.pairs)),
+        short_column("run", lambda row: row.mean, 4),
+        short_column("twin", lambda row: row.mean_twin, 4),
+        short_column("difference", lambda row: row.difference.value, 4),
+        Column("95 %", lambda row: interval_text(row.difference, lambda end: short(end, 4))),
+        Column("p", lambda row: short(row.p_bonferroni) + row.stars),
+    ]
+    return make_table(
+        "compared with the same training in another world, its twin",
+        columns,
+        rows,
+        caption="difference: run - twin; p: paired two-sided t-test over runs, Bonferroni within a metric, "
+        "* below .05, ** below .01",
+    )

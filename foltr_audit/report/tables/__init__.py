@@ -1,1 +1,1 @@
-"""Results as tables on a terminal."""
+"""Results as tables: the model of a table, columns that tables share, and tables of rows from other rooms."""

@@ -1,22 +1,30 @@
-"""Columns, cells and captions that several tables share."""
+"""Columns, cells, lines and captions that several tables share."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from rich.markup import escape
 
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.privacy.observer_views import attacker, with_article
 from foltr_audit.report.results.attack_rows import OfAttack
-from foltr_audit.report.results.base import Setting
-from foltr_audit.report.results.settings import heading, setting_text
-from foltr_audit.report.tables.table import Align, Cell, Column
+from foltr_audit.report.results.base import (
+    DatasetFacts,
+    Setting,
+    UtilityRow,
+    differing,
+    heading,
+    setting_text,
+)
+from foltr_audit.report.tables.table import Align, Cell, Column, Table, make_table
 from foltr_audit.utils.formatting import epsilon, short
-from foltr_audit.utils.rows import Estimate
+from foltr_audit.utils.rows import Estimate, JsonValue
 
 NAME_WIDTH = 19
 """Letters of a narrow column of names: those of the longest usual part, `secure-aggregation,`."""
@@ -235,3 +243,109 @@ def group_by_world(rows: Iterable[Place]) -> dict[str, list[Place]]:
     for row in rows:
         found.setdefault(describe_world(row), []).append(row)
     return found
+
+
+_NORMALISED = {"none": "not normalised"}
+
+
+def systems_of(rows: Sequence[OfSetting]) -> set[tuple[str, str]]:
+    """The learners of some rows, each with its PDGD setting."""
+    return {(row.setting.learner, row.setting.pdgd) for row in rows}
+
+
+def dataset_line(
+    data: DatasetFacts, config: Mapping[str, JsonValue], systems: Iterable[tuple[str, str]]
+) -> str:
+    """The data, its preparation, learners, and the seed; a second line says how many rows have intents."""
+    kind = "synthetic data" if data.synthetic else "data"
+    fold = data.folds[0]
+    sizes = "" if fold.train is None else f"{fold.train} / {fold.vali} / {fold.test} queries, "
+    origin = f" of {data.intents_from}" if data.intents_from else ""
+    intents = "" if data.intents is None else f"{data.intents} intents{origin}, "
+    folds = f", first of {len(data.folds)} folds" if len(data.folds) > 1 else ""
+    run = list(systems)
+    learners = "".join(sorted({f", {learner.partition(':')[0]}" for learner, _ in run} - {", unknown"}))
+    settings = ", ".join(sorted({pdgd for _, pdgd in run} - {"none", "unknown/unknown"}))
+    pdgd = f", PDGD {settings}" if settings else ""
+    width = f"{data.parameters} parameters" if data.features is None else f"{data.features} features"
+    fingerprint = f", fingerprint {fold.fingerprint[:12]}" if fold.fingerprint else ""
+    short_ones = data.queries_too_short
+    left_out = f"; {short_ones} attacked queries with too few documents left out" if short_ones else ""
+    return escape(
+        f"{kind} {data.source or 'of an unknown source'} ({sizes}{intents}{width}, "
+        f"{_NORMALISED.get(data.normalised, data.normalised)}{folds}{fingerprint}){learners}{pdgd}"
+        f"{_sizes(config)}{_chain(config)}, seed {config.get('seed', 'several')}{left_out}{_joined(data)}"
+    )
+
+
+def _sizes(config: Mapping[str, JsonValue]) -> str:
+    """Numbers of clients and rounds, of a plan with several those of all Specs."""
+    found: dict[str, list[int]] = {"clients": [], "rounds": []}
+    for spec in _specs(config):
+        for (name, values), table in zip(found.items(), ("population", "train"), strict=True):
+            held = spec.get(table)
+            value = held.get(name) if isinstance(held, Mapping) else None
+            if isinstance(value, int) and value not in values:
+                values.append(value)
+    return "".join(
+        f", {' or '.join(f'{value:,}' for value in sorted(values))} "
+        f"{name.removesuffix('s') if values == [1] else name}"
+        for name, values in found.items()
+        if values
+    )
+
+
+def _chain(config: Mapping[str, JsonValue]) -> str:
+    """The chain of defenses, if all Specs have the same."""
+    chains = [spec["defense"] for spec in _specs(config) if isinstance(spec.get("defense"), list)]
+    found = {"+".join(map(str, chain)) for chain in chains if isinstance(chain, list)}
+    (only,) = found if len(found) == 1 else ("",)
+    return f", defense {chain_label(only)}" if only not in ("", "none") else ""
+
+
+def _specs(config: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
+    cells = config.get("cells", [])
+    for spec in (config, config.get("spec"), *(cells if isinstance(cells, list) else [])):
+        if isinstance(spec, Mapping):
+            yield spec
+
+
+def _joined(data: DatasetFacts) -> str:
+    """The line of intents that are joined by document id; empty where none are."""
+    fold = data.folds[0]
+    if fold.rows_read is None or fold.rows_joined is None:
+        return ""
+    return f"\n{fold.rows_joined:,} of {fold.rows_read:,} rows joined with {data.intents_from} by document id"
+
+
+def no_relevant(config: Mapping[str, JsonValue]) -> str:
+    """How queries without relevant documents count, in words."""
+    tables = [spec.get("train") for spec in _specs(config)]
+    found = [table.get("no_relevant") for table in tables if isinstance(table, Mapping)]
+    words = {"zero": "count 0", "skip": "are left out"}
+    return " or ".join(text for name, text in words.items() if name in found)
+
+
+def utility_table(rows: Sequence[UtilityRow], words: str) -> Table:
+    """How good the trained models are; `words` say how queries without relevant documents count."""
+    settings = [row.setting for row in rows]
+    apart = [name for name in differing(settings) if name not in ("trained_on", "defense")]
+    columns: list[Column[UtilityRow]] = [
+        trained_on_column(),
+        *setting_columns(rows, apart),
+        *defense_columns(rows),
+        short_column("untrained", lambda row: row.untrained),
+        short_column("trained", lambda row: row.ndcg),
+        short_column("undefended", lambda row: row.undefended),
+        short_column("ideal", lambda row: row.ceiling),
+        percent_column("clipped", lambda row: row.clipped),
+        Column("runs", lambda row: str(row.runs)),
+    ]
+    return make_table(
+        f"nDCG@10 on {' or '.join(sorted({row.evaluated_on for row in rows}, reverse=True))}",
+        columns,
+        rows,
+        caption="ideal: what the best possible ranking reaches; queries without relevant documents "
+        f"{words}".rstrip(),
+        spare=("runs", "clipped", "ideal", "untrained"),
+    )
