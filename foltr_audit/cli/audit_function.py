@@ -44,8 +44,7 @@ def audit_function(
     from foltr_audit.cli.input_pair import input_pair
     from foltr_audit.cli.user_code import named_function
     from foltr_audit.core.settings.function_audit import FunctionAuditSpec
-    from foltr_audit.report.results.function_audit import FunctionAuditReport
-    from foltr_audit.report.tables.function_audit import print_function_audit
+    from foltr_audit.report.results.function_audit import FunctionAuditReport, print_function_audit
     from foltr_audit.utils.progress import on_terminal
 
     point = {name.removeprefix("function."): value for name, value in common.fields.items()}

@@ -41,8 +41,7 @@ def lint(
     messages instead.
     """
     from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
-    from foltr_audit.report.results.system_lint import SystemLintReport
-    from foltr_audit.report.tables.system_lint import print_lint
+    from foltr_audit.report.results.system_lint import SystemLintReport, print_lint
 
     if path is not None:
         refuse_others(ctx, {"path", "json"}, "not with PATH, which says what the system is")
