@@ -178,6 +178,11 @@ def _objects(path: Path) -> None:
     np.save(path, np.array([print], dtype=object))  # what must never be loaded
 
 
+def _link(path: Path) -> None:
+    shutil.rmtree(path)
+    path.symlink_to("elsewhere")
+
+
 FEATURES, LABELS = "train.features.npy", "vali.labels.npy"
 DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "features missing": (FEATURES, Path.unlink),
@@ -191,8 +196,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "facts no JSON": (FACTS, lambda path: path.write_text("{")),
     "facts deep": (FACTS, lambda path: path.write_text("[" * 100_000)),
     "facts without an array": (FACTS, lambda path: path.write_text(path.read_text().replace("labels", "x"))),
-    "a file": ("", lambda path: (shutil.rmtree(path), path.write_text(""))),
-    "a link to nothing": ("", lambda path: (shutil.rmtree(path), path.symlink_to("elsewhere"))),
+    "a link to nothing": ("", _link),
 }
 
 
