@@ -198,9 +198,9 @@ def write_entry(folder: Path, collection: Collection, identity: str) -> None:
     (folder / FACTS).write_text(facts.model_dump_json(), encoding="utf-8")
 
 
-def _arrays(part: Dataset) -> dict[str, NDArray[Any]]:
+def _arrays(part: Dataset) -> dict[str, NDArray[np.generic]]:
     """Every array of a part; names of queries and documents as UTF-8, each ended by a NUL."""
-    arrays = {kind: getattr(part, kind) for kind in _ARRAYS}
+    arrays: dict[str, Any] = {kind: getattr(part, kind) for kind in _ARRAYS}
     for kind in ("query_ids", "document_ids"):
         arrays[kind] = LazyNames.of(arrays[kind]).text
     return {kind: np.ascontiguousarray(array) for kind, array in arrays.items() if array is not None}

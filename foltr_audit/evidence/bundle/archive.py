@@ -37,6 +37,7 @@ _BROKEN = (
 )
 """Errors that the zip reader raises on files that are damaged or no zip files."""
 
+Kind = Literal["comparison", "run", "plan"]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -61,7 +62,7 @@ class BundleManifest(SpecTable):
     """
 
     schema_: Literal["foltr-audit/bundle/1"] = Field("foltr-audit/bundle/1", alias="schema")
-    kind: Literal["comparison", "run", "plan"]
+    kind: Kind
     partial: bool = False
     lists: bool = False
     trace: bool = False

@@ -11,11 +11,11 @@ import io
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TypedDict, cast
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.bundle.archive import NAME, BundleManifest, add, copy
+from foltr_audit.evidence.bundle.archive import NAME, BundleManifest, Kind, add, copy
 from foltr_audit.evidence.bundle.versions import versions
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
 from foltr_audit.experiments.comparison.facts import FACTS
@@ -39,20 +39,37 @@ from foltr_audit.utils.progress import SILENT, Progress
 SCHEMA = "foltr-audit/packed-bundle/1"
 
 
+class PackedBundle(TypedDict):
+    """The facts of a packed bundle, as `packed-bundle-1.json` describes them; `bytes` is its size."""
+
+    schema: str
+    bundle: str
+    sha256: str
+    bytes: int
+    files: int
+    kind: Kind
+    partial: bool
+    lists: bool
+    trace: bool
+    unfinished: list[str]
+    versions: dict[str, str]
+
+
 @dataclass
 class BundleContents:
     """What is packed of a folder.
 
     Attributes:
         root: the folder.
-        facts: `kind`, `lists` and `trace` of the manifest.
-        specs: as in the manifest.
+        kind, lists, trace, specs: as in the manifest.
         files: by name a file, or a text without local paths in its place.
         unfinished: what is missing, in words; if anything is, the bundle is partial.
     """
 
     root: Path
-    facts: dict[str, Any]
+    kind: Kind
+    lists: bool = False
+    trace: bool = False
     specs: dict[str, str] = field(default_factory=dict)
     files: dict[str, Path | str] = field(default_factory=dict)
     unfinished: list[str] = field(default_factory=list)
@@ -75,8 +92,8 @@ def pack(
     partial: bool = False,
     overwrite: bool = False,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
-    """Pack a folder of `compare`, `attack`, `audit` or `train`; the facts of `packed-bundle-1.json`.
+) -> PackedBundle:
+    """Pack a folder of `compare`, `attack`, `audit` or `train`.
 
     The same folder gives the same bytes.
 
@@ -114,7 +131,10 @@ def pack(
         "sha256": whole.sha256,
         "bytes": whole.size,
         "files": len(manifest.files),
-        **{name: getattr(manifest, name) for name in ("kind", "partial", "lists", "trace")},
+        "kind": manifest.kind,
+        "partial": manifest.partial,
+        "lists": manifest.lists,
+        "trace": manifest.trace,
         "unfinished": contents.unfinished,
         "versions": manifest.versions,
     }
@@ -144,7 +164,9 @@ def _write(contents: BundleContents, stream: IO[bytes], progress: Progress) -> B
                     files[name] = add(archive, name, content)
                 tick()
         manifest = BundleManifest(
-            **contents.facts,
+            kind=contents.kind,
+            lists=contents.lists,
+            trace=contents.trace,
             partial=bool(contents.unfinished),
             versions=dict(versions()),
             specs=contents.specs,
@@ -155,7 +177,7 @@ def _write(contents: BundleContents, stream: IO[bytes], progress: Progress) -> B
 
 
 def _comparison(folder: ComparisonFolder, *, lists: bool) -> BundleContents:
-    contents = BundleContents(folder.path, {"kind": "comparison", "lists": lists})
+    contents = BundleContents(folder.path, "comparison", lists=lists)
     contents.files[GRID] = folder.grid.public.toml
     contents.add(INDEX, RESULTS)
     specs = [cell.spec for cell in folder.cells()]
@@ -178,7 +200,7 @@ def _comparison(folder: ComparisonFolder, *, lists: bool) -> BundleContents:
 
 def _runs(path: Path, *, with_trace: bool) -> BundleContents:
     several = (path / PLAN).is_file()
-    contents = BundleContents(path, {"kind": "plan" if several else "run", "trace": with_trace})
+    contents = BundleContents(path, "plan" if several else "run", trace=with_trace)
     folders = [""]
     if several:
         plan = read_plan(path)

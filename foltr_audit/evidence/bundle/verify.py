@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.train import ZEROS
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
-from foltr_audit.evidence.bundle.archive import BundleFolder, unpack
+from foltr_audit.evidence.bundle.archive import BundleFolder, Kind, unpack
 from foltr_audit.evidence.bundle.versions import versions
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, read_arrays
 from foltr_audit.experiments.comparison.cells import Files
@@ -41,6 +41,7 @@ from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_bytes, file_text, json_table
 from foltr_audit.utils.reading.arrays import read_array
+from foltr_audit.utils.rows import JsonValue
 
 SCHEMA = "foltr-audit/verification/1"
 SAMPLE = 3
@@ -58,6 +59,9 @@ _FOREIGN = (
 
 Outcome = Sequence[str] | FoltrAuditError
 """The differences of a cell or Run, or why it could not be run again."""
+
+
+State = Literal["holds", "fails", "not possible", "skipped"]
 
 
 class CheckUnavailableError(FoltrAuditError):
@@ -80,7 +84,7 @@ class BundleCheck(NamedTuple):
     """The outcome of one check and its findings, a line each; `not possible` if something is missing."""
 
     check: str
-    state: Literal["holds", "fails", "not possible", "skipped"]
+    state: State
     found: Sequence[str]
 
     @classmethod
@@ -88,10 +92,41 @@ class BundleCheck(NamedTuple):
         """A check that fails if there are problems; `otherwise` is its finding if there are none."""
         return cls(name, "fails" if problems else "holds", problems or [otherwise])
 
-    def plain(self) -> dict[str, object]:
+    def row(self) -> CheckRow:
         """As a row, without control characters: findings quote untrusted names, and a terminal would obey."""
         lines = ["".join(letter if letter.isprintable() else "?" for letter in line) for line in self.found]
         return {"check": self.check, "state": self.state, "found": lines}
+
+
+class CheckRow(TypedDict):
+    """A check in a verification."""
+
+    check: str
+    state: State
+    found: list[str]
+
+
+class Verification(TypedDict):
+    """What verifying a bundle found, as `verification-1.json` describes it.
+
+    Of `of` cells or Runs those in `rerun` were drawn with `seed`. A verdict is `does not hold` if any check
+    fails, and `incomplete` if one was not possible.
+    """
+
+    schema: str
+    bundle: str
+    sha256: str
+    kind: Kind
+    partial: bool
+    lists: bool
+    trace: bool
+    verdict: Literal["verified", "does not hold", "incomplete"]
+    checks: list[CheckRow]
+    rerun: list[str]
+    of: int
+    seed: int
+    versions_differ: dict[str, dict[str, str | None]]
+    tolerance: dict[str, float]
 
 
 class DataPlaces(NamedTuple):
@@ -165,8 +200,8 @@ def verify(
     places: DataPlaces = DataPlaces(),  # noqa: B008 - it is immutable
     workers: Workers | None = None,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
-    """Verify a bundle; the outcome as the plain table of `verification-1.json`.
+) -> Verification:
+    """Verify a bundle.
 
     Args:
         path: the bundle.
@@ -182,15 +217,18 @@ def verify(
     """
     with unpack(path) as bundle, tempfile.TemporaryDirectory(prefix="foltr-audit-") as again:
         verifier = _Verifier(bundle, places, workers or Workers(jobs=1), Path(again), progress)
-        checks = [check.plain() for check in verifier.checks(sample, seed)]
+        checks = [check.row() for check in verifier.checks(sample, seed)]
     states = {check["state"] for check in checks}
-    unless = "incomplete" if "not possible" in states else "verified"
+    possible: Literal["verified", "incomplete"] = "incomplete" if "not possible" in states else "verified"
     return {
         "schema": SCHEMA,
         "bundle": str(path),
         "sha256": bundle.sha256,
-        **{name: getattr(bundle.manifest, name) for name in ("kind", "partial", "lists", "trace")},
-        "verdict": "does not hold" if "fails" in states else unless,
+        "kind": bundle.manifest.kind,
+        "partial": bundle.manifest.partial,
+        "lists": bundle.manifest.lists,
+        "trace": bundle.manifest.trace,
+        "verdict": "does not hold" if "fails" in states else possible,
         "checks": checks,
         "rerun": [spec.hash for spec in verifier.drawn],
         "of": len(verifier.finished),
@@ -317,7 +355,8 @@ class _Verifier:
             lines.append("; ".join([f"{spec.hash[:12]}: {state}", *text]))
         if states == {"equal"}:
             how = "byte for byte" if self.tolerance == EXACT else "within the tolerance"
-            return BundleCheck("re-run", "holds", [*lines, f"{len(lines)} {self.cells} are equal {how}"])
+            equal = f"{len(lines)} of {len(self.finished)} {self.cells} run again, all equal {how}"
+            return BundleCheck("re-run", "holds", [*lines, equal])
         return BundleCheck("re-run", "fails" if "different" in states else "not possible", lines)
 
     def _cells_again(self) -> list[Outcome]:
@@ -344,7 +383,7 @@ class _Verifier:
         place, into = self._place(spec), self.again / spec.hash[:12]
         names = [name.removeprefix(place) for name in self.manifest.files if name.startswith(place)]
         try:
-            folds: Any = self._stored()["dataset"]["folds"]
+            folds = cast("dict[str, list[dict[str, object]]]", self._stored()["dataset"])["folds"]
             fingerprint = next(str(row["fingerprint"]) for row in folds if row["fold"] == spec.data.fold)
             runner = self.places.runner(spec, fingerprint, self.progress, with_undefended=True)
             self.runs[spec] = runner.run(spec, RunFolder.create(into, spec))
@@ -353,10 +392,10 @@ class _Verifier:
         names = [name for name in names if name not in (RESULTS, ROUNDS)]
         return _file_differences(self.root / place, into, names, self.tolerance)
 
-    def _stored(self) -> dict[str, Any]:
+    def _stored(self) -> dict[str, JsonValue]:
         if RESULTS not in self.manifest.files:
             raise CheckUnavailableError(f"there is no {RESULTS}: the bundle was packed unfinished")
-        return dict(json_table(file_bytes(self.root / RESULTS, TraceError), RESULTS, TraceError))
+        return json_table(file_bytes(self.root / RESULTS, TraceError), RESULTS, TraceError)
 
     def _results(self) -> BundleCheck:
         """Check that the results are what the report makes of the cells, or of Runs that were run again."""
