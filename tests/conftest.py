@@ -156,4 +156,6 @@ def small_bundle(small_comparison: Path, tmp_path_factory: pytest.TempPathFactor
     """Its bundle; nobody may change it."""
     from foltr_audit.evidence.bundle.pack import pack
 
-    return pack(small_comparison, tmp_path_factory.mktemp("bundle") / "small.zip").path
+    path = tmp_path_factory.mktemp("bundle") / "small.zip"
+    pack(small_comparison, path)
+    return path

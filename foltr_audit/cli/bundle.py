@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,6 +12,11 @@ from foltr_audit.cli.common import use_threads
 from foltr_audit.cli.options import Json, Threads, argument, option, switch
 from foltr_audit.cli.output import note, print_line, show
 from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foltr_audit.evidence.bundle.verify import Verification
 
 
 def bundle(
@@ -40,23 +46,22 @@ def bundle(
         overwrite=overwrite,
         progress=on_terminal(),
     )
-    for line in packed.unfinished:
+    for line in packed["unfinished"]:
         note(f"partial: {line}")
     if json:
-        print_line(json_text(packed.table()))
+        print_line(json_text(packed))
         return
-    manifest = packed.manifest
-    print_line(f"{to}: a {manifest.kind}, {len(manifest.files)} files, {packed.size:,} bytes")
-    print_line(f"SHA-256 {packed.sha256}")
+    print_line(f"{to}: a {packed['kind']}, {packed['files']} files, {packed['bytes']:,} bytes")
+    print_line(f"SHA-256 {packed['sha256']}")
 
 
 def verify(
     file: Path = argument("A file that bundle has packed.", "FILE.zip"),
     sample: int | None = option(
-        "Number of cells or Runs to re-run, drawn at random; 0 for none. Default: 3."
+        "Number of cells or Runs to re-run, drawn at random; 0 for none. Default: 3.", least=0
     ),
     every: bool = switch("--all", "Re-run every cell or Run."),
-    seed: int | None = option("Seed of the draw. Default: a new number, which is printed."),
+    seed: int | None = option("Seed of the draw. Default: a new number, which is printed.", least=0),
     jobs: int | None = option("Processes that re-run cells of a comparison. Default: one per core."),
     data: str | None = option("Path of the data set. Default: its name, in this folder."),
     intents: str | None = option("Path of the intents of the data set. Default: their name, in this folder."),
@@ -70,23 +75,56 @@ def verify(
     """
     import secrets
 
-    from foltr_audit.evidence.bundle.place import DataPlaces
-    from foltr_audit.evidence.bundle.verification_table import print_verification
-    from foltr_audit.evidence.bundle.verify import SAMPLE, RerunOptions
+    from foltr_audit.evidence.bundle.verify import SAMPLE, DataPlaces
     from foltr_audit.evidence.bundle.verify import verify as check
     from foltr_audit.experiments.comparison.workers import Workers
+    from foltr_audit.utils.formatting import json_text
     from foltr_audit.utils.progress import on_terminal
 
     if every and sample is not None:
         raise UsageError("--all and --sample: give one or the other")
     use_threads(threads)
-    options = RerunOptions(
+    outcome = check(
+        file,
         sample=None if every else SAMPLE if sample is None else sample,
         seed=secrets.randbelow(2**32) if seed is None else seed,
         places=DataPlaces(data, intents),
         workers=Workers(jobs=jobs),
+        progress=on_terminal(),
     )
-    found = check(file, options, on_terminal())
-    show(found.json, partial(print_verification, found), json=json)
-    if found.verdict != "verified":
+    show(lambda: json_text(outcome), partial(_print, outcome), json=json)
+    if outcome["verdict"] != "verified":
         raise typer.Exit(1)
+
+
+def _print(outcome: Verification, console: Console) -> None:
+    """Print the checks, the versions that differ, and the verdict."""
+    from rich.markup import escape
+
+    from foltr_audit.evidence.bundle.verify import CheckRow
+    from foltr_audit.report.render.terminal import print_table
+    from foltr_audit.report.tables.table import Column, make_table
+
+    unfinished = ", partial: it was packed unfinished" if outcome["partial"] else ""
+    head = f"{outcome['bundle']}: a {outcome['kind']}{unfinished}\nSHA-256 {outcome['sha256']}\n"
+    console.print(escape(head), highlight=False, soft_wrap=True)
+    columns = [
+        Column[CheckRow]("check", lambda row: row["check"], "line"),
+        Column[CheckRow]("result", lambda row: row["state"], "line"),
+        Column[CheckRow]("found", lambda row: "\n".join(row["found"]), "fold"),
+    ]
+    print_table(make_table("Checks", columns, outcome["checks"]), console)
+    lines = [""]
+    if outcome["versions_differ"]:
+        near = "relative {relative:g}, absolute {absolute:g}".format(**outcome["tolerance"])
+        lines.append(f"Versions differ: numbers had to agree within {near}.")
+    for name, pair in outcome["versions_differ"].items():
+        there, here = ("none" if text is None else ascii(text)[1:-1][:40] for text in pair.values())
+        lines.append(f"  {name}: packed with {there}, here {here}")
+    if 0 < len(outcome["rerun"]) < outcome["of"]:
+        lines.append(
+            f"Re-run: {len(outcome['rerun'])} of {outcome['of']}, drawn with --seed {outcome['seed']}."
+        )
+    console.print(escape("\n".join(lines)), highlight=False)
+    bare = ", nothing re-run" if outcome["verdict"] == "verified" and not outcome["rerun"] else ""
+    console.print(f"Verdict: {outcome['verdict']}{bare}", style="bold", highlight=False)

@@ -8,7 +8,6 @@ from typing import Any
 
 import typer
 
-from foltr_audit.cli import data_cache
 from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.lazy import LazyGroup, takes
 from foltr_audit.cli.options import argument, option, switch
@@ -23,10 +22,9 @@ _RANGE = {"min", "mean", "max"}
 
 app = typer.Typer(
     cls=LazyGroup,
-    help="Describe ranking data, write synthetic data, and manage the cache.",
+    help="Describe ranking data, and write synthetic data.",
     no_args_is_help=True,
 )
-app.add_typer(data_cache.app, name="cache")
 
 
 @app.command("info")

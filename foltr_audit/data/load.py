@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.settings.data import DataSpec, are_synthetic
+from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import count_read, intent_files, with_intents
@@ -65,30 +64,9 @@ def source_files(data: DataSpec) -> SourceFiles | None:
     return locate(data.source, data.fold)
 
 
-def _key(
-    data: DataSpec,
-    name: str,
-    *,
-    fold: int = 0,
-    split_seed: int | None = None,
-    files: tuple[Path, ...] = (),
-) -> SourceKey:
-    """The cache key of a source; where its labels come from elsewhere, its name says so."""
-    if data.intents is not None:
-        name += (
-            f" with intents {data.intents if are_synthetic(data.intents) else os.path.abspath(data.intents)}"
-        )
-    return SourceKey(
-        name=name,
-        source=data.source,
-        fold=fold,
-        normalise=data.normalise,
-        dtype=data.dtype,
-        split_seed=split_seed,
-        # Resolved, since the same relative path is another file in another working folder.
-        files=tuple(path.resolve() for path in (*files, *intent_files(data.intents))),
-        intents=data.intents,
-    )
+def _resolved(data: DataSpec, *files: Path) -> tuple[Path, ...]:
+    """Every file that is read; the same relative path is another file in another working folder."""
+    return tuple(path.resolve() for path in (*files, *intent_files(data.intents)))
 
 
 def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collection]]:
@@ -98,8 +76,7 @@ def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collectio
     located = locate(data.source, data.fold)
     # Where nothing is split the seed does not matter: runs of all seeds share one entry of the cache.
     split_seed = seed if located.split else None
-    name = os.path.abspath(data.source)
-    origin = _key(data, name, fold=located.fold, split_seed=split_seed, files=located.files)
+    origin = SourceKey(data, located.fold, split_seed, _resolved(data, *located.files))
 
     def read() -> Collection:
         how = {"normalisation": data.normalise, "dtype": data.dtype}
@@ -109,8 +86,7 @@ def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collectio
 
 
 def _search_log(data: DataSpec, files: LogFiles) -> tuple[SourceKey, Callable[[], Collection]]:
-    origin = _key(data, os.path.abspath(data.source), files=files.files)
-    return origin, lambda: load_search_log(data, files)
+    return SourceKey(data, files=_resolved(data, *files.files)), lambda: load_search_log(data, files)
 
 
 def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
@@ -130,7 +106,7 @@ def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
             made = _judged(made, data.intents)
         return normalise(made, data.normalise, data.dtype, overwrite=True)
 
-    return _key(data, data.source), generate
+    return SourceKey(data, files=_resolved(data)), generate
 
 
 def _judged(collection: Collection, intents: str) -> Collection:

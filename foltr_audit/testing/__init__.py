@@ -1,7 +1,8 @@
 """Contract suites: checks of plug-ins and noise laws, for those who write one. Nothing else imports them.
 
 `check_attack`, `check_defense`, `check_learner`, `check_scenario`, `check_click_model` and `check_noise_law`
-run all checks of one object and raise one `ContractError`. `attack_checks` and so on list the checks.
+run all checks of one object and raise one `ContractError`; `attack_checks` and so on list the checks.
+Plug-ins are objects, classes whose parameters all have defaults, or the texts of registered ones.
 
     >>> from foltr_audit.testing import check_defense
     >>> check_defense("clip:norm=2")
@@ -12,13 +13,18 @@ Begin with: `contract.py`, then `defense_checks.py`.
 
 from foltr_audit.testing.attack_checks import attack_checks, check_attack
 from foltr_audit.testing.contract import ContractCheck, ContractError
-from foltr_audit.testing.defense_checks import check_defense, defense_checks
-from foltr_audit.testing.learner_checks import check_learner, learner_checks
-from foltr_audit.testing.noise_law_checks import check_noise_law, noise_law_checks
-from foltr_audit.testing.world_checks import (
+from foltr_audit.testing.defense_checks import (
+    check_defense,
+    check_noise_law,
+    defense_checks,
+    noise_law_checks,
+)
+from foltr_audit.testing.training_checks import (
     check_click_model,
+    check_learner,
     check_scenario,
     click_model_checks,
+    learner_checks,
     scenario_checks,
 )
 

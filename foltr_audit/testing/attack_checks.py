@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 
-from foltr_audit.core.plugins import Attack, Inference, IntentAttack, Knowledge, View
-from foltr_audit.core.records.interactions import RoundTruth
+from foltr_audit.core.plugins import Attack, Inference, IntentAttack, View
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.counts import CountTask
 from foltr_audit.judge.protocol import judge, task_of
 from foltr_audit.judge.task import checked_answer
 from foltr_audit.judge.view_builder import with_lists
 from foltr_audit.rng import Streams
-from foltr_audit.testing.contract import CheckList, ContractCheck, checks_of, expect, run_checks
-from foltr_audit.testing.plugin_checks import PLUGIN_CHECKS
-from foltr_audit.testing.sample_data import generator
-from foltr_audit.testing.sample_rounds import PlayedRounds, played_view, rounds_to_judge
-from foltr_audit.testing.sample_views import MADE, cut, rearranged, with_updates
-from foltr_audit.testing.surroundings import kernel_threads, own_generators_only, reached
-from foltr_audit.utils.arrays import Ints
+from foltr_audit.testing.contract import (
+    CheckList,
+    ContractCheck,
+    checks_of,
+    expect,
+    own_generators_only,
+    run_checks,
+    threads,
+)
+from foltr_audit.testing.samples import (
+    MADE,
+    PlayedRounds,
+    cut,
+    generator,
+    rearranged,
+    rounds_to_judge,
+    with_updates,
+)
 from foltr_audit.utils.blas_threads import one_blas_thread
 
 _CHECKS = CheckList()
-_SIZES = (0.0, 1e-300, 1e30, 1e300)
 
 
 def attack_checks(attack: Attack | type[Attack] | str) -> list[ContractCheck]:
-    """The checks of an attack, each with its name, e.g. for `pytest.mark.parametrize`.
-
-    Args:
-        attack: an object, a class whose parameters all have defaults, or the text of a registered attack.
-
-    Raises:
-        ContractError: it cannot be made.
-    """
-    return checks_of(Attack, attack, [*PLUGIN_CHECKS, *_CHECKS], one_blas_thread)
+    """The checks of an attack, each with its name, e.g. for `pytest.mark.parametrize`."""
+    return checks_of(Attack, attack, _CHECKS, one_blas_thread)
 
 
 def check_attack(attack: Attack | type[Attack] | str) -> None:
-    """Check that an attack does what every attack must do; it need not be registered.
-
-    Args:
-        attack: as for `attack_checks`.
-
-    Raises:
-        ContractError: it does not; the error says which checks failed, and why.
-    """
+    """Check that an attack does what every attack must do; it need not be registered."""
     run_checks(attack_checks(attack))
 
 
@@ -71,9 +66,9 @@ def _views(attack: Attack) -> Iterator[tuple[str, View]]:
     yield "one message", view_for(attack, 1)
 
 
-def _answer(attack: Attack, view: View, seed: int = 1) -> Inference:
+def _answer(attack: Attack, view: View) -> Inference:
     """What an attack says of a view, after checks that hold for every answer."""
-    said = checked_answer(attack, view, Streams(seed).generator("test"))
+    said = checked_answer(attack, view, Streams(1).generator("test"))
     n, B, _ = view.shown.shape
     here = view.is_document
     expect(not said.guess[~here].any(), "no guess at the padding", "one")
@@ -106,14 +101,19 @@ def _contents(record: object) -> Iterator[tuple[str, bytes | int]]:
             yield each.name, hash(value)
 
 
-# --- what an answer follows from -----------------------------------------------------------------------
+# --- what an answer follows from ------------------------------------------------------------------
 
 
 @_CHECKS("same seed, same bytes")
 def _same_seed(attack: Attack) -> None:
-    for what, view in _views(attack):
-        equal = _same(_answer(attack, view), _answer(attack, view))
-        expect(equal, "the same answer to the same view and seed", f"two answers to {what}")
+    several = list(_views(attack))
+    first = [_answer(attack, view) for _, view in several]
+    for (what, view), before in reversed(list(zip(several, first, strict=True))):
+        wanted = "the same answer to the same view and seed"
+        expect(_same(_answer(attack, view), before), wanted, f"another answer to {what} after other views")
+        with threads(2), one_blas_thread():
+            again = _answer(attack, view)
+        expect(_same(again, before), "the same answer on one thread and on two", f"two answers to {what}")
 
 
 @_CHECKS("the view stays as it is")
@@ -126,47 +126,7 @@ def _view_stays(attack: Attack) -> None:
         expect(not changed, "a view that stays as it is", f"that `infer` changed {changed} of {what}")
 
 
-@_CHECKS("nothing is remembered from other views")
-def _no_memory(attack: Attack) -> None:
-    several = list(_views(attack))
-    first = [_answer(attack, view) for _, view in several]
-    for (what, view), before in reversed(list(zip(several, first, strict=True))):
-        wanted = "the same answer, whatever was asked before"
-        expect(_same(_answer(attack, view), before), wanted, f"another answer to {what} after other views")
-
-
-@_CHECKS("the truth is out of reach")
-def _out_of_reach(attack: Attack) -> None:
-    """With one truth after the other in memory; nothing is opened for the second answer."""
-    for kind in sorted(attack.reads):
-        view, truth = played_view(kind)
-        if attack.why_not(view) is not None:
-            view = view_for(attack, 7, kind=kind)
-        answers = []
-        for clicks in (truth.clicks, ~truth.clicks):
-            decoy = RoundTruth(  # as a search through memory would find it
-                clients=truth.clients, updates=truth.updates, clicks=clicks, clipped=truth.clipped
-            )
-            with reached() as opened:
-                answers.append(_answer(attack, view))
-            del decoy
-        wanted = "an answer that follows from the view and the generator"
-        expect(_same(*answers), wanted, "another answer where another truth is in memory")
-        # What an import or a kernel's cache opens, the first answer has opened.
-        expect(not opened, "an attack that opens no file, program or address", ", ".join(opened[:1]))
-
-
-@_CHECKS("any number of threads")
-def _threads(attack: Attack) -> None:
-    for what, view in _views(attack):
-        answers = []
-        for count in (1, 2):
-            with kernel_threads(count):
-                answers.append(_answer(attack, view))
-        expect(_same(*answers), "the same answer on one thread and on two", f"two answers to {what}")
-
-
-# --- how views may look -----------------------------------------------------------------------------------
+# --- how views may look ---------------------------------------------------------------------------
 
 
 @_CHECKS("a view without messages, lists or documents")
@@ -180,31 +140,20 @@ def _nothing(attack: Attack) -> None:
     expect(not _answer(attack, empty).guess.any(), "no guess in lists without documents", "one")
 
 
-@_CHECKS("the order of messages is irrelevant")
-def _order_of_messages(attack: Attack) -> None:
-    for what, view in _views(attack):
-        order = generator(0).permutation(len(view))
-        said, other = _answer(attack, view), _answer(attack, rearranged(view, order))
-        wanted = "the same answer for a message, wherever it stands"
-        expect(_equal_at(said, other, order), wanted, f"another one with {what} in another order")
-
-
-def _equal_at(said: Inference, other: Inference, order: Ints) -> bool:
-    same = said.scores[order].tobytes() == other.scores.tobytes()
-    same &= said.guess[order].tobytes() == other.guess.tobytes()
-    if said.answer is None or other.answer is None:
-        return same and said.answer is other.answer
-    return same and np.allclose(said.answer[order], other.answer, rtol=1e-9, atol=1e-12, equal_nan=True)
-
-
 @_CHECKS("a message alone is treated as among others")
 def _alone(attack: Attack) -> None:
+    """Then its place among them does not count either."""
     for what, view in _views(attack):
         said = _answer(attack, view)
         for i in range(len(view)):
             alone = _answer(attack, rearranged(view, slice(i, i + 1)))
+            same = said.scores[i].tobytes() == alone.scores[0].tobytes()
+            same &= said.guess[i].tobytes() == alone.guess[0].tobytes()
+            same &= (said.answer is None) == (alone.answer is None)
+            if said.answer is not None and alone.answer is not None:
+                same &= np.allclose(said.answer[i], alone.answer[0], rtol=1e-9, atol=1e-12, equal_nan=True)
             wanted = "the same answer for a message alone and among others"
-            expect(_equal_at(said, alone, np.array([i])), wanted, f"another one for message {i} of {what}")
+            expect(same, wanted, f"another one for message {i} of {what}")
 
 
 @_CHECKS("documents may come in another order")
@@ -228,20 +177,22 @@ def _padding(attack: Attack) -> None:
     for what, view in _views(attack):
         _, B, k = view.shown.shape
         said, here = _answer(attack, view), view.is_document
-        for lists, places in ((0, 3), (2, 0), (1, 2)):
+        for lists, places in ((0, 3), (2, 0)):
             other = _answer(attack, cut(view, B + lists, k + places))
-            scores = other.scores[:, :B, :k]
-            near = np.allclose(scores[here], said.scores[here], rtol=1e-9, atol=1e-12)
-            found = f"another one with {lists} empty lists and {places} empty places more in {what}"
+            near = np.allclose(other.scores[:, :B, :k][here], said.scores[here], rtol=1e-9, atol=1e-12)
             equal = np.array_equal(said.guess, other.guess[:, :B, :k])
+            found = f"another one with {lists} empty lists and {places} empty places more in {what}"
             expect(near and equal, "the same answer with more padding", found)
 
 
 @_CHECKS("updates of any size")
 def _any_size(attack: Attack) -> None:
     for _, view in _views(attack):
-        for size in _SIZES:
+        for size in (0.0, 1e-300, 1e30, 1e300):
             _answer(attack, with_updates(view, size * np.sign(view.updates)))
+
+
+# --- its task, and what it refuses ----------------------------------------------------------------
 
 
 @_CHECKS("its task accepts its answers")
@@ -255,34 +206,29 @@ def _judged(attack: Attack) -> None:
     answered, refusals = False, list[str]()
     for played in rounds_to_judge(attack.reads, task):
         try:
-            found = judge(played.store, played.server, [asked], Streams(1), played.protocol)
+            judged = judge(played.store, played.server, [asked], Streams(1), played.protocol)
         except PluginError:
             raise
         except UsageError as error:  # its task is not for such rounds
             refusals.append(str(error))
             continue
-        reason = found.refused.get(asked.label)
+        reason = judged.refused.get(asked.label)
         answered |= reason is None or reason in _own_refusals(asked, played)
         refusals += [reason] if reason else []
-    why = (
-        "; ".join(dict.fromkeys(refusals)) or f"none with messages of kind {', '.join(sorted(attack.reads))}"
-    )
+    kinds = f"none with messages of kind {', '.join(sorted(attack.reads))}"
+    why = "; ".join(dict.fromkeys(refusals)) or kinds
     expect(answered, f"played rounds that the task {task.name} can judge", why)
 
 
 def _own_refusals(attack: Attack, played: PlayedRounds) -> set[str | None]:
     """Why an attack itself refuses what tasks may show it of the rounds: single lists, several, sums."""
     views = [seen.view for record in played.store.rounds() for seen in played.server.views(record)]
-    forms = list(views)
+    forms = [*views, *(replace(view, observer="aggregate", kind="update") for view in views)]
     for view in views:
         rows = np.arange(len(view))
         if view.shown.shape[1] == 1:
             forms.append(with_lists(view, rows, np.tile(rows, (rows.size, 1))))
-        forms.append(replace(view, observer="aggregate", kind="update"))
     return {attack.why_not(view) for view in forms}
-
-
-# --- what it refuses ------------------------------------------------------------------------------------
 
 
 @_CHECKS("messages that it cannot read are refused")
@@ -301,11 +247,7 @@ def _kinds(attack: Attack) -> None:
 def _needs(attack: Attack) -> None:
     view = view_for(attack, 7)
     for need in sorted(attack.needs):
-        said = attack.why_not(replace(view, knowledge=_without(view.knowledge, [need])))
+        # Nothing but this item is withheld, not even what follows from it.
+        hidden = False if isinstance(getattr(view.knowledge, need), bool) else None
+        said = attack.why_not(replace(view, knowledge=view.knowledge.having(**{need: hidden})))
         expect(said is not None and need in said, f"a refusal that names {need}", repr(said))
-
-
-def _without(knowledge: Knowledge, names: Iterable[str]) -> Knowledge:
-    """Nothing but these items is withheld, not even what follows from them."""
-    hidden = {name: False if isinstance(getattr(knowledge, name), bool) else None for name in names}
-    return knowledge.having(**hidden)

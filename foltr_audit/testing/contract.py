@@ -1,18 +1,24 @@
-"""Checks of a contract, and the one error that says where a plug-in breaks it."""
+"""Checks of a contract, the error that says where a plug-in breaks it, and the checks of every plug-in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from numpy.random import MT19937, mtrand
 from pydantic import ValidationError
 
+from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.field_errors import first_problem
-from foltr_audit.core.plugins import Plugin
+from foltr_audit.core.plugins import Attack, Defense, Plugin
 from foltr_audit.core.plugins.own_classes import at_hand
-from foltr_audit.core.plugins.registry import SINGULAR, make
+from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, make
+from foltr_audit.errors import PluginError
 
 P = TypeVar("P", bound=Plugin)
 T = TypeVar("T")
@@ -37,7 +43,7 @@ class ContractError(AssertionError):
         self.failures = dict(failures)
 
 
-class ContractBreach(Exception):  # noqa: N818  only `checks_of` sees it
+class ContractBreach(Exception):  # noqa: N818  only `_run` sees it
     """What one check expected and what it found."""
 
 
@@ -53,26 +59,14 @@ class ContractCheck(NamedTuple):
     run: Callable[[], None]
 
 
-class NamedCheck(NamedTuple):
-    """A check of any plug-in of a kind.
-
-    Attributes:
-        name: what it checks.
-        function: gets the plug-in; raises `ContractBreach` or any error if the plug-in fails.
-    """
-
-    name: str
-    function: Callable[..., None]
-
-
-class CheckList(list[NamedCheck]):
-    """The checks of a kind of plug-in, in the order in which they are declared."""
+class CheckList(dict[str, Callable[..., None]]):
+    """The checks of a kind of plug-in by their names; each raises an error if the plug-in fails."""
 
     def __call__(self, name: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
         """Declare a function as the check of this name."""
 
         def declared(function: Callable[[T], None]) -> Callable[[T], None]:
-            self.append(NamedCheck(name, function))
+            self[name] = function
             return function
 
         return declared
@@ -84,12 +78,8 @@ def expect(holds: object, expected: str, found: str) -> None:
         raise ContractBreach(f"expected {expected}; found {found}")
 
 
-def plugin_of(base: type[P], given: P | type[P] | str) -> P:
-    """A plug-in from an object, from a class whose parameters all have defaults, or from its text.
-
-    Raises:
-        ContractError: it cannot be made.
-    """
+def _plugin_of(base: type[P], given: P | type[P] | str) -> P:
+    """A plug-in from an object, from a class whose parameters all have defaults, or from its text."""
     if isinstance(given, str):
         return make(base, given)
     if isinstance(given, base):
@@ -106,39 +96,42 @@ def plugin_of(base: type[P], given: P | type[P] | str) -> P:
 
 
 def checks_of(
-    base: type[P],
-    given: P | type[P] | str,
-    checks: Iterable[NamedCheck],
-    around: Surrounding = nullcontext,
+    base: type[P], given: P | type[P] | str, checks: CheckList, around: Surrounding = nullcontext
 ) -> list[ContractCheck]:
-    """The checks of one plug-in, which need not be registered; `around` is entered for each."""
-    plugin = plugin_of(base, given)
+    """The checks of one plug-in, which need not be registered; `around` is entered for each.
+
+    Raises:
+        ContractError: the plug-in cannot be made.
+    """
+    plugin = _plugin_of(base, given)
     named = isinstance(getattr(plugin, "name", None), str)
     who = f"{SINGULAR[base]} {plugin.label if named else type(plugin).__name__}"
+    surroundings = (partial(at_hand, base, type(plugin)), around)
+    every = PLUGIN_CHECKS | checks
+    return [
+        ContractCheck(name, partial(_run, who, plugin, name, every[name], surroundings)) for name in every
+    ]
 
-    def entered() -> AbstractContextManager[object]:
-        return at_hand(base, type(plugin))
 
-    return [ContractCheck(each.name, partial(_run, who, plugin, each, (entered, around))) for each in checks]
-
-
-def law_checks_of(law: T, who: str, checks: Iterable[NamedCheck]) -> list[ContractCheck]:
+def law_checks_of(law: object, who: str, checks: CheckList) -> list[ContractCheck]:
     """The checks of an object that is no plug-in."""
-    return [ContractCheck(each.name, partial(_run, who, law, each, ())) for each in checks]
+    return [ContractCheck(name, partial(_run, who, law, name, checks[name], ())) for name in checks]
 
 
-def _run(who: str, subject: object, check: NamedCheck, around: Sequence[Surrounding]) -> None:
+def _run(
+    who: str, subject: object, name: str, check: Callable[..., None], around: Sequence[Surrounding]
+) -> None:
     """Run a check; whatever goes wrong becomes a `ContractError`."""
     try:
         with ExitStack() as stack:
             for surrounding in around:
                 stack.enter_context(surrounding())
-            check.function(subject)
+            check(subject)
     except ContractBreach as breach:
-        raise ContractError(who, {check.name: str(breach)}) from None
+        raise ContractError(who, {name: str(breach)}) from None
     except Exception as error:  # a plug-in may raise anything
         why = f"expected no error; found {type(error).__name__}: {error}"
-        raise ContractError(who, {check.name: why}) from error
+        raise ContractError(who, {name: why}) from error
 
 
 def run_checks(checks: Iterable[ContractCheck]) -> None:
@@ -154,5 +147,116 @@ def run_checks(checks: Iterable[ContractCheck]) -> None:
         except ContractError as error:
             errors.append(error)
     if errors:
-        found = {name: why for error in errors for name, why in error.failures.items()}
-        raise ContractError(errors[0].plugin, found) from errors[0]
+        failures = {name: why for error in errors for name, why in error.failures.items()}
+        raise ContractError(errors[0].plugin, failures) from errors[0]
+
+
+# --- surroundings ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let kernels and linear algebra use so many threads, or all where there are fewer."""
+    import numba
+    from threadpoolctl import threadpool_limits
+
+    most, before = numba.config.NUMBA_NUM_THREADS, numba.get_num_threads()  # type: ignore[attr-defined]
+    numba.set_num_threads(min(count, most))
+    try:
+        with threadpool_limits(limits=count):
+            yield
+    finally:
+        numba.set_num_threads(before)
+
+
+@contextmanager
+def own_generators_only() -> Iterator[None]:
+    """Lend NumPy's global generator a known state, and expect that nothing draws from it or seeds it."""
+    before = mtrand.get_state(legacy=False)
+    mtrand.set_state(dict(MT19937(20_231_123).state))
+    lent = repr(mtrand.get_state(legacy=False))
+    try:
+        yield
+        used = lent != repr(mtrand.get_state(legacy=False))
+        expect(not used, "randomness from the given streams only", "a use of NumPy's global generator")
+    finally:
+        mtrand.set_state(before)
+
+
+# --- checks of every plug-in ----------------------------------------------------------------------
+
+PLUGIN_CHECKS = CheckList()
+
+_NUMBERS = (0.1 + 0.2, 1e-9, 7.0, 1e20, 123456789012345678.0, math.pi * 1e-300)
+_MUST_SAY = {Attack: "Sees:", Defense: "Guarantees:"}
+
+
+def _base(plugin: Plugin) -> type[Plugin]:
+    return next(base for base in GROUPS if isinstance(plugin, base))
+
+
+@PLUGIN_CHECKS("it has a name")
+def _named(plugin: Plugin) -> None:
+    name = getattr(plugin, "name", None)
+    wanted = "a class attribute `name` of letters, digits and hyphens"
+    expect(isinstance(name, str) and re.fullmatch(r"[a-z0-9][a-z0-9-]*", name), wanted, repr(name))
+
+
+@PLUGIN_CHECKS("it is frozen")
+def _frozen(plugin: Plugin) -> None:
+    for key in (*type(plugin).model_fields, "name", "anything"):
+        try:
+            setattr(plugin, key, 1)
+        except (ValueError, AttributeError):
+            continue
+        expect(False, "an object that cannot be changed", f"its attribute {key} could be set")
+    expect(hash(plugin) == hash(plugin.model_copy()), "equal hashes of equal objects", "different ones")
+
+
+@PLUGIN_CHECKS("wrong parameters are refused")
+def _wrong_parameters(plugin: Plugin) -> None:
+    values = {key: value for key, value in plugin.model_dump().items() if value is not None}
+    numbers = [
+        key for key, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    wrong = [(key, bad) for key in numbers for bad in ("nan", "inf", "-inf")]
+    for key, bad in [("no_such_thing", "1"), *wrong]:
+        text = ",".join(f"{name}={value}" for name, value in {**values, key: bad}.items())
+        refusal = None
+        try:
+            make(_base(plugin), f"{plugin.name}:{text}")
+        except PluginError as error:
+            refusal = str(error)
+        expect(refusal is not None and key in refusal, f"a PluginError for {key}={bad}", repr(refusal))
+
+
+@PLUGIN_CHECKS("its text makes it again")
+def _text(plugin: Plugin) -> None:
+    changed = [plugin]
+    for key, old in plugin.model_dump().items():
+        for value in _NUMBERS if isinstance(old, float) else ():
+            try:
+                changed.append(type(plugin)(**{**plugin.model_dump(), key: value}))
+            except ValueError:
+                continue  # outside the range of this parameter
+    for each in changed:
+        for text in (each.text, each.label):
+            again = make(_base(plugin), text)
+            expect(again == each, f"the same plug-in from its text {text}", again.text)
+            expect(again.text == each.text, f"the text {each.text} again", again.text)
+        if isinstance(each, Defense):
+            chain = parse_chain([each.text])
+            expect(chain == (each,), f"a chain of one link from {each.text}", f"{len(chain)} links")
+
+
+@PLUGIN_CHECKS("it says what it is")
+def _documented(plugin: Plugin) -> None:
+    cls = type(plugin)
+    text = inspect.getdoc(cls) or ""
+    expect(cls.__doc__, "a docstring of its own", "none")
+    first = text.split("\n")[0].strip()
+    expect(first.endswith("."), "a docstring whose first line is a sentence", repr(first))
+    must = next((words for base, words in _MUST_SAY.items() if isinstance(plugin, base)), "")
+    expect(must in text, f"a docstring with a part {must!r}", repr(first))
+    for key, info in cls.model_fields.items():
+        expect(info.description, f"a description of parameter {key}, for `foltr-audit list`", "none")

@@ -1,13 +1,13 @@
-"""The cache of parsed data: the same data with and without it."""
+"""The cache of parsed data: the same data with and without it, and no damaged entry is believed."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import re
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,131 +18,54 @@ import pytest
 
 from foltr_audit.core.records.names import LazyNames
 from foltr_audit.data import cache as store
-from foltr_audit.data.normalize import NORMALISATIONS
-from foltr_audit.errors import FoltrAuditError
-from tests.fixtures.command import run
+from foltr_audit.data.cache import FACTS
 from tests.fixtures.data_cache import PARTS, TEXT, assert_same, contents, is_mapped, load, names
 from tests.fixtures.import_graph import imports, modules
 
-# --- the same data --------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("how", NORMALISATIONS)
-@pytest.mark.parametrize("kind", ["file", "synthetic:mq2007:30", "written"])
-def test_the_cache_gives_what_reading_gives(cache_place: Path, letor_file: Path, kind: str, how: str) -> None:
-    if kind == "written":
-        assert run("data", "synth", "--queries", 20, "--out", letor_file.parent / "made").code == 0
-        letor_file = letor_file.parent / "made"
-    wanted = letor_file if not kind.startswith("synthetic") else kind
-    plain = load(wanted, how, cache=False)
+@pytest.mark.parametrize("kind", ["file", "synthetic:mq2007:30"])
+def test_the_cache_gives_what_reading_gives(cache_place: Path, letor_file: Path, kind: str) -> None:
+    source = letor_file if kind == "file" else kind
+    plain = load(source, cache=False)
     assert not cache_place.exists()
-    first, second = load(wanted, how), load(wanted, how)
-    assert not is_mapped(plain)
-    assert is_mapped(first)
-    assert is_mapped(second)
+    first, second = load(source), load(source)
+    assert [is_mapped(data) for data in (plain, first, second)] == [False, True, True]
     assert_same(first, plain)
     assert_same(second, plain)
-
-
-def test_kernels_see_the_types_that_they_were_compiled_for(cache_place: Path, letor_file: Path) -> None:
-    plain, mapped = load(letor_file, cache=False), load(letor_file)
     for name in PARTS:
         for array in ("features", "labels", "offsets"):
-            one, other = getattr(plain.part(name), array), getattr(mapped.part(name), array)
-            assert type(other) is np.ndarray
+            one, other = getattr(plain.part(name), array), getattr(second.part(name), array)
             typeof: Callable[[object], object] = numba.typeof
-            assert typeof(one) == typeof(other)
+            assert typeof(one) == typeof(other), "kernels were compiled for this type"
             assert not other.flags.writeable
-            assert other.flags.aligned
-            with pytest.raises(ValueError, match="WRITEABLE"):
-                other.flags.writeable = True
 
 
-def test_nothing_is_parsed_the_second_time(
-    cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load(letor_file)
-
-    def forbidden(*_: object, **__: object) -> None:
-        raise AssertionError("parsed again")
-
-    monkeypatch.setattr("foltr_audit.data.sources.read_letor", forbidden)
-    assert is_mapped(load(letor_file))
-    with pytest.raises(AssertionError):
-        load(letor_file, "none")
-
-
-def test_train_prints_the_same_bytes(cache_place: Path, tmp_path: Path) -> None:
-    options = ("--data", "synthetic:mq2007:40", "--clients", 5, "--rounds", 2)
-    runs: list[tuple[str, bytes]] = []
-    for cache in ("", str(cache_place.parent), str(cache_place.parent)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(store.FOLDER_VARIABLE, cache)
-            out = tmp_path / f"run{len(runs)}"
-            assert run("train", *options, "--out", out).code == 0
-            facts = run("train", *options, "--json").json()
-        clock = re.compile("second")
-        text = json.dumps({key: value for key, value in facts.items() if not clock.search(key)})
-        runs.append((text, (out / "model.npy").read_bytes()))
-    assert len(contents(cache_place)) == 1
-    assert runs[0] == runs[1] == runs[2]
-
-
-def test_each_source_has_its_own_entry_and_a_link_is_its_file(cache_place: Path, letor_file: Path) -> None:
-    link = letor_file.with_name("link.txt")
-    link.symlink_to(letor_file)
-    found = [load(path) for path in (letor_file, link, letor_file)]
-    assert [one.source for one in found] == [str(letor_file), str(link), str(letor_file)]
-    assert {row.fingerprint for row in store.list_entries()} == {found[0].fingerprint}
-    load(letor_file, "none")
-    assert {(row.source, row.normalised) for row in store.list_entries()} == {
-        (str(letor_file), "zscore"),
-        (str(link), "zscore"),
-        (str(letor_file), "none"),
-    }
-
-
-def test_the_split_seed_counts_only_where_something_is_split(cache_place: Path, letor_file: Path) -> None:
-    assert load(letor_file, seed=1).fingerprint != load(letor_file, seed=2).fingerprint
+def test_each_preparation_has_its_own_entry(cache_place: Path, letor_file: Path) -> None:
+    scaled = [load(letor_file, how).train.features.sum() for how in ("none", "zscore", "none", "zscore")]
+    assert scaled[:2] == scaled[2:]
+    assert scaled[0] != scaled[1]
+    assert load(letor_file, seed=2).fingerprint != load(letor_file, seed=1).fingerprint
+    assert len(contents(cache_place)) == 3
     whole = letor_file.with_name("whole")
     whole.mkdir()
     for name in PARTS:
         shutil.copy(letor_file, whole / f"{name}.txt")
-    before = len(contents(cache_place))
-    load(whole, seed=1)
-    load(whole, seed=2)
-    assert len(contents(cache_place)) == before + 1
+    for seed in (1, 2):
+        assert is_mapped(load(whole, seed=seed))
+    assert len(contents(cache_place)) == 4, "the seed counts only where something is split"
 
 
-def test_names_are_decoded_on_use() -> None:
-    text = np.frombuffer("a\0\0\u00fc\u2028\0".encode(), dtype=np.uint8)
-    stored = LazyNames(text, 3)
-    assert len(stored) == 3
-    assert list(stored) == ["a", "", "\u00fc\u2028"]
-    assert stored[2] == "\u00fc\u2028"
-    assert stored[-3] == "a"
-    assert stored[:2] == ("a", "")
-    assert stored[2:1] == ()
-    assert stored[::-2] == ("\u00fc\u2028", "a")
-    with pytest.raises(IndexError):
-        stored[3]
-    assert stored == ("a", "", "\u00fc\u2028")
-    assert stored != ("a", "", "b")
-    assert stored == LazyNames(text.copy(), 3)
-    assert hash(stored) == hash(LazyNames(text.copy(), 3))
-
-
-@pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
-def test_names_are_stored_and_given_back(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foltr_audit.core.records.names._BATCH_NAMES", 3)
-    names = tuple("\u00fc\ud800" * (number % 3) for number in range(count))
-    stored = LazyNames.of(iter(names))
-    assert len(stored) == count
-    assert tuple(stored) == tuple(stored[number] for number in range(count)) == stored[:] == names
-    assert stored.text.tobytes() == "".join(name + "\0" for name in names).encode("utf-8", "surrogatepass")
-    assert LazyNames.of(stored) is stored
-    with pytest.raises(ValueError, match="NUL"):
-        LazyNames.of([*names, "a\0b"])
+def test_the_same_relative_path_in_another_folder(
+    cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = letor_file.parent / "other"
+    other.mkdir()
+    (other / letor_file.name).write_text(TEXT.replace("2:1.5", "2:9.5"))
+    found = []
+    for folder in (letor_file.parent, other):
+        monkeypatch.chdir(folder)
+        found.append(load(letor_file.name).fingerprint)
+    assert found[0] != found[1]
 
 
 def test_small_data_are_not_kept(
@@ -151,6 +74,25 @@ def test_small_data_are_not_kept(
     monkeypatch.setattr(store, "SMALLEST_BYTES", 1 << 20)
     assert not is_mapped(load(letor_file))
     assert not cache_place.exists()
+
+
+def test_intents_are_kept_and_qrels_that_change_are_read_anew(cache_place: Path, letor_file: Path) -> None:
+    folder = letor_file.parent / "qrels"
+    folder.mkdir()
+    for intent in (1, 2):
+        text = "".join(f"{q} {intent} D{q}-{row} {row % intent}\n" for q in range(12) for row in range(3))
+        (folder / f"{intent}.txt").write_text(text)
+    plain = load(letor_file, cache=False, intents=folder)
+    load(letor_file, intents=folder)
+    mapped = load(letor_file, intents=folder)
+    assert is_mapped(mapped)
+    assert_same(mapped, plain)
+    assert mapped.train.n_intents == 2
+    assert load(letor_file).n_intents == 1
+    (folder / "2.txt").write_text((folder / "1.txt").read_text().replace(" 1 D", " 2 D"))
+    assert load(letor_file, intents=folder).fingerprint != plain.fingerprint
+    made = [load("synthetic:mq2007:30", intents=text).n_intents for text in (None, "synthetic:3", None)]
+    assert made == [1, 3, 1]
 
 
 # --- sources that change --------------------------------------------------------------------------
@@ -167,17 +109,8 @@ def test_a_changed_file_is_read_again(cache_place: Path, letor_file: Path) -> No
     new = load(letor_file)
     assert new.fingerprint != old.fingerprint
     assert_same(new, load(letor_file, cache=False))
-    assert len(contents(cache_place)) == 1, "what nobody can ask for any more is removed"
-    assert old.train.features.sum() == pytest.approx(0, abs=1e-4), "and stays for who has mapped it"
-
-
-def test_a_group_file_counts(cache_place: Path, tmp_path: Path) -> None:
-    (tmp_path / "web.train").write_text("1 1:1\n0 1:2\n0 1:3\n1 1:4\n" * 3)
-    (tmp_path / "web.train.query").write_text("3\n" * 4)
-    old = load(tmp_path / "web.train")
-    time.sleep(0.02)
-    (tmp_path / "web.train.query").write_text("2\n" * 6)
-    assert load(tmp_path / "web.train").fingerprint != old.fingerprint
+    assert len(names(cache_place)) == 1, "the new entry takes the place of the old one"
+    assert old.train.features.sum() == pytest.approx(0, abs=1e-4), "which stays for who has mapped it"
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_kept(
@@ -207,11 +140,10 @@ def test_only_plain_files_are_kept(cache_place: Path, tmp_path: Path) -> None:
 
 def test_other_code_reads_again(cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(letor_file)
-    old = contents(cache_place)
+    old = (contents(cache_place)[0] / FACTS).read_text()
     monkeypatch.setattr(store, "code_version", lambda: "0" * 64)
     assert is_mapped(load(letor_file))
-    assert len(contents(cache_place)) == 1
-    assert contents(cache_place) != old
+    assert (contents(cache_place)[0] / FACTS).read_text() != old
 
 
 def test_the_version_covers_all_code_that_decides() -> None:
@@ -224,119 +156,164 @@ def test_the_version_covers_all_code_that_decides() -> None:
         name = todo.pop()
         found.add(name)
         todo |= {target for target in imports(name) if target in modules()} - found
-    assert {name.split(".")[1] for name in found} == set(store.DECIDING)
+    rooms = {parts[1] for parts in (name.split(".") for name in found) if len(parts) > 2}
+    assert rooms - {"recorder"} == set(store.DECIDING)
 
 
-# --- the commands ---------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 
-def test_list(cache_place: Path, letor_file: Path) -> None:
-    assert "empty" in run("data", "cache", "list").out
-    data = load(letor_file)
-    load("synthetic:mq2007:20", "none")
-    shown = run("data", "cache", "list")
-    assert shown.code == 0
-    for text in (data.fingerprint[:12], "zscore", "synthetic:mq2007:20"):
-        assert text in shown.out
-    assert "float32" in shown.out
-    facts = run("data", "cache", "list", "--json").json()
-    assert {entry["dtype"] for entry in facts["entries"]} == {"float32"}
-    assert facts["schema"] == "foltr-audit/data-cache-list/2"
-    assert facts["folder"] == str(cache_place)
-    row = facts["entries"][0]
-    (folder,) = (path for path in contents(cache_place) if "zscore" in (path / "meta.json").read_text())
-    assert (row["source"], row["fold"], row["normalised"]) == (str(letor_file), 0, "zscore")
-    assert row["fingerprint"] == data.fingerprint
-    assert row["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
-    assert facts["bytes"] == sum(entry["bytes"] for entry in facts["entries"])
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
 
 
-def test_the_last_use_is_noted(cache_place: Path, letor_file: Path) -> None:
+def _reshape(path: Path) -> None:
+    array = np.load(path, allow_pickle=False)
+    np.save(path, array.reshape(array.shape[::-1]) if array.ndim == 2 else array.view("<u8"))
+
+
+def _objects(path: Path) -> None:
+    np.save(path, np.array([print], dtype=object))  # what must never be loaded
+
+
+def _link(path: Path) -> None:
+    shutil.rmtree(path)
+    path.symlink_to("elsewhere")
+
+
+FEATURES, LABELS = "train.features.npy", "vali.labels.npy"
+DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "features missing": (FEATURES, Path.unlink),
+    "features cut": (FEATURES, lambda path: os.truncate(path, path.stat().st_size - 4)),
+    "features of another shape": (FEATURES, _reshape),
+    "features pickled": (FEATURES, _objects),
+    "labels of another type": (LABELS, _reshape),
+    "offsets changed": ("test.offsets.npy", _flip),
+    "names changed": ("test.document_ids.npy", _flip),
+    "no facts": (FACTS, Path.unlink),
+    "facts no JSON": (FACTS, lambda path: path.write_text("{")),
+    "facts deep": (FACTS, lambda path: path.write_text("[" * 100_000)),
+    "facts without an array": (FACTS, lambda path: path.write_text(path.read_text().replace("labels", "x"))),
+    "a link to nothing": ("", _link),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_entry_is_made_again(cache_place: Path, letor_file: Path, kind: str) -> None:
+    plain = load(letor_file, cache=False)
     load(letor_file)
-    (index,) = cache_place.glob("*/meta.json")
-    os.utime(index, (0, 0))
-    assert store.list_entries()[0].last_used == "1970-01-01T00:00:00+00:00"
-    load(letor_file)
-    assert store.list_entries()[0].last_used > "2020"
+    name, damage = DAMAGE[kind]
+    (folder,) = contents(cache_place)
+    damage(folder / name)
+    again = load(letor_file)
+    assert is_mapped(again)
+    assert_same(again, plain)
+    assert contents(cache_place) == [folder]
+    assert len(names(cache_place)) == 1, "nothing is left of the damaged one"
 
 
-def test_clear_removes_what_is_the_cache_s_own(cache_place: Path, letor_file: Path) -> None:
-    data = load(letor_file)
+# --- writers that die, meet or may not write ------------------------------------------------------
+
+HANGING_WRITER = """
+import sys, time
+import numpy
+from foltr_audit.data import cache
+from foltr_audit.data.load import load_collection
+from foltr_audit.core.settings.experiment import DataSpec
+def save(file, array, **named):
+    print("writing", flush=True)
+    time.sleep(60)
+cache.SMALLEST_BYTES = 0
+numpy.save = save
+load_collection(DataSpec(source=sys.argv[1]), 1)
+"""
+
+
+def test_a_killed_writer_leaves_nothing_that_is_read(cache_place: Path, letor_file: Path) -> None:
+    command = [sys.executable, "-c", HANGING_WRITER, str(letor_file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        writer.send_signal(signal.SIGKILL)
+    (left,) = names(cache_place)
+    assert left.startswith(".")
+    assert_same(load(letor_file), load(letor_file, cache=False))
+    assert left in names(cache_place), "it may be another writer's, still at work"
+    os.utime(cache_place / left, (0, 0))
     load(letor_file, "none")
-    (cache_place / f".{'0' * 32}.abcd.tmp").mkdir()
-    (cache_place / "mine.txt").write_text("dear")
-    outside = cache_place.parent / "outside"
-    outside.mkdir()
-    (outside / "dear").write_text("")
-    (cache_place / f"{'1' * 32}").symlink_to(outside)
-    done = run("data", "cache", "clear")
-    assert done.code == 0
-    assert "removed 2 entries" in done.out
-    assert names(cache_place) == ["mine.txt"]
-    assert (outside / "dear").exists()
-    assert data.train.features.sum() == pytest.approx(0, abs=1e-4), "a run that has mapped it goes on"
-    assert "removed 0 entries" in run("data", "cache", "clear").out
+    assert left not in names(cache_place)
 
 
-def test_clear_says_what_it_could_not_remove(
-    cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failure", ["full", "small", "file", "relative"])
+def test_a_cache_that_cannot_be_written(
+    cache_place: Path,
+    letor_file: Path,
+    failure: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    load(letor_file)
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def refused(path: Path) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-    monkeypatch.setattr(shutil, "rmtree", refused)
-    done = run("data", "cache", "clear")
-    assert done.code == FoltrAuditError.exit_code
-    assert "cannot be removed" in done.one_error()
-
-
-def test_info_reads_the_files(cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(*_: object, **__: object) -> None:
-        raise AssertionError("asked the cache")
-
-    load(letor_file, "none")
-    monkeypatch.setattr(store, "cached", forbidden)
-    monkeypatch.setattr("foltr_audit.data.load.cached", forbidden)
-    with pytest.raises(AssertionError):
-        load(letor_file, "none")
-    facts = run("data", "info", letor_file, "--json").json()
-    assert facts["fingerprint"] == load(letor_file, cache=False).fingerprint
+    if failure == "full":
+        monkeypatch.setattr(np, "save", full)
+    elif failure == "small":
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+    elif failure == "file":
+        cache_place.parent.write_text("")
+    else:
+        monkeypatch.delenv(store.FOLDER_VARIABLE)
+        monkeypatch.setattr("platformdirs.user_cache_path", lambda _: Path("~/.cache"))  # nobody's home
+    plain = load(letor_file, cache=False)
+    for _ in range(2):
+        assert_same(load(letor_file), plain)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == (0 if failure == "relative" else 1)
+    assert all(line.startswith("note: data cache: ") for line in lines)
+    assert not cache_place.is_dir() or not names(cache_place)
 
 
-# --- several intents ------------------------------------------------------------------------------
+def test_where_the_cache_is(letor_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(store, "SMALLEST_BYTES", 0)
+    monkeypatch.setenv(store.FOLDER_VARIABLE, "")
+    assert not is_mapped(load(letor_file))
+    monkeypatch.delenv(store.FOLDER_VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = store.cache_folder()
+    assert folder is not None
+    assert folder.is_relative_to(tmp_path)
+    assert "foltr-audit" in folder.parts
 
 
-def test_intents_are_kept_and_qrels_that_change_are_read_anew(cache_place: Path, letor_file: Path) -> None:
-    folder = letor_file.parent / "qrels"
-    folder.mkdir()
-    for intent in (1, 2):
-        text = "".join(f"{q} {intent} D{q}-{row} {row % intent}\n" for q in range(12) for row in range(3))
-        (folder / f"{intent}.txt").write_text(text)
-    plain = load(letor_file, cache=False, intents=folder)
-    first, second = load(letor_file, intents=folder), load(letor_file, intents=folder)
-    assert is_mapped(second)
-    assert_same(first, plain)
-    assert_same(second, plain)
-    assert second.train.n_intents == 2
-    assert second.intents_from == str(folder)
-    typeof: Callable[[object], object] = numba.typeof
-    assert typeof(second.train.intents) == typeof(plain.train.intents)
-    assert load(letor_file).n_intents == 1
-    (folder / "2.txt").write_text((folder / "1.txt").read_text().replace(" 1 D", " 2 D"))
-    assert load(letor_file, intents=folder).fingerprint != plain.fingerprint
+# --- names ----------------------------------------------------------------------------------------
 
 
-def test_made_up_intents_are_kept_apart(cache_place: Path) -> None:
-    collections = [load("synthetic:mq2007:30", intents=text) for text in (None, "synthetic:2", "synthetic:3")]
-    again = [load("synthetic:mq2007:30", intents=text) for text in (None, "synthetic:2", "synthetic:3")]
-    assert [collection.n_intents for collection in again] == [1, 2, 3]
-    assert len({collection.fingerprint for collection in again}) == 3
-    for one, other in zip(collections, again, strict=True):
-        assert_same(one, other)
-    assert [row.source for row in store.list_entries()] == [
-        "synthetic:mq2007:30",
-        "synthetic:mq2007:30 with intents synthetic:2",
-        "synthetic:mq2007:30 with intents synthetic:3",
-    ]
+def test_names_are_decoded_on_use() -> None:
+    text = np.frombuffer("a\0\0\u00fc\u2028\0".encode(), dtype=np.uint8)
+    stored = LazyNames(text, 3)
+    assert len(stored) == 3
+    assert list(stored) == ["a", "", "\u00fc\u2028"]
+    assert (stored[2], stored[-3]) == ("\u00fc\u2028", "a")
+    assert (stored[:2], stored[2:1], stored[::-2]) == (("a", ""), (), ("\u00fc\u2028", "a"))
+    with pytest.raises(IndexError):
+        stored[3]
+    assert stored == ("a", "", "\u00fc\u2028")
+    assert stored != ("a", "", "b")
+    assert stored == LazyNames(text.copy(), 3)
+    assert hash(stored) == hash(LazyNames(text.copy(), 3))
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
+def test_names_are_stored_and_given_back(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foltr_audit.core.records.names._BATCH_NAMES", 3)
+    names = tuple("\u00fc\ud800" * (number % 3) for number in range(count))
+    stored = LazyNames.of(iter(names))
+    assert len(stored) == count
+    assert tuple(stored) == tuple(stored[number] for number in range(count)) == stored[:] == names
+    assert stored.text.tobytes() == "".join(name + "\0" for name in names).encode("utf-8", "surrogatepass")
+    assert LazyNames.of(stored) is stored
+    with pytest.raises(ValueError, match="NUL"):
+        LazyNames.of([*names, "a\0b"])

@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.errors import TraceError
-from foltr_audit.evidence.bundle import unpack
-from foltr_audit.evidence.bundle.archive import entry
-from foltr_audit.evidence.bundle.manifest import NAME
+from foltr_audit.evidence.bundle import archive as bundle_archive
+from foltr_audit.evidence.bundle.archive import NAME, entry
 from foltr_audit.experiments.comparison.cell_arrays import read_arrays
 from foltr_audit.utils.reading import arrays
 from foltr_audit.utils.reading.arrays import read_array
@@ -85,7 +84,8 @@ def test_any_damage_is_found_and_never_a_traceback(small_bundle: Path, data: st.
         path = Path(folder, "bad.zip")
         path.write_bytes(bad)
         done = verified(path)
-    assert done.code in (1, 3), done
+        # What lies between the files, such as the time of an entry, changes nothing that is read.
+        assert done.code in (1, 3) or content(path) == content(small_bundle), done
     assert "Traceback" not in done.err
 
 
@@ -147,14 +147,6 @@ def test_a_file_that_is_other_missing_or_extra_is_named(small_bundle: Path, tmp_
     does_not_hold(forged(tmp_path / "d.zip", foreign), "notes.txt: not a file of this kind of bundle")
 
 
-def test_bytes_beside_the_files_count_too(small_bundle: Path, tmp_path: Path) -> None:
-    files = content(small_bundle)
-    refused(zipped(tmp_path / "a.zip", files, date_time=(2020, 1, 1, 0, 0, 0)), "between its files")
-    refused(zipped(tmp_path / "b.zip", files, comment=b"hello"), "between its files")
-    turned = dict(reversed(files.items()))
-    refused(write_bundle(tmp_path / "c.zip", turned), "between its files")
-
-
 # --- hostile archives -----------------------------------------------------------------------------
 
 
@@ -208,13 +200,8 @@ def test_compressed_doubled_and_overlapping_entries_are_refused(small_bundle: Pa
     refused(large, "larger than the file")
 
 
-def test_too_many_entries_and_too_long_a_manifest(
-    small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unpack, "MOST_ENTRIES", 5)
-    refused(small_bundle, "10 entries; expected at most 5")
-    monkeypatch.undo()
-    monkeypatch.setattr(unpack, "MOST_BYTES", 100)
+def test_too_long_a_manifest(small_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle_archive, "MOST_MANIFEST_BYTES", 100)
     refused(small_bundle, "expected at most 100")
 
 

@@ -15,7 +15,7 @@ from foltr_audit.experiments.membership.experiment import MembershipFinding, cei
 from foltr_audit.experiments.membership.shadow_training import ClientPool, ShadowTraining
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.testing.sample_data import tiny_collection
+from foltr_audit.testing.samples import tiny_collection
 from foltr_audit.utils.progress import NO_TICK
 
 ALL = ["lira", "lira-offline", "rmia", "rmia-offline"]

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from foltr_audit.evidence.bundle.pack import pack
-from foltr_audit.evidence.bundle.verify import RerunOptions, verify
+from foltr_audit.evidence.bundle.verify import verify
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.report.results.compare import CompareReport
+from foltr_audit.utils.formatting import json_text
 from tests.fixtures.bundles import content, write_bundle
 from tests.fuzz.mutations import (
     Random,
@@ -92,8 +93,8 @@ def bundles(folder: Path) -> Feed:
     write_comparison(folder / "compared")
     pack(folder / "compared", folder / "good.zip")
     good, files = (folder / "good.zip").read_bytes(), content(folder / "good.zip")
-    path, asked = folder / "bad.zip", RerunOptions(sample=0, seed=1)
-    assert verify(folder / "good.zip", asked).verdict == "verified"
+    path = folder / "bad.zip"
+    assert verify(folder / "good.zip", sample=0, seed=1)["verdict"] == "verified"
 
     def feed(rng: Random) -> None:
         way = rng.randrange(4)
@@ -104,8 +105,7 @@ def bundles(folder: Path) -> Feed:
         else:
             inside = {name: data for name, data in files.items() if name != "manifest.json"}
             _forge(rng, path, _changed_comparison(rng, inside), json.loads(files["manifest.json"]))
-        found = verify(path, asked)
-        found.json()
+        json_text(verify(path, sample=0, seed=1))
 
     return feed
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.cache import SourceKey, map_entry, write_entry
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
@@ -249,17 +250,15 @@ def cache_entries(folder: Path) -> Feed:
     """An entry of the data cache."""
     place, data = folder / "entry", tiny_collection()
     place.mkdir()
-    origin = SourceKey(
-        name="x", source="x", fold=0, normalise="none", dtype="float32", split_seed=None, files=()
-    )
-    write_entry(place, data, origin)
+    origin = SourceKey(DataSpec(source="x"))
+    write_entry(place, data, str(origin.identity()))
     files = tree(place)
 
     def feed(rng: Random) -> None:
         changed = dict(files)
         if rng.random() < 0.5:
-            table = changed_value(rng, json.loads(files["meta.json"]))
-            changed["meta.json"] = json_bytes(rng, table)
+            table = changed_value(rng, json.loads(files["facts.json"]))
+            changed["facts.json"] = json_bytes(rng, table)
         else:
             name = rng.choice([name for name in sorted(files) if name.endswith(".npy")])
             changed[name] = changed_npy(rng, np.load(io.BytesIO(files[name]), allow_pickle=False))

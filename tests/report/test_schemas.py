@@ -80,7 +80,6 @@ def test_the_published_schema_is_that_of_the_printed_document(name: str) -> None
             ("list", "knowledge"),
             ("study", "list"),
             ("explain",),
-            ("data", "cache", "list"),
         ),
         ("data", "info", "synthetic:mq2007:60"),
     ],

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from foltr_audit.core.plugins import Poisoning
 from foltr_audit.core.plugins.registry import make, names
-from foltr_audit.testing.sample_data import context, generator
+from foltr_audit.testing.samples import context, generator
 from foltr_audit.utils.arrays import Bools, Floats
 
 CRAFTED = ("lie", "min-max", "min-sum", "fang")

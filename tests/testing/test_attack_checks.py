@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 from pydantic import Field
 
 from foltr_audit.core.plugins import Attack, Inference, View
-from foltr_audit.core.records.interactions import RoundTruth
 from foltr_audit.testing import ContractError, attack_checks, check_attack
 from foltr_audit.testing.contract import run_checks
 from foltr_audit.utils.arrays import Floats
@@ -36,28 +33,6 @@ class ByChange(Attack):
         return Inference(scores=scores, guess=(scores > 0) & view.is_document)
 
 
-class SearchesMemory(ByChange):
-    """Sees: the truth, wherever it is."""
-
-    name: ClassVar[str] = "searches-memory"
-
-    def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        truths = [one for one in gc.get_objects() if type(one) is RoundTruth]  # isinstance asks each object
-        found = [truth for truth in truths if truth.clicks.any()]
-        count = sum(int(truth.clicks.sum()) for truth in found)
-        return self.said(view, view.score_changes + count)
-
-
-class Remembers(ByChange):
-    """Sees: what it was asked before."""
-
-    name: ClassVar[str] = "remembers"
-
-    def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        ASKED.append(view)
-        return self.said(view, view.score_changes + len(ASKED))
-
-
 class RemembersTheOtherView(ByChange):
     """Sees: what it was asked before."""
 
@@ -67,25 +42,6 @@ class RemembersTheOtherView(ByChange):
         if not ASKED or len(ASKED[-1]) != len(view):
             ASKED.append(view)
         return self.said(view, view.score_changes + len(ASKED))
-
-
-class ReadsAFile(ByChange):
-    """Sees: a file."""
-
-    name: ClassVar[str] = "reads-a-file"
-    place: ClassVar[Path] = Path(__file__).with_name("test_attack_checks.txt")
-
-    def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        if self.place.exists():
-            return self.said(view, view.score_changes + len(self.place.read_text()))
-        return self.said(view, view.score_changes)
-
-
-class ReadsItself(ReadsAFile):
-    """Sees: a file."""
-
-    name: ClassVar[str] = "reads-itself"
-    place: ClassVar[Path] = Path(__file__).parents[2] / "pyproject.toml"
 
 
 class Unseeded(ByChange):
@@ -105,27 +61,6 @@ class GloballySeeded(ByChange):
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         np.random.seed(1)  # noqa: NPY002
         return self.said(view, view.score_changes + np.random.random())  # noqa: NPY002
-
-
-class ChangesTheView(ByChange):
-    """Sees: everything."""
-
-    name: ClassVar[str] = "changes-the-view"
-
-    def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        out = self.said(view, view.score_changes)
-        object.__setattr__(view, "labels", np.zeros_like(view.shown))
-        return out
-
-
-class WritesIntoTheView(ByChange):
-    """Sees: everything."""
-
-    name: ClassVar[str] = "writes-into-the-view"
-
-    def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        view.messages[:] = 0.0
-        return self.said(view, view.score_changes)
 
 
 class ByPlace(ByChange):
@@ -186,23 +121,6 @@ class Infinite(ByChange):
         return Inference(scores=np.full(view.shown.shape, np.inf), guess=guess)
 
 
-class Narrow(ByChange):
-    """Sees: everything."""
-
-    name: ClassVar[str] = "narrow"
-
-    def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        said = super().infer(view, rng)
-        return Inference(scores=said.scores[:, :, :3], guess=said.guess[:, :, :3])
-
-
-class NoProbabilities(ByChange):
-    """Sees: everything."""
-
-    name: ClassVar[str] = "no-probabilities"
-    probabilities: ClassVar[bool] = True
-
-
 class RunsBlind(ByChange):
     """Sees: everything."""
 
@@ -221,22 +139,15 @@ class Nothing(ByChange):
 
 
 SLOPPY: list[tuple[type[Attack], str, str]] = [
-    (SearchesMemory, "truth is out of reach", "another answer where another truth is in memory"),
-    (Remembers, "same seed", "two answers to seven messages"),
-    (RemembersTheOtherView, "nothing is remembered", "after other views"),
-    (ReadsItself, "truth is out of reach", "opens no file, program or address; found open .*pyproject.toml"),
-    (Unseeded, "same seed", "two answers"),
+    (RemembersTheOtherView, "same seed", "after other views"),
+    (Unseeded, "same seed", "another answer"),
     (GloballySeeded, "the view stays", "a use of NumPy's global generator"),
-    (ChangesTheView, "the view stays", r"`infer` changed \['labels'\]"),
-    (WritesIntoTheView, "same seed", "found ValueError: assignment destination is read-only"),
-    (ByPlace, "order of messages", "wherever it stands"),
+    (ByPlace, "a message alone", "alone and among others"),
     (ByOthers, "a message alone", "alone and among others"),
     (ByRank, "documents may come", "wherever it stands"),
     (ByPadding, "padding says nothing", "the same answer with more padding"),
     (NamesThePadding, "same seed", "expected no guess at the padding"),
     (Infinite, "same seed", "expected finite scores"),
-    (Narrow, "same seed", r"scores of shape \(7, 1, 3\); expected \(7, 1, 10\)"),
-    (NoProbabilities, "same seed", "expected probabilities as scores"),
     (
         RunsBlind,
         "messages that it cannot read",
@@ -265,7 +176,3 @@ def test_honest_attacks_pass() -> None:
     check_attack(ByChange)
     check_attack(ByChange())
     check_attack("olsr")
-
-
-def test_a_file_that_is_not_there_is_not_opened() -> None:
-    check_attack(ReadsAFile)

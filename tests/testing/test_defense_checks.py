@@ -36,17 +36,6 @@ class HandsBack(Defense):
         return models
 
 
-class WritesIntoItsInput(Defense):
-    """Guarantees: nothing."""
-
-    name: ClassVar[str] = "writes"
-
-    def on_message(self, models: Floats, context: RoundContext) -> Floats:
-        models.setflags(write=True)
-        models *= 0.5
-        return models.copy()
-
-
 class Unseeded(Defense):
     """Guarantees: nothing."""
 
@@ -65,15 +54,6 @@ class Shorter(Defense):
         return models[:, :1].copy()
 
 
-class ByOrder(Defense):
-    """Guarantees: nothing."""
-
-    name: ClassVar[str] = "by-order"
-
-    def on_message(self, models: Floats, context: RoundContext) -> Floats:
-        return models + np.arange(len(models))[:, np.newaxis]
-
-
 class ClicksAtThePadding(Defense):
     """Guarantees: nothing."""
 
@@ -81,15 +61,6 @@ class ClicksAtThePadding(Defense):
 
     def on_clicks(self, clicks: Bools, shown: Ints, step: int, context: RoundContext) -> Bools:
         return ~clicks
-
-
-class BringsBack(Defense):
-    """Guarantees: nothing."""
-
-    name: ClassVar[str] = "brings-back"
-
-    def on_wire(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
-        return WireMessages(messages=messages.copy(), survivors=np.ones_like(survivors))
 
 
 class AddsWrongly(Defense):
@@ -109,15 +80,6 @@ class AddsWrongly(Defense):
         )
 
 
-class SharesAWire(Defense):
-    """Guarantees: nothing."""
-
-    name: ClassVar[str] = "shares-a-wire"
-
-    def on_wire(self, messages: Floats, survivors: Bools, context: RoundContext) -> WireMessages:
-        return WireMessages(messages=messages - messages.mean(axis=0), survivors=survivors.copy())
-
-
 class Untold(Defense):
     name: ClassVar[str] = "untold"
 
@@ -128,14 +90,10 @@ SLOPPY: list[tuple[type[Defense], str, str]] = [
     (NFromTheArray, "a client alone", "n comes from context.shares"),
     (NFromTheArray, "depends on shares", "n comes from context.shares"),
     (HandsBack, "same seed", "expected a new array from on_message; found the array that it was given"),
-    (WritesIntoItsInput, "same seed", "expected arrays that on_message leaves as they are"),
     (Unseeded, "same seed", "the same output for the same input, round and seed"),
     (Shorter, "same seed", r"expected shape \(5, 6\) from on_message; found shape \(5, 1\)"),
-    (ByOrder, "the order of clients", "clients in another order"),
     (ClicksAtThePadding, "same seed", "expected no click at the padding"),
-    (BringsBack, "same seed", "one that comes back"),
     (AddsWrongly, "a secure sum", "a sum that is off by"),
-    (SharesAWire, "fresh clients", "for a client with and without others"),
     (Untold, "what it is", "expected a docstring of its own; found none"),
 ]
 

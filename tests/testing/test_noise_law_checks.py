@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -40,15 +40,6 @@ class AddsUpWrongly(Gaussian):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OtherVariance(Gaussian):
-    """A variance that is not that of its density."""
-
-    @property
-    def variance(self) -> float:
-        return 1.1 * self.sigma**2
-
-
-@dataclass(frozen=True, kw_only=True)
 class LosesMore(Gaussian):
     """A largest loss that is exceeded."""
 
@@ -63,47 +54,6 @@ class SlopeTooSmall(Gaussian):
     @property
     def gaussian_slope(self) -> float:
         return 0.99 / self.sigma
-
-
-@dataclass(frozen=True, kw_only=True)
-class SmallerDraws(Gaussian):
-    """Draws that are said to be smaller than they are."""
-
-    def probability_within(self, size: ArrayLike) -> Floats:
-        return super().probability_within(1.01 * np.asarray(size))
-
-
-@dataclass(frozen=True, kw_only=True)
-class HardlyWeaker(Gaussian):
-    """A share of the standard deviation, where one of the variance is asked for."""
-
-    def with_variance(self, share: float) -> Gaussian:
-        return replace(self, sigma=self.sigma * share**0.25)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlopeOfSigma(Skellam):
-    """The slope of normal noise on no grid."""
-
-    @property
-    def gaussian_slope(self) -> float:
-        return 1.0 / self.sigma
-
-
-@dataclass(frozen=True, kw_only=True)
-class WindowsAroundZero(Skellam):
-    """Windows that are most probable around 0, which is false of narrow ones on a grid."""
-
-    def concentration(self, half: ArrayLike) -> Floats | None:
-        return self.probability_within(half)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlwaysAsWide(Skellam):
-    """The same standard deviation and a coarser grid, where a share of the variance is asked for."""
-
-    def with_variance(self, share: float) -> Self:
-        return replace(self, step=1.5 * self.step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,15 +115,8 @@ class WithoutStep(AdditiveNoise):
         (Skewed, "its density", "symmetric around 0"),
         (TooWide, "samples follow its density", "1.05 times the declared standard deviation"),
         (AddsUpWrongly, "sums of samples", "that 2 samples sum to"),
-        (OtherVariance, "its density", "expected the variance of its density, 4; found 4.4"),
         (LosesMore, "its largest loss", "as worst_loss says"),
         (SlopeTooSmall, "its Gaussian slope", r"more than its gaussian_slope of 0\.495 allows"),
-        (
-            SmallerDraws,
-            "how large its draws are",
-            r"expected P\[.* by its density; found probability_within of",
-        ),
-        (HardlyWeaker, "a share of its variance", r"at most 3\.6 from with_variance\(0\.9\); found 3\.795"),
     ],
 )
 def test_a_sloppy_law_is_found(law: type[Gaussian], check: str, why: str) -> None:
@@ -184,9 +127,6 @@ def test_a_sloppy_law_is_found(law: type[Gaussian], check: str, why: str) -> Non
 @pytest.mark.parametrize(
     ("law", "check", "why"),
     [
-        (SlopeOfSigma, "its Gaussian slope", r"for a shift of 1; found .* gaussian_slope of 0\.5 allows"),
-        (WindowsAroundZero, "how large its draws are", r"expected max P\[.*; found concentration of"),
-        (AlwaysAsWide, "a share of its variance", r"at most 3\.6 from with_variance\(0\.9\); found 4"),
         (PureOnGrid, "its largest loss", "for a shift of 1, as worst_loss says"),
     ],
 )

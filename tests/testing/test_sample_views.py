@@ -12,8 +12,14 @@ import pytest
 
 from foltr_audit.core.plugins import View
 from foltr_audit.core.records.interactions import RoundTruth
-from foltr_audit.testing.sample_rounds import played_view
-from foltr_audit.testing.sample_views import MADE
+from foltr_audit.testing.samples import MADE, played_rounds
+
+
+def played_view(kind: str) -> tuple[View, RoundTruth]:
+    """What a server sees of a training round, and the truth that it does not see."""
+    played = played_rounds(kind)
+    (seen,) = played.server.views(played.store.records[1])
+    return seen.view, played.store.truth[1]
 
 
 def reachable(start: object) -> Iterator[Any]:

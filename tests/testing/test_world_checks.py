@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from foltr_audit.core.pdgd import PDGDSetting
 from foltr_audit.core.plugins import (
     ClickModel,
     Environment,
@@ -20,9 +19,7 @@ from foltr_audit.core.plugins import (
     Trait,
     TraitValue,
 )
-from foltr_audit.core.plugins.learner import PDGDStep
 from foltr_audit.rng import ClientStreams
-from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.testing import (
     ContractError,
     check_click_model,
@@ -63,15 +60,6 @@ class Negative(OverTime):
         return [1.5, -0.5, 0.0, 0.0]
 
 
-class TooMuch(OverTime):
-    """Weights that sum to more than 1."""
-
-    name: ClassVar[str] = "too-much"
-
-    def first(self) -> list[float]:
-        return [0.5, 0.75, 0.0, 0.0]
-
-
 class WithAGap(OverTime):
     """Periods with a gap."""
 
@@ -99,13 +87,6 @@ class NoInteractions(WithTraits):
     values: ClassVar[tuple[TraitValue, ...]] = (TraitValue(name="a", interactions=-1),)
 
 
-class UnlistedModel(WithTraits):
-    """A click model that it does not list."""
-
-    name: ClassVar[str] = "unlisted-model"
-    values: ClassVar[tuple[TraitValue, ...]] = (TraitValue(name="a", click_model="perfect"),)
-
-
 class Forgets(WithTraits):
     """Drops the traits before it."""
 
@@ -128,10 +109,8 @@ class OwnTwin(WithTraits):
     ("cls", "check", "why"),
     [
         (Negative, "the intents over time", r"no negative probability of an intent; found -0\.5"),
-        (TooMuch, "the intents over time", "sum to 1; found sums of 1 to 1.25"),
         (WithAGap, "the intents over time", "periods one after the other"),
         (NoInteractions, "the clients", "expected 1 interaction or more; found -1"),
-        (UnlistedModel, "the clients", "expected click_models that list perfect"),
         (Forgets, "the clients", "keep the traits of earlier scenarios"),
         (OwnTwin, "its twins", "expected another scenario as twin"),
     ],
@@ -167,15 +146,6 @@ class Steps(ModelLearner):
         return change
 
 
-class ByOrder(Steps):
-    """Depends on the place of a client in its cohort."""
-
-    name: ClassVar[str] = "by-order-learner"
-
-    def changed(self, change: Floats, learns: Bools) -> Floats:
-        return change * (1.0 + np.arange(len(change)))[:, np.newaxis]
-
-
 class ByCohort(Steps):
     """Divides by the number of clients."""
 
@@ -201,62 +171,6 @@ class UnseededSteps(Steps):
 
     def changed(self, change: Floats, learns: Bools) -> Floats:
         return change * np.random.default_rng().random()
-
-
-class InPlace(Steps):
-    """Writes into the models that it is given."""
-
-    name: ClassVar[str] = "in-place"
-
-    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
-        after, moved = super().local_step(*given)
-        given[0].setflags(write=True)
-        given[0][:] = after
-        return after, moved
-
-
-class CompiledOtherwise(Steps):
-    """Says that the compiled loop takes its steps, which are others."""
-
-    name: ClassVar[str] = "compiled-otherwise"
-
-    @property
-    def compiled_step(self) -> PDGDStep:
-        setting = PDGDSetting(pairs="all", normaliser="shown")
-        return PDGDStep(learning_rate=0.1, setting=setting)
-
-    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
-        return super().local_step(*given)
-
-
-class CompiledForLinear(FPDGD):
-    """Takes steps twice as long with rankers that are not linear; the compiled loop does not."""
-
-    name: ClassVar[str] = "compiled-for-linear"
-
-    @property
-    def compiled_step(self) -> PDGDStep:
-        return super().compiled_step
-
-    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
-        after, moved = super().local_step(*given)
-        linear = given[-1].n_parameters == given[1].n_features
-        return (after if linear else 2.0 * after - given[0]), moved
-
-
-class LongForSmallModels(FPDGD):
-    """Takes steps twice as long from small models, as a clip leaves them; the compiled loop does not."""
-
-    name: ClassVar[str] = "long-for-small-models"
-
-    @property
-    def compiled_step(self) -> PDGDStep:
-        return super().compiled_step
-
-    def local_step(self, *given: Any) -> tuple[Floats, Bools]:
-        after, moved = super().local_step(*given)
-        small = np.linalg.norm(given[0], axis=1, keepdims=True) < 0.501
-        return np.where(small, 2.0 * after - given[0], after), moved
 
 
 class ByRound(MetricLearner):
@@ -286,18 +200,9 @@ class ByRound(MetricLearner):
 @pytest.mark.parametrize(
     ("cls", "check", "why"),
     [
-        (ByOrder, "does not depend on other clients", "the same steps for clients in another order"),
         (ByCohort, "does not depend on other clients", "expected the same step for a client alone"),
         (Drifts, "a local step", "that a client learns nothing from a list with no click"),
         (UnseededSteps, "same seed, same bytes", "the same round from the same seed; found two rounds"),
-        (InPlace, "a local step", "arrays that local_step leaves as they are"),
-        (
-            CompiledOtherwise,
-            "its compiled step is its local step",
-            "the same messages by local_step as by compiled_step with ranker linear, no clip",
-        ),
-        (CompiledForLinear, "its compiled step is its local step", "with ranker neural:hidden=3, no clip"),
-        (LongForSmallModels, "its compiled step is its local step", r"with ranker linear, clip:norm=0\.5"),
         (ByRound, "metrics and perturbations", "that a perturbation follows from its seed"),
         (ByRound, "the server's update", "the same update for messages in another order"),
     ],

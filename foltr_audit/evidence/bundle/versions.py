@@ -7,13 +7,15 @@ import platform
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from foltr_audit.core.plugins.registry import GROUPS
 
 DISTRIBUTION = "foltr-audit"
 LIBRARIES = ("numpy", "numba", "scipy", "polars")
-_LINKED = ("attacks", "defenses", "scenarios")
+_ROOMS = ("attacks", "defenses", "scenarios", "studies", "recorder")
+"""Packages that lie beside the others in a checkout, and among them once installed."""
 
 
 @cache
@@ -36,12 +38,6 @@ def versions() -> Mapping[str, str]:
     return found | _plugins()
 
 
-def differing(packed: Mapping[str, str], here: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
-    """The versions that differ, by name, packed and here; None where one side has none."""
-    names = sorted({*packed, *here})
-    return {name: (packed.get(name), here.get(name)) for name in names if packed.get(name) != here.get(name)}
-
-
 def _processor() -> str:
     from llvmlite.binding import get_host_cpu_name  # kernels are compiled for it
 
@@ -50,11 +46,19 @@ def _processor() -> str:
 
 def _code() -> str:
     package, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
-    # rglob does not follow the links of a checkout, and an installed package has folders in their place.
-    folders = (package, *(package / name for name in _LINKED))
-    for path in sorted({path for folder in folders for path in folder.rglob("*.py")}):
+    folders = {"": package}
+    for room in _ROOMS:
+        spec = find_spec(f"foltr_audit.{room}")
+        if spec is not None and spec.origin is not None:
+            folders[f"{room}/"] = Path(spec.origin).parent
+    files = {
+        inside + path.relative_to(folder).as_posix(): path
+        for inside, folder in folders.items()
+        for path in folder.rglob("*.py")
+    }
+    for name, path in sorted(files.items()):
         content = path.read_bytes()
-        digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
+        digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 
