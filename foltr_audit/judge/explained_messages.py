@@ -14,9 +14,14 @@ import numpy as np
 from foltr_audit.core.records.view import View
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.inference.replay import Replay, StepReplay
+from foltr_audit.inference.seeded_clients import perturbed_scores
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
+LEAST_DOCUMENTS = 4
+"""Shorter lists are in the order of seeds by chance too often."""
+
+_SINGLE_PRECISION = 1e-5  # of a list's largest score: clients of FOLtR-ES may compute in it
 _RELATIVE = 1e-4  # of the usual size of an update: numbers closer than this count as equal
 _MOVED = 8.0  # tolerances that a number must exceed to count as moved
 _NUMBERS = 1 << 21  # numbers of the steps of one message at a time: 16 MB
@@ -228,3 +233,20 @@ class _OwnSteps:
         start = self.replay.view.parameters[i]
         for first, local in self.replay.patterns(i, 0, start):
             yield first, local - start, _ARITHMETIC * np.abs(local - start)
+
+
+def follow_from_seeds(view: View) -> Bools:
+    """Which messages have lists in the order of the scores that their seed makes (FOLtR-ES).
+
+    Args:
+        view: messages whose seeds, sigma, perturbation and features are known.
+
+    Returns:
+        Bool, one for each message with a list of `LEAST_DOCUMENTS` or more.
+    """
+    long = view.is_document.sum(axis=2) >= LEAST_DOCUMENTS
+    scores = np.where(view.is_document, perturbed_scores(view), -np.inf)
+    largest = np.abs(np.where(view.is_document, scores, 0.0)).max(axis=2, initial=0.0)
+    room = _SINGLE_PRECISION * largest[..., np.newaxis]
+    falling = np.all(scores[:, :, 1:] <= scores[:, :, :-1] + room, axis=2)
+    return np.asarray((falling | ~long).all(axis=1)[long.any(axis=1)])

@@ -15,9 +15,16 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.records.view import STEP_FACTS, View
 from foltr_audit.errors import TraceError
 from foltr_audit.inference.replay import NEEDS, why_no_replay
-from foltr_audit.judge.explained_messages import ExplanationCount, ExplanationThreshold, explain
+from foltr_audit.judge.explained_messages import (
+    LEAST_DOCUMENTS,
+    ExplanationCount,
+    ExplanationThreshold,
+    explain,
+    follow_from_seeds,
+)
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_messages, with_rows
+from foltr_audit.judge.view_builder import knowledge_of
 from foltr_audit.privacy.accounting.actions import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
@@ -97,6 +104,8 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     Raises:
         TraceError: a part that is damaged, or a number that is not finite.
     """
+    if trace.header.kind == "es":
+        return _check_seeds(trace, replace(observer, hidden=frozenset()))
     reason = _why_not(trace, own_step=observer.client_step is not None)
     sample = MessageSample() if reason else _sample(trace, replace(observer, hidden=frozenset()))
     reason = reason or _why_not_these(sample)
@@ -153,9 +162,7 @@ def _sample(trace: Trace, observer: Observer) -> MessageSample:
         TraceError: a part that is damaged, or a number that is not finite.
     """
     sample = MessageSample()
-    if len(trace.parts) > _MOST_PARTS:
-        chosen = np.linspace(0, len(trace.parts) - 1, _MOST_PARTS).astype(np.int64)
-        trace = replace(trace, parts=tuple(trace.parts[index] for index in chosen.tolist()))
+    trace = _thinned(trace)
     quota = -(-_MOST_MESSAGES // max(1, trace.n_rounds))
     for record in trace.rounds():
         _check_interactions(sample, trace, record)
@@ -170,6 +177,14 @@ def _sample(trace: Trace, observer: Observer) -> MessageSample:
         seen = observer.views(with_messages(record, slots[spread])[0])
         sample.views += [each.view.trimmed() for each in seen]
     return sample
+
+
+def _thinned(trace: Trace) -> Trace:
+    """A trace of few parts, spread evenly over all of them."""
+    if len(trace.parts) <= _MOST_PARTS:
+        return trace
+    chosen = np.linspace(0, len(trace.parts) - 1, _MOST_PARTS).astype(np.int64)
+    return replace(trace, parts=tuple(trace.parts[index] for index in chosen.tolist()))
 
 
 def _check_interactions(sample: MessageSample, trace: Trace, record: RoundRecord) -> None:
@@ -196,6 +211,38 @@ def _slots(sample: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     moves = np.any(record.messages.astype(np.float64) != start, axis=1)
     sample.silent += int((single & ~moves).sum())
     return np.flatnonzero(single & moves)
+
+
+# --- lists of FOLtR-ES, whose order follows from the seed of their message --------------------------
+
+
+def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
+    """Whether lists are in the order that the declared generator makes of the seeds of their messages.
+
+    Raises:
+        TraceError: a part that is damaged, or a number that is not finite.
+    """
+    known = knowledge_of(trace.header)
+    missing = [name for name in ("sigma", "perturbation") if not known.has(name)]
+    if missing:
+        why = f"the header does not say {', '.join(missing)}, from which the lists would follow"
+        return FactCheck("not checked", why)
+    if known.lists != "deterministic":
+        return FactCheck(
+            "not checked", f"lists of kind es are checked where they are deterministic, not {known.lists}"
+        )
+    each = -(-_MOST_MESSAGES // max(1, trace.n_rounds))
+    views = [next(observer.views(record), None) for record in _thinned(trace).rounds()]
+    in_order = [follow_from_seeds(seen.view.trimmed())[:each] for seen in views if seen is not None]
+    explained = np.concatenate([np.zeros(0, dtype=np.bool_), *in_order])
+    if explained.size < _FEWEST:
+        why = f"only {explained.size} messages have a list of {LEAST_DOCUMENTS} documents or more"
+        return FactCheck("cannot tell", why, explained.size)
+    share = float(explained.mean())
+    if share >= _GOOD:
+        return FactCheck("explained", None, explained.size, share)
+    why = "check perturbation, sigma, antithetic, the model and the order of the lists"
+    return FactCheck("wrong", why, explained.size, share)
 
 
 # --- the verdict ----------------------------------------------------------------------------------
