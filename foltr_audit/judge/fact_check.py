@@ -18,7 +18,7 @@ from foltr_audit.inference.replay import NEEDS, why_no_replay
 from foltr_audit.judge.explained_messages import ExplanationCount, ExplanationThreshold, explain
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_messages, with_rows
-from foltr_audit.privacy.accounting.actions import CHANGES_MESSAGES
+from foltr_audit.privacy.accounting.walk import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
 from foltr_audit.trace.declared_noise import NoiseDeclaration
