@@ -42,7 +42,7 @@ _TRIED = 1 << 14  # numbers of the first messages that tell whether their differ
 Steps = NDArray[np.unsignedinteger]
 """0, -1, 1, -2, 2 ... numbers upwards as 0, 1, 2, 3, 4 ..., of uint32 for float32 and uint64 for float64.
 
-So many floating-point numbers lie between two: exact, whatever they are. `kernels.update_steps` counts them.
+So many floating-point numbers lie between two: exact, whatever they are. `kernels.messages` counts them.
 """
 
 
