@@ -38,8 +38,7 @@ class PositionPrior(Attack):
         return self._answer(view.trimmed()).widened(view.shown.shape[2])
 
     def _answer(self, view: View) -> Inference:
-        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
-        from foltr_audit.kernels.patterns import marginals
+        from foltr_audit.kernels.patterns import MOST_DOCUMENTS, marginals, pattern_probabilities
 
         n, B, k = view.shown.shape
         scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))

@@ -170,8 +170,7 @@ class _PatternPosterior:
 
     def answer(self) -> Inference:
         """Posterior probabilities of clicks, of any click and of patterns."""
-        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
-        from foltr_audit.kernels.patterns import marginals
+        from foltr_audit.kernels.patterns import MOST_DOCUMENTS, marginals, pattern_probabilities
 
         n, B, k = self.view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))

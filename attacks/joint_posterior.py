@@ -78,7 +78,7 @@ class JointMaximumPosterior(Attack):
     def _answer(self, view: View) -> Inference:
         if view.knowledge.client_step is not None:
             return StepSearch(PatternDecoder(view, self.prior), self.sweeps).answer()
-        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS
+        from foltr_audit.kernels.patterns import MOST_DOCUMENTS
 
         n, B, k = view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))

@@ -37,7 +37,7 @@ class LeastAbsolute(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the regression weight."""
-        from foltr_audit.kernels.lad import least_absolute
+        from foltr_audit.kernels.regression import least_absolute
 
         columns = with_model_column(view)
         if view.knowledge.client_step is None:

@@ -33,7 +33,7 @@ class SeenClicks(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is 1 where the server saw a click, else 0."""
-        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS
+        from foltr_audit.kernels.patterns import MOST_DOCUMENTS
 
         n, B, k = view.shown.shape
         arrived = np.zeros((n, B * k))

@@ -31,7 +31,7 @@ class Tukey(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         """The score is the regression weight."""
-        from foltr_audit.kernels.lad import least_absolute
+        from foltr_audit.kernels.regression import least_absolute
 
         columns, updates = with_model_column(view), view.click_updates
         weights = least_absolute(columns, updates)

@@ -69,7 +69,7 @@ def _coefficients(view: View, layer: FirstLayer) -> Floats:
 
     An active clip adds a multiple of the global model, which is one more column.
     """
-    from foltr_audit.kernels.lad import least_absolute
+    from foltr_audit.kernels.regression import least_absolute
 
     (n, B, k), d = view.shown.shape, layer.inputs
     documents = view.features.reshape(n, B * k, d).transpose(0, 2, 1).astype(np.float64)

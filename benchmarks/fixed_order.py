@@ -14,7 +14,7 @@ from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
 from benchmarks.timing import TimingTask, interleave
 from foltr_audit.kernels.elementary import exp
-from foltr_audit.kernels.lanes import product_sum
+from foltr_audit.kernels.sums import product_sum
 
 _DOCUMENTS = 1000
 _FEATURES = (46, 136)

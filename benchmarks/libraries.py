@@ -9,9 +9,8 @@ import numpy as np
 from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
 from benchmarks.timing import TimingTask, interleave
-from foltr_audit.kernels.auc import weighted_auc
-from foltr_audit.kernels.box import box_least_absolute, box_least_squares
-from foltr_audit.kernels.lad import least_absolute
+from foltr_audit.kernels.metrics import weighted_auc
+from foltr_audit.kernels.regression import box_least_absolute, box_least_squares, least_absolute
 from foltr_audit.utils.arrays import Floats
 
 _PARAMETERS, _DOCUMENTS, _SYSTEMS = 46, 10, 64

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.processes import foltr_audit
 from benchmarks.tables import number
 from benchmarks.timing import WorkRates
-from foltr_audit.core.published_chain import published_chain
+from foltr_audit.core.defense_chain import published_chain
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
 from foltr_audit.simulation.federation import Federation

@@ -11,7 +11,7 @@ import resource
 import sys
 from pathlib import Path
 
-from foltr_audit.data.letor.reader import read_letor
+from foltr_audit.data.letor import read_letor
 
 
 def peak() -> int:

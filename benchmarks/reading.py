@@ -10,7 +10,7 @@ from benchmarks import processes
 from benchmarks.figures import BenchmarkFigure
 from benchmarks.options import BenchmarkOptions
 from benchmarks.timing import TimingSpread, TimingTask, WorkRates, interleave
-from foltr_audit.data.letor.reader import read_letor, write_letor
+from foltr_audit.data.letor import read_letor, write_letor
 from foltr_audit.data.synthetic.generate import synthesise
 
 _QUERIES = 1300  # about 100,000 rows in the training part

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.reader_memory import peak, resident
-from foltr_audit.core.published_chain import published_chain
+from foltr_audit.core.defense_chain import published_chain
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
@@ -88,9 +88,8 @@ def rounds(size: int) -> Callable[[], object]:
 
 def cells(size: int) -> Callable[[], object]:
     """A comparison of so many cells that take some milliseconds each, and its report."""
-    from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.experiments.comparison.grid import ComparisonGrid
+    from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, DefenseLabel
     from foltr_audit.experiments.comparison.runner import run_cells
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.report.results.compare import CompareReport

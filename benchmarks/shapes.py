@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from benchmarks.options import BenchmarkOptions
-from foltr_audit.core.published_chain import published_chain
+from foltr_audit.core.defense_chain import published_chain
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection

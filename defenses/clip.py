@@ -63,7 +63,7 @@ class Clip(Defense):
         return self._inside(models, context)
 
     def _inside(self, models: Floats, context: RoundContext) -> Floats:
-        from foltr_audit.kernels.ball import projected
+        from foltr_audit.kernels.messages import projected
 
         order = self.ord or 2
         if not self.of:

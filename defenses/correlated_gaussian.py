@@ -9,8 +9,7 @@ from pydantic import Field
 
 from foltr_audit.plugins import Calibration, Defense, PrivacyEvent, RoundContext
 from foltr_audit.privacy.events import CorrelatedNoise
-from foltr_audit.privacy.factorization import MOST_BANDS
-from foltr_audit.privacy.noise.correlated import CorrelatedGaussian
+from foltr_audit.privacy.noise.gaussian import MOST_BANDS, CorrelatedGaussian
 from foltr_audit.utils.arrays import Floats
 
 _NOISE = CorrelatedGaussian()

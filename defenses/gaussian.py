@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from foltr_audit.plugins import Calibration, Defense, PrivacyClaim, RoundContext
-from foltr_audit.privacy.loss.conversions import classical_gaussian_sigma, gaussian_sigma
+from foltr_audit.privacy.loss.composition import classical_gaussian_sigma, gaussian_sigma
 from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS
 from foltr_audit.utils.arrays import Floats

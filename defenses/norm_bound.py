@@ -33,7 +33,7 @@ class UpdateNormBound(Defense):
         self, aggregate: Floats, messages: Floats, weights: Floats, context: RoundContext
     ) -> Floats:
         """The weighted mean of the scaled messages, float64 (P,); without any message, the average."""
-        from foltr_audit.kernels.ball import projected
+        from foltr_audit.kernels.messages import projected
 
         if not len(messages):
             return aggregate.copy()

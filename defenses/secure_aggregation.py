@@ -13,7 +13,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.plugins import Defense, PrivacyEvent, RoundContext, WireMessages
 from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum, SecureSumResult
-from foltr_audit.privacy.secure_aggregation.costs import STAGES, client_seconds
+from foltr_audit.privacy.secure_aggregation.protocol import STAGES, client_seconds
 from foltr_audit.utils.arrays import Bools, Floats
 
 

@@ -42,11 +42,10 @@ if TYPE_CHECKING:
         unlearn,
     )
     from foltr_audit.core.client_steps.function_step import numpy_step
-    from foltr_audit.core.client_steps.torch_step import torch_step
-    from foltr_audit.core.client_steps.torch_training import torch_module_step
+    from foltr_audit.core.client_steps.torch_step import torch_module_step, torch_step
+    from foltr_audit.core.defense_chain import published_chain
     from foltr_audit.core.plugins import ClientStep, FirstLayer
     from foltr_audit.core.plugins.registry import use_plugin
-    from foltr_audit.core.published_chain import published_chain
     from foltr_audit.core.records import Collection, Dataset, RoundRecord, RoundTruth
     from foltr_audit.core.settings.experiment import Spec
     from foltr_audit.data.arrays import make_data, make_data_of_qrels
@@ -88,7 +87,7 @@ _WHERE = {
     "RecommendReport": "report.results.recommend",
     "CheckReport": "evidence.check.report",
     "NoiseCalibrationReport": "report.noise_calibration",
-    "torch_module_step": "core.client_steps.torch_training",
+    "torch_module_step": "core.client_steps.torch_step",
     "torch_step": "core.client_steps.torch_step",
     "FirstLayer": "core.plugins",
     "ClientStep": "core.plugins",
@@ -103,7 +102,7 @@ _WHERE = {
     "membership": "api",
     "simulate": "api",
     "unlearn": "api",
-    "published_chain": "core.published_chain",
+    "published_chain": "core.defense_chain",
     "FoltrAuditError": "errors",
     "Plan": "experiments.plan",
     "Collection": "core.records",

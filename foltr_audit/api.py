@@ -7,17 +7,16 @@ from pathlib import Path
 
 from foltr_audit.auditing.function_audit import audit_function
 from foltr_audit.auditing.function_outputs import Mechanism, T
-from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
-from foltr_audit.core.plugins.registry import Attacks, Chain, Clicks
+from foltr_audit.core.plugins.registry import NOT_SAVED, Attacks, Chain, Clicks, refuse_fleeting
 from foltr_audit.core.records import Collection
+from foltr_audit.core.settings.audit import FUNCTION_TRIALS, FunctionAuditSpec
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.settings.function_audit import FUNCTION_TRIALS, FunctionAuditSpec
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.compare import compare as run_grid
 from foltr_audit.experiments.comparison.folder import comparison_folder
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.runner import compare as run_grid
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.lint_subjects import subjects_at, subjects_of
 from foltr_audit.experiments.plan import Plan

@@ -12,9 +12,13 @@ A message is one line: the place (file, line or option), the value, and what was
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 
 class FoltrAuditError(Exception):
@@ -91,3 +95,25 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     near = near or get_close_matches(name, names, n=1, cutoff=0.5)
     listed = ", ".join(names) or "none"
     return f"did you mean {near[0]!r}? (known: {listed})" if near else f"known: {listed}"
+
+
+# --- Errors of pydantic as one line ----------------------------------------------------------------
+
+
+def first_problem(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
+    """The first error of pydantic as one short line that names the field and the value.
+
+    `names` maps fields to other names, e.g. the options that set them.
+    """
+    details: ErrorDetails = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in details["loc"] if not isinstance(part, int))
+    where = (names or {}).get(where, where)
+    message = details["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if details["type"] == "missing":
+        return f"{where} is missing"
+    if not where:
+        return message
+    if details["type"] == "value_error":
+        return f"{where}: {message}"
+    return f"{where}={shorten_value(details['input'])}: {message}"

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from foltr_audit.plugins import Population, Scenario, ScenarioContext, Trait, TraitValue
-from foltr_audit.utils.reading.values import whole_number
+from foltr_audit.utils.reading.text import whole_number
 
 
 class ClientSkew(Scenario):

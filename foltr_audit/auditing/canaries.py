@@ -22,8 +22,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.privacy.events import NormBound
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.frozen_arrays import read_only
+from foltr_audit.utils.arrays import Bools, Floats, Ints, read_only
 from foltr_audit.utils.progress import NO_TICK, Tick
 
 
@@ -283,7 +282,7 @@ class CanarySearch:
 
         The Plackett-Luce log ratios of both models' lists, added up; 0 where both lists are the same.
         """
-        from foltr_audit.kernels.list_evidence import list_log_probabilities
+        from foltr_audit.kernels.plackett_luce import list_log_probabilities
 
         asked = np.array([[pair.zero.query], [pair.one.query]])
         clicks = np.stack([pair.zero.clicks, pair.one.clicks])[:, np.newaxis]

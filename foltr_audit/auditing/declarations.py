@@ -47,8 +47,8 @@ from foltr_audit.privacy.events import (
     NormBound,
     OpaqueChange,
 )
-from foltr_audit.privacy.factorization import hidden_rows
 from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
+from foltr_audit.privacy.noise.gaussian import hidden_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
@@ -470,7 +470,7 @@ def check_sum_noise(
     """Test the noise that a link adds to the sums of all rounds, in runs of several seeds.
 
     What C makes of it must be independent noise of the declared sigma in each round and run, whatever the
-    weights of messages are; see `foltr_audit.privacy.factorization`.
+    weights of messages are; see `foltr_audit.privacy.noise.gaussian`.
     """
     law = Gaussian(sigma=event.sigma)
     table, size = law_table(law), clients.parameters.size

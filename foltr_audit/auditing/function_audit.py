@@ -22,8 +22,8 @@ from foltr_audit.auditing.function_outputs import (
     repeated_noise,
 )
 from foltr_audit.auditing.verdict import ClaimEvidence, Verdict, verdict_on
-from foltr_audit.core.settings.function_audit import FunctionAuditSpec
-from foltr_audit.core.warning_codes import CodedWarning, coded
+from foltr_audit.core.settings.audit import FunctionAuditSpec
+from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Floats

@@ -20,7 +20,7 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, RoundContext, WireMessages
 from foltr_audit.core.plugins.answers import events_of
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.query_origin import QueryOrigin
+from foltr_audit.core.records.dataset import QueryOrigin
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.privacy.events import CorrelatedNoise
 from foltr_audit.privacy.noise import AdditiveNoise
@@ -242,7 +242,7 @@ class GameSimulator:
 
     def _replayed(self, canary: LogCanary, seen: Floats, shown: Ints, message: int) -> Observation:
         """Replay both hypotheses on each trial's lists: its means, and the log ratio of the lists."""
-        from foltr_audit.kernels.list_evidence import list_log_probabilities
+        from foltr_audit.kernels.plackett_luce import list_log_probabilities
 
         clients, rows = self.clients[message], np.arange(len(seen))
         context = clients.context(message, rows, interactions=self.interactions)

@@ -16,8 +16,8 @@ from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.accounting.bound import upper_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext, UpperBound
 from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, PrivacyEvent
-from foltr_audit.privacy.factorization import noise_length
-from foltr_audit.privacy.loss.conversions import few_digits
+from foltr_audit.privacy.loss.composition import few_digits
+from foltr_audit.privacy.noise.gaussian import noise_length
 from foltr_audit.rng import Streams
 
 _LEAST, _MOST = 1e-6, 1e3  # epsilons that noise is searched for

@@ -19,11 +19,11 @@ from foltr_audit.errors import UsageError
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.task import checked_answer
-from foltr_audit.privacy.accounting.actions import actions_of, only_noise
+from foltr_audit.privacy.accounting.walk import actions_of, only_noise
 from foltr_audit.privacy.events import ClickRandomization, CorrelatedNoise, NoiseAddition, OpaqueChange
-from foltr_audit.privacy.factorization import hidden_rows
 from foltr_audit.privacy.loss.losses import GaussianLoss
 from foltr_audit.privacy.noise import AdditiveNoise, Gaussian
+from foltr_audit.privacy.noise.gaussian import hidden_rows
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.utils.arrays import Floats, Ints
 
@@ -40,7 +40,7 @@ class ObservationNoise:
         certain: nothing random happens to a message.
         reports: only clicks are randomised, with this largest log ratio of a reported bit.
         bands: the noise of consecutive messages is `C^-1 z` with so many bands of C and z of the law; see
-            `foltr_audit.privacy.factorization`.
+            `foltr_audit.privacy.noise.gaussian`.
     """
 
     law: AdditiveNoise | None = None

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.common import ANSWER, ATTACK, SHARED, CommonOptions, field_flags, use_threads
-from foltr_audit.cli.given import refuse_others
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import KNOW_HELP, option
+from foltr_audit.cli.options import KNOW_HELP, option, refuse_others
 from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
 from foltr_audit.errors import UsageError
@@ -119,7 +118,7 @@ def _attack_trace(
 ) -> None:
     from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.core.warning_codes import coded
+    from foltr_audit.core.warning_kinds import coded
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
     from foltr_audit.trace.known_facts import parse_facts

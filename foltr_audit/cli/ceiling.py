@@ -92,8 +92,7 @@ def _of_numbers(
     priors: list[float],
 ) -> Iterator[CeilingRow]:
     """The rows of numbers, in the order of the options."""
-    from foltr_audit.privacy.largest_epsilon import epsilon_of_accuracy, epsilon_of_auc
-    from foltr_audit.privacy.tradeoff import TradeOff
+    from foltr_audit.privacy.tradeoff import TradeOff, epsilon_of_accuracy, epsilon_of_auc
     from foltr_audit.report.tables.epsilon_meaning import CeilingRow
 
     _within("--delta", delta, 0 <= delta < 1, "at least 0, below 1")
@@ -160,7 +159,7 @@ class _Chains:
         from foltr_audit.cli.common import changed_learner
         from foltr_audit.core.settings.experiment import Spec
         from foltr_audit.data.load import load_collection
-        from foltr_audit.experiments.clients_of_data import with_users
+        from foltr_audit.experiments.plan import with_users
         from foltr_audit.simulation.setup import Setup
 
         table: Table = {"defense": [text]}

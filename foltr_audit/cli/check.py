@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import typer
 
-from foltr_audit.cli.check_formats import CheckOutputs
 from foltr_audit.cli.common import CLAIM, SHARED, CommonOptions, read_config, use_threads
-from foltr_audit.cli.given import methods_of, read_text, refuse_others
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import Table, argument, option
-from foltr_audit.cli.output import note, save_config, warn, warn_of_unloadable
+from foltr_audit.cli.options import Table, argument, methods_of, option, read_text, refuse_others
+from foltr_audit.cli.output import (
+    note,
+    print_line,
+    refuse_place,
+    save_config,
+    stdout_console,
+    warn,
+    warn_of_unloadable,
+    write_file,
+)
 from foltr_audit.core.settings.defaults import NO_DEFENSE
-from foltr_audit.errors import UsageError
+from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 
 if TYPE_CHECKING:
     from foltr_audit.evidence.check.github import LimitsPlace
@@ -23,6 +33,99 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.check.report import CheckReport
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
+
+# --- The forms in which `check` tells its outcomes, on stdout or in files: option `--format` -------
+
+Format = Literal["table", "json", "junit", "markdown", "github"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+@dataclass(frozen=True)
+class CheckOutputs:
+    """Where the outcomes go.
+
+    Attributes:
+        shown: the form on stdout.
+        files: the form of each file; Markdown is added to the end of its file, all others replace it.
+    """
+
+    shown: Format
+    files: tuple[tuple[Format, Path], ...]
+
+    @classmethod
+    def of(cls, texts: Sequence[str], *, json: bool) -> CheckOutputs:
+        """What `--format` asks for; stdout shows a table unless a form without a file is named.
+
+        Raises:
+            UsageError: an unknown form, two on stdout, or a file that cannot be written.
+        """
+        shown: list[Format] = ["json"] if json else []
+        files = []
+        for text in texts:
+            name, equals, file = text.partition("=")
+            if name not in FORMATS:
+                raise UsageError(f"--format: unknown {name!r}; {suggest_name(name, FORMATS)}")
+            form: Format = name
+            if not equals:
+                shown.append(form)
+                continue
+            if form == "table":
+                raise UsageError(f"--format: {text}: a table is for stdout; expected markdown={file}")
+            refuse_place("--format", Path(file))
+            files.append((form, Path(file)))
+        if len(shown) > 1:
+            raise UsageError(
+                f"--format: {shown[0]} and {shown[1]} both go to stdout; expected a file for one of them, "
+                f"e.g. --format {shown[1]}=FILE"
+            )
+        return cls(shown[0] if shown else "table", tuple(files))
+
+    def write(self, report: CheckReport, place: LimitsPlace) -> FoltrAuditError | None:
+        """Write the files, then show the outcomes.
+
+        An error of a file is returned, so that the verdict is not lost with it.
+        """
+        problem = None
+        for form, file in self.files:
+            try:
+                write_file("--format", file, partial(_write, form, report, place))
+            except FoltrAuditError as error:
+                problem = problem or error
+        if self.shown == "table":
+            from foltr_audit.evidence.check.outcome_table import print_check
+
+            print_check(report, stdout_console())
+        else:
+            print_line(_text(self.shown, report, place).rstrip("\n"))
+        return problem
+
+
+def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) -> None:
+    from foltr_audit.evidence.check.outcome_table import append
+    from foltr_audit.recorder import atomic_files
+
+    text = _text(form, report, place)
+    if form == "markdown":
+        append(file, text)
+    else:
+        atomic_files.write_text(file, text.rstrip("\n") + "\n")
+
+
+def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
+    from foltr_audit.evidence.check.github import annotation_lines
+    from foltr_audit.evidence.check.junit import junit_xml
+    from foltr_audit.evidence.check.outcome_table import markdown
+
+    if form == "json":
+        return report.json()
+    if form == "junit":
+        return junit_xml(report).decode()
+    if form == "github":
+        return annotation_lines(report, place)
+    return markdown(report)
+
+
+# --- `foltr-audit check`: check a run, a trace or a comparison against limits, before a release ----
 
 _ALWAYS = {"limits", "json", "threads", "formats"}
 _WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
@@ -108,7 +211,7 @@ def _check_fresh(
 def _request(
     common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: Table
 ) -> CheckRunRequest:
-    from foltr_audit.core.published_chain import DEFAULT_SENSITIVITY
+    from foltr_audit.core.defense_chain import DEFAULT_SENSITIVITY
     from foltr_audit.evidence.check.attack_choice import click_attacks
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
 

@@ -8,8 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from foltr_audit.cli.given import published_chain, read_text, refuse_alternatives
-from foltr_audit.cli.options import DATA, DEFENSE, FEDERATION, Table, shared
+from foltr_audit.cli.options import (
+    DATA,
+    DEFENSE,
+    FEDERATION,
+    Table,
+    published_chain,
+    read_text,
+    refuse_alternatives,
+    shared,
+)
 from foltr_audit.cli.output import note, show_log
 from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.errors import UsageError
@@ -233,8 +241,7 @@ class CommonOptions:
         Raises:
             UsageError: a value is out of range, or options exclude each other.
         """
-        from foltr_audit.experiments.clients_of_data import with_users
-        from foltr_audit.experiments.plan import Plan, apply_changes, expand, trained_on_each
+        from foltr_audit.experiments.plan import Plan, apply_changes, expand, trained_on_each, with_users
 
         if tables is None:
             tables = [{}] if self.config is None else read_config(self.config)
@@ -272,7 +279,7 @@ class CommonOptions:
 
 def field_flags() -> dict[str, str]:
     """The option that sets each field of the Spec, for messages."""
-    from foltr_audit.cli.field_options import flags
+    from foltr_audit.cli.options import flags
 
     every = (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)
     names = tuple(name for name in every if "." in name or name == "seed")

@@ -16,9 +16,8 @@ from foltr_audit.cli.common import (
     open_comparison,
     shared_but,
 )
-from foltr_audit.cli.given import read_text
 from foltr_audit.cli.lazy import OtherHelp, takes
-from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, switch
+from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, read_text, switch
 from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
 from foltr_audit.errors import UsageError
 
@@ -87,9 +86,8 @@ def grid_of(common: CommonOptions) -> ComparisonGrid:
     Raises:
         UsageError: a value is out of range.
     """
-    from foltr_audit.experiments.clients_of_data import with_users
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
-    from foltr_audit.experiments.plan import apply_changes, table_in
+    from foltr_audit.experiments.plan import apply_changes, table_in, with_users
 
     table = _start(common).table()
     of_cells = {name: value for name, value in common.point().items() if not name.startswith("grid.")}
@@ -146,8 +144,8 @@ def _compare(
 ) -> None:
     from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.experiments.comparison.compare import compare as run_comparison
-    from foltr_audit.experiments.comparison.compare import worst_failure as worst_error
+    from foltr_audit.experiments.comparison.runner import compare as run_comparison
+    from foltr_audit.experiments.comparison.runner import worst_failure as worst_error
     from foltr_audit.report.pictures.compare_panels import draw_comparison
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.decision import json_with_decision
@@ -173,8 +171,8 @@ def _compare(
 
 
 def _list_cells(grid: ComparisonGrid, common: CommonOptions) -> None:
-    from foltr_audit.experiments.comparison.compare import plan_cells
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
+    from foltr_audit.experiments.comparison.runner import plan_cells
     from foltr_audit.experiments.runner import Runner
     from foltr_audit.report.tables.planned_cells import PlannedCells, print_planned
 

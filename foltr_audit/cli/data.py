@@ -125,8 +125,8 @@ def synth(
     overwrite: bool = switch("--overwrite", "Replace the files in --out."),
 ) -> None:
     """Write synthetic data with the statistics of a real set as LETOR text, and several intents as qrels."""
-    from foltr_audit.data.letor.reader import write_letor
-    from foltr_audit.data.qrels import write_qrels
+    from foltr_audit.data.intents import write_qrels
+    from foltr_audit.data.letor import write_letor
     from foltr_audit.data.synthetic.generate import synthesise
     from foltr_audit.experiments.runs.folder import report_write_errors
 

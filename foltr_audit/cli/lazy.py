@@ -37,7 +37,7 @@ class OtherHelp(NamedTuple):
 def takes(*names: str | OtherHelp) -> Callable[[CommandFunction], CommandFunction]:
     """A command with options of these names in the place of its parameter of the type `CommonOptions`.
 
-    A name is that of a field of `CommonOptions`, or the dotted name of a field, see `field_options`. Typer
+    A name is that of a field of `CommonOptions`, or the dotted name of a field, see `options`. Typer
     reads the options of a command from its signature and has no records of options, so the signature is made
     here, and only here; `LazyGroup` asks for it.
     """
@@ -57,7 +57,7 @@ def takes(*names: str | OtherHelp) -> Callable[[CommandFunction], CommandFunctio
 
 
 def _with_options(command: CommandFunction, names: Sequence[str | OtherHelp]) -> CommandFunction:
-    from foltr_audit.cli.field_options import FieldOption
+    from foltr_audit.cli.options import FieldOption
 
     own = dict(inspect.signature(command, eval_str=True).parameters)
     record = next(name for name, one in own.items() if one.annotation is CommonOptions)

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from foltr_audit.cli.common import CommonOptions
-from foltr_audit.cli.given import refuse_others
 from foltr_audit.cli.lazy import takes
+from foltr_audit.cli.options import refuse_others
 from foltr_audit.cli.output import show
 from foltr_audit.errors import UsageError
 

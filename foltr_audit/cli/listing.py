@@ -1,14 +1,51 @@
-"""`foltr-audit list`: list plug-ins, or what a server may know."""
+"""`foltr-audit list` and `foltr-audit explain`: plug-ins, what a server may know, and what warnings mean."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from foltr_audit.cli.options import Json
-from foltr_audit.cli.output import show, warn_of_unloadable
+from foltr_audit.cli.output import print_json, print_line, print_rows, show, warn_of_unloadable
 from foltr_audit.errors import UsageError, suggest_name
+
+# --- `foltr-audit explain`: what a warning means, by its code --------------------------------------
+
+
+def explain(
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="Code of a warning, e.g. FA101. Default: list all.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Explain a warning by its code, or list all codes."""
+    from foltr_audit.core.warning_kinds import WARNINGS, WarningKind, warning_kind
+
+    if code is not None:
+        kind = warning_kind(code)
+        if json:
+            print_json("explain/1", warnings=[_row(kind)])
+        else:
+            print_line(kind.explanation)
+        return
+    if json:
+        print_json("explain/1", warnings=[_row(kind) for kind in WARNINGS.values()])
+        return
+    from foltr_audit.report.tables.table import Column
+
+    columns = [
+        Column[WarningKind]("code", lambda kind: kind.code, "name"),
+        Column[WarningKind]("what is wrong", lambda kind: kind.title, "words"),
+    ]
+    print_rows("warnings; foltr-audit explain CODE says more", columns, WARNINGS.values())
+
+
+def _row(kind: Any) -> dict[str, str]:
+    return {"code": kind.code, "title": kind.title, "text": kind.text, "section": kind.section}
+
+
+# --- `foltr-audit list`: list plug-ins, or what a server may know ----------------------------------
 
 KNOWLEDGE = "knowledge"
 KINDS = (

@@ -28,7 +28,6 @@ from foltr_audit.cli import (
     check,
     compare,
     data,
-    explain,
     lint,
     listing,
     membership,
@@ -40,7 +39,6 @@ from foltr_audit.cli import (
     study,
     trace,
     train,
-    unlearn,
 )
 from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import option
@@ -93,13 +91,13 @@ for command in (
     *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),
     *(
         significance.significance,
-        explain.explain,
+        listing.explain,
         lint.lint,
         membership.membership,
         merge.merge,
         report.report,
     ),
-    *(bundle.verify, unlearn.unlearn),
+    *(bundle.verify, membership.unlearn),
 ):
     app.command(command.__name__.replace("_", "-"))(command)
 app.add_typer(data.app, name="data")

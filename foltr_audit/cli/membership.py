@@ -1,18 +1,48 @@
-"""`foltr-audit membership`: tell from the global models alone who took part in the training."""
+"""`foltr-audit membership` and `foltr-audit unlearn`: what a trained model keeps of its clients."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from foltr_audit.cli.common import MEMBERSHIP, CommonOptions, shared_but, use_threads
+from foltr_audit.cli.common import MEMBERSHIP, UNLEARNING, CommonOptions, shared_but, use_threads
 from foltr_audit.cli.lazy import OtherHelp, takes
 from foltr_audit.cli.options import FEDERATION
 from foltr_audit.cli.output import save_config, show, warn
 
-_CLIENTS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
+# --- `foltr-audit unlearn`: make a trained model forget clients, and check whether it has ----------
+
+_CLIENTS = OtherHelp("population.clients", "Number of clients. Default: 20.", FEDERATION)
 
 
-@takes(*MEMBERSHIP, _CLIENTS, *shared_but("population.clients"))
+@takes(*UNLEARNING, _CLIENTS, *shared_but("population.clients"))
+def unlearn(common: CommonOptions) -> None:
+    """Make a trained model forget clients in several ways, and check whether it has.
+
+    Many federations are trained with these clients, who leave afterwards, and as many without them. For each
+    method: nDCG@10, distance to the retrained model, what it costs, and a lower bound on epsilon between
+    models that the clients left and models that they were never in. --config takes the Spec of a Run. See
+    docs/unlearn.md.
+    """
+    from foltr_audit.experiments.runner import Runner, run_plan
+    from foltr_audit.report.results.unlearning import UnlearningReport, print_unlearning
+    from foltr_audit.utils.progress import on_terminal
+
+    plan, output = common.plan(protocol="unlearning"), common.output()
+    save_config(common.save_config, plan)
+    use_threads(common.threads)
+    report = UnlearningReport.of(plan, run_plan(plan, output, Runner(on_terminal())))
+    if output is not None:
+        output.save_results(report.json())
+    show(report.json, partial(print_unlearning, report), json=common.json)
+    warn(row.coded for row in report.warnings)
+
+
+# --- `foltr-audit membership`: tell from the global models alone who took part in the training -----
+
+_MEMBERS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
+
+
+@takes(*MEMBERSHIP, _MEMBERS, *shared_but("population.clients"))
 def membership(common: CommonOptions) -> None:
     """Tell from global models who took part in the training: membership inference with shadow federations.
 

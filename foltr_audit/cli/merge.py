@@ -68,7 +68,7 @@ def run_merge_study(
     """
     import numba
 
-    from foltr_audit.cli.field_options import flags
+    from foltr_audit.cli.options import flags
     from foltr_audit.studies.model_merging import MergeSpec, run_merging
     from foltr_audit.studies.model_merging.merge_tables import print_merging
     from foltr_audit.studies.model_merging.output import MergeFolder
@@ -98,7 +98,7 @@ def run_merge_study(
     else:  # the tables of the study have the other figures in brackets
         shown = None if published is None else published.only("statistics", "hyperparameters")
         print_published(shown, partial(print_merging, study))
-    from foltr_audit.core.warning_codes import coded
+    from foltr_audit.core.warning_kinds import coded
 
     warn(coded("merging", text) for text in study.notes)
 

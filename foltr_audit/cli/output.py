@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.core.plugins import Plugin
-    from foltr_audit.core.warning_codes import CodedWarning
+    from foltr_audit.core.warning_kinds import CodedWarning
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.plan import Plan
     from foltr_audit.report.tables.table import Column
@@ -133,7 +133,7 @@ def warn(warnings: Iterable[CodedWarning]) -> None:
 def warn_of_unloadable(kind: type[Plugin]) -> None:
     """Warn of each plug-in of a kind that cannot be loaded, for commands that use all that can."""
     from foltr_audit.core.plugins.registry import unloadable
-    from foltr_audit.core.warning_codes import coded
+    from foltr_audit.core.warning_kinds import coded
 
     warn(coded("plug-in", f"{why}; left out") for why in unloadable(kind).values())
 

@@ -9,9 +9,8 @@ import typer
 
 from foltr_audit.cli.attack import cheats
 from foltr_audit.cli.common import ANSWER, CommonOptions, open_comparison, shared_but
-from foltr_audit.cli.given import split_methods
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import Backend, Jobs, Scheduler, option
+from foltr_audit.cli.options import Backend, Jobs, Scheduler, option, split_methods
 from foltr_audit.cli.output import save_config, show, warn
 from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
@@ -77,8 +76,8 @@ def recommend(
     """
     from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.experiments.comparison.workers import Workers
-    from foltr_audit.experiments.recommend.limits import PrivacyLimits
     from foltr_audit.experiments.recommend.recommend import SearchBudget
+    from foltr_audit.experiments.recommend.space import PrivacyLimits
     from foltr_audit.report.recommendation import recommend_defense
     from foltr_audit.report.results.recommend import print_brief_recommend, print_recommend
     from foltr_audit.utils.optional_dependencies import require

@@ -124,8 +124,7 @@ def import_plugin(reference: str, option: str) -> str:
     Raises:
         UsageError: there is no such module, file or class, or the module raises when it is imported.
     """
-    from foltr_audit.core.plugins.own_classes import import_class
-    from foltr_audit.core.plugins.registry import use_plugin
+    from foltr_audit.core.plugins.registry import import_class, use_plugin
 
     place, colon, name = reference.partition(":")
     if not place or not colon or not name:

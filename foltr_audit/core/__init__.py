@@ -1,5 +1,5 @@
 """The Spec, the records, the plug-in interfaces, rankers, click models and ranking metrics.
 
 May import: `errors`, `rng`, `utils`, `kernels` and `privacy`.
-Begin with: `spec/experiment.py`, then `plugins/` and `records/`.
+Begin with: `settings/experiment.py`, then `plugins/` and `records/`.
 """

@@ -1,4 +1,4 @@
-"""The ordered chain of defenses, grouped by the stage in which they act."""
+"""The ordered chain of defenses, grouped by the stage in which they act; and the published chain of FPDGD."""
 
 from __future__ import annotations
 
@@ -19,16 +19,49 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
     WireMessages,
+    plain,
 )
 from foltr_audit.core.plugins.answers import Kind, array_of, claims_of, events_of, law_of, one_of
 from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage, stages_of
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.defaults import NO_DEFENSE
-from foltr_audit.errors import PluginError
+from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.privacy.events import CorrelatedNoise, NoiseAddition, NormBound, OpaqueChange
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+# --- The published defense of FPDGD as a chain of defenses; the option `--eps` selects it ----------
+
+DEFAULT_SENSITIVITY = 3.0
+"""Default sensitivity Delta for `--eps`."""
+
+
+def published_chain(eps: float, sensitivity: float = DEFAULT_SENSITIVITY) -> tuple[str, ...]:
+    """The chain of FPDGD for a claimed epsilon: clip at Delta / 2, Gamma shares of scale Delta / eps.
+
+    An infinite epsilon means no defense.
+
+    >>> published_chain(1.2)
+    ('clip:norm=1.5', 'gamma-laplace:eps=1.2,sensitivity=3')
+
+    Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
+    section 3.3.
+
+    Raises:
+        UsageError: eps or sensitivity is not above 0.
+    """
+    if not eps > 0:
+        raise UsageError(f"eps: {eps:g}; expected a number above 0, or inf for no defense")
+    if not 0 < sensitivity < math.inf:
+        raise UsageError(f"sensitivity: {sensitivity:g}; expected a finite number above 0")
+    if math.isinf(eps):
+        return (NO_DEFENSE,)
+    noise = f"gamma-laplace:eps={plain(eps)},sensitivity={plain(sensitivity)}"
+    return (f"clip:norm={plain(sensitivity / 2)}", noise)
+
+
+# --- The ordered chain of defenses, grouped by the stage in which they act -------------------------
 
 T = TypeVar("T", bound=np.generic)
 
@@ -174,7 +207,7 @@ class DefenseChain:
         `acts` (C,) marks the clients on which the stage acts. The number of the step is part of the name of
         each stream, so a link has new draws in every step.
         """
-        from foltr_audit.kernels.ball import moved_rows
+        from foltr_audit.kernels.messages import moved_rows
 
         after = models
         for defense, own in self._of("step", context, f"step/{step}/"):

@@ -64,7 +64,7 @@ def list_metric(name: str) -> ListMetric:
     MaxRR is 1 / r for a first click on rank r, and 0 without a click (v = 11). DCG is the sum of
     `1 / log2(r + 1)` over clicked ranks r (v = 1024, one value for each pattern).
     """
-    from foltr_audit.kernels.ndcg import discounts
+    from foltr_audit.kernels.metrics import discounts
 
     patterns, places = np.arange(1 << LIST_LENGTH), np.arange(LIST_LENGTH)
     clicks = (patterns[:, np.newaxis] >> places) & 1
@@ -101,14 +101,14 @@ def dcg(data: Dataset, queries: Ints, shown: Ints) -> Floats:
 
 def ideal_dcg(data: Dataset, k: int = LIST_LENGTH) -> Floats:
     """The highest possible DCG@k of each query, float64 (queries,)."""
-    from foltr_audit.kernels.ndcg import discounts, ideal_dcg_of_queries
+    from foltr_audit.kernels.metrics import discounts, ideal_dcg_of_queries
 
     return ideal_dcg_of_queries(data.labels, data.offsets, discounts(k))
 
 
 def ndcg(data: Dataset, queries: Ints, shown: Ints, ideal: Floats) -> Floats:
     """NDCG of lists (I, k), given the ideal DCG of every query (queries,); 0 without relevant documents."""
-    from foltr_audit.kernels.ndcg import dcg_over_best, discounts
+    from foltr_audit.kernels.metrics import dcg_over_best, discounts
 
     return dcg_over_best(data.labels, data.offsets, queries, shown, discounts(shown.shape[1]), ideal)
 
@@ -143,7 +143,7 @@ def reciprocal_rank(data: Dataset, queries: Ints, shown: Ints) -> Floats:
 
     Its mean over queries is MRR@k (Voorhees 1999, "The TREC-8 question answering track report").
     """
-    from foltr_audit.kernels.ndcg import reciprocal_ranks_of_relevant
+    from foltr_audit.kernels.metrics import reciprocal_ranks_of_relevant
 
     return reciprocal_ranks_of_relevant(data.labels, data.offsets, queries, shown)
 
@@ -155,7 +155,7 @@ def average_precision(data: Dataset, queries: Ints, shown: Ints, relevant: Ints)
     min(k, relevant): 1 for the best list, 0 without relevant documents. Its mean over queries is
     MAP@k (Manning, Raghavan & Schuetze 2008, "Introduction to information retrieval", section 8.4).
     """
-    from foltr_audit.kernels.ndcg import average_precisions
+    from foltr_audit.kernels.metrics import average_precisions
 
     return average_precisions(data.labels, data.offsets, queries, shown, relevant)
 
@@ -167,7 +167,7 @@ def expected_max_rr(data: Dataset, queries: Ints, shown: Ints, click: Floats) ->
     not depend on P(stop | grade). Grades above the last one of `click` use its probability.
     Source: Chapelle et al. 2009, "Expected reciprocal rank for graded relevance", section 4.
     """
-    from foltr_audit.kernels.ndcg import expected_reciprocal_ranks
+    from foltr_audit.kernels.metrics import expected_reciprocal_ranks
 
     return expected_reciprocal_ranks(data.labels, data.offsets, queries, shown, click)
 
@@ -178,7 +178,7 @@ def max_rr(clicks: Bools) -> Floats:
     >>> max_rr(np.array([[False, True, True], [False, False, False]])).tolist()
     [0.5, 0.0]
     """
-    from foltr_audit.kernels.ndcg import reciprocal_ranks
+    from foltr_audit.kernels.metrics import reciprocal_ranks
 
     return reciprocal_ranks(clicks)
 

@@ -1,4 +1,4 @@
-"""The table of all warnings: a code for each kind, and what `foltr-audit explain CODE` says of it.
+"""Warnings with their codes: one for each kind, and what `foltr-audit explain CODE` says of it.
 
 `FA1..` are about what a system declares, `FA2..` about recorded traces and attacks on them, `FA3..` about
 measurements, `FA4..` about what a command left out. A code never changes its meaning. `docs/pitfalls.md`
@@ -8,6 +8,8 @@ repeats the table (`python -m tests.warnings_page` writes it there).
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from foltr_audit.errors import UsageError, suggest_name
 
 
 class WarningKind(NamedTuple):
@@ -289,3 +291,65 @@ _KINDS = (
 
 WARNINGS = {kind.code: kind for kind in _KINDS}
 """Every kind of warnings by its code."""
+
+
+# --- Warnings with their codes ---------------------------------------------------------------------
+
+
+class CodedWarning(NamedTuple):
+    """A warning with its code.
+
+    Attributes:
+        code: one of `WARNINGS`.
+        text: what is warned of.
+    """
+
+    code: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}"
+
+    def about(self, subject: str) -> CodedWarning:
+        """The warning after what it is about."""
+        return self._replace(text=f"{subject}: {self.text}")
+
+    @classmethod
+    def parse(cls, line: str) -> CodedWarning:
+        """The warning of a stored line, as `str` writes it.
+
+        >>> CodedWarning.parse("FA104: last bits")
+        CodedWarning(code='FA104', text='last bits')
+
+        Raises:
+            ValueError: it has no known code.
+        """
+        code, _, text = line.partition(": ")
+        if code not in WARNINGS:
+            raise ValueError("expected a warning with its code")
+        return cls(code, text)
+
+
+_BY_NAME = {kind.name: kind for kind in WARNINGS.values()}
+
+
+def warning_code(name: str) -> str:
+    """The code of a kind of warnings."""
+    return _BY_NAME[name].code
+
+
+def coded(name: str, text: str) -> CodedWarning:
+    """A warning of a kind, by the kind's name."""
+    return CodedWarning(warning_code(name), text)
+
+
+def warning_kind(code: str) -> WarningKind:
+    """The kind of warnings of a code, in upper or lower case.
+
+    Raises:
+        UsageError: there is no such code.
+    """
+    found = WARNINGS.get(code.upper())
+    if found is None:
+        raise UsageError(f"CODE: unknown code {code[:40]!r}; {suggest_name(code.upper(), WARNINGS)}")
+    return found

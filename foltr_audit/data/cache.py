@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.names import LazyNames
+from foltr_audit.core.records.dataset import LazyNames
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.errors import DataError
 from foltr_audit.utils.reading import file_bytes

@@ -1,4 +1,4 @@
-"""Several intents per query: what `--intents` means, and balancing.
+"""Several intents per query: TREC qrels for each intent, what `--intents` means, and balancing.
 
 `--intents` names a folder of qrels per intent, or `synthetic[:I]` for synthetic ones.
 
@@ -9,19 +9,233 @@ intent then means nothing across queries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.settings.data import are_synthetic, synthetic_count
-from foltr_audit.data.qrels import join_qrels, qrels_files, read_qrels
+from foltr_audit.data.letor import line_batches, shown
 from foltr_audit.data.synthetic.intents import synthetic_intents
 from foltr_audit.errors import DataError
+from foltr_audit.recorder.atomic_files import whole_file
 from foltr_audit.rng import Streams, name_codes
 from foltr_audit.utils.arrays import Ints
+
+# --- TREC qrels per intent: who judged which documents of a topic relevant to each of its intents --
+# A folder holds a file per intent, 1.txt to I.txt (or .txt.gz), of lines `topic intent document label`.
+# A document counts as judged if any of the files judges it, as Zhuang & Zuccon 2021, section 4.1, collate
+# the diversity qrels of the TREC Web Track (Clarke, Craswell & Soboroff 2009).
+
+MAX_GRADE = 31
+_FILE = re.compile(r"([1-9]\d{0,3})\.txt(\.gz)?")
+_LINE = "topic intent document label"
+_LABEL = re.compile(rb"-?\d{1,9}")
+_GZIP_MAGIC = b"\x1f\x8b"
+
+_Names = tuple[bytes, bytes]  # topic and document
+
+
+@dataclass(frozen=True, eq=False)
+class Qrels:
+    """Judgements of the same documents under several intents.
+
+    Attributes:
+        rows: (topic, document) -> column of `grades`, in the order of the files.
+        grades: int64, shape (I, judged documents); 0 where an intent's file lacks the document.
+    """
+
+    rows: Mapping[tuple[str, str], int]
+    grades: Ints
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Every topic once, in the order of the files."""
+        return tuple(dict.fromkeys(topic for topic, _ in self.rows))
+
+    @property
+    def relevant(self) -> Ints:
+        """Number of relevant documents (grade > 0) of each intent, shape (I,)."""
+        return np.asarray(np.count_nonzero(self.grades > 0, axis=1), dtype=np.int64)
+
+
+def qrels_files(folder: Path) -> tuple[Path, ...]:
+    """The files of a folder of qrels, by intent.
+
+    Raises:
+        DataError: no such folder, no file, one number twice, or a number left out.
+    """
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise DataError(f"qrels: {folder}: cannot be read: {error.strerror or error}") from error
+    found: dict[int, str] = {}
+    for name in names:
+        match = _FILE.fullmatch(name)
+        if match is None:
+            continue
+        if int(match[1]) in found:
+            raise DataError(f"qrels: {folder}: {found[int(match[1])]} and {name}; expected one of them")
+        found[int(match[1])] = name
+    if not found:
+        raise DataError(f"qrels: {folder}: no qrels; expected 1.txt, 2.txt and so on, or .txt.gz")
+    missing = next((number for number in range(1, max(found) + 1) if number not in found), None)
+    if missing is not None:
+        last = found[max(found)]
+        raise DataError(f"qrels: {folder}: {last}, but no {missing}.txt; expected a file for every intent")
+    return tuple(folder / found[number] for number in sorted(found))
+
+
+def read_qrels(folder: Path) -> Qrels:
+    """Read a folder of qrels, one file an intent. A label below 0 (spam) is grade 0; others stay.
+
+    Raises:
+        DataError: a file that is missing, damaged, empty or malformed, a document that one file judges twice,
+            or files of different topics.
+    """
+    files = qrels_files(folder)
+    columns = [_read(path, intent) for intent, path in enumerate(files, start=1)]
+    topics = [{topic for topic, _ in column} for column in columns]
+    for path, there in zip(files[1:], topics[1:], strict=True):
+        odd = min(there ^ topics[0], default=None)
+        if odd is not None:
+            has, lacks = (path, files[0]) if odd in there else (files[0], path)
+            raise DataError(
+                f"qrels: {folder}: topic {shown(odd)} is in {has.name}, not in {lacks.name}; "
+                f"expected the same topics in every file"
+            )
+    places: dict[_Names, int] = {}
+    for column in columns:
+        for names in column:
+            places.setdefault(names, len(places))
+    grades = np.zeros((len(columns), len(places)), dtype=np.int64)
+    for row, column in zip(grades, columns, strict=True):
+        row[[places[names] for names in column]] = list(column.values())
+    rows = {(topic.decode(), document.decode()): place for (topic, document), place in places.items()}
+    return Qrels(rows, grades)
+
+
+def _read(path: Path, intent: int) -> dict[_Names, int]:
+    """Grade by topic and document."""
+    if path.name.endswith(".gz"):
+        _refuse_unpacked(path)
+    found: dict[_Names, int] = {}
+    known: dict[bytes, int] = {}  # a label's text -> grade
+    number = str(intent).encode()
+    for first, lines in line_batches(path, "qrels"):
+        for place, line in enumerate(lines, first):
+            fields = line.split()
+            if not fields:
+                continue
+            if len(fields) != 4 or fields[1] != number or fields[3] not in known:
+                known[fields[-1]] = _grade(fields, intent, f"qrels: {path.name}:{place}")
+            names = fields[0], fields[2]
+            if names in found:
+                raise DataError(
+                    f"qrels: {path.name}:{place}: document {shown(fields[2])} of topic {shown(fields[0])} "
+                    f"occurs twice; expected one label each"
+                )
+            found[names] = known[fields[3]]
+    if not found:
+        raise DataError(f"qrels: {path}: empty; expected lines '{_LINE}'")
+    return found
+
+
+def _grade(fields: list[bytes], intent: int, where: str) -> int:
+    if len(fields) != 4:
+        raise DataError(f"{where}: {len(fields)} fields; expected '{_LINE}'")
+    if fields[1] != str(intent).encode():
+        raise DataError(f"{where}: intent {shown(fields[1])}; expected {intent}, the number of the file")
+    grade = int(fields[3]) if _LABEL.fullmatch(fields[3]) else MAX_GRADE + 1
+    if grade > MAX_GRADE:
+        raise DataError(f"{where}: label {shown(fields[3])}; expected a whole number up to {MAX_GRADE}")
+    return max(0, grade)
+
+
+def _refuse_unpacked(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            start = file.read(2)
+    except OSError as error:
+        raise DataError(f"qrels: {path}: cannot be read: {error.strerror or error}") from error
+    if start != _GZIP_MAGIC:
+        raise DataError(f"qrels: {path}: not gzip data; expected them in a file that ends in .gz")
+
+
+def join_qrels(part: Dataset, qrels: Qrels, name: str) -> Dataset | None:
+    """The documents of a part that are judged, with their grades; None where there is none.
+
+    Documents that no file judges are left out, and queries that are no topic with them: nobody knows
+    whether they are relevant. The labels of the part are not used.
+
+    Raises:
+        DataError: a document of a judged query has no id.
+    """
+    topics = set(qrels.topics)
+    kept: list[int] = []
+    columns, queries, lengths = [], [], []
+    for query, topic in enumerate(part.query_ids):
+        if topic not in topics:
+            continue
+        first = int(part.offsets[query])
+        before = len(kept)
+        for row, document in enumerate(part.document_ids[first : int(part.offsets[query + 1])], first):
+            if not document:
+                raise DataError(
+                    f"qrels: {name} part, query {topic}: a document has no id; "
+                    f"expected '#docid = NAME' at the end of its line"
+                )
+            column = qrels.rows.get((topic, document))
+            if column is not None:
+                kept.append(row)
+                columns.append(column)
+        if len(kept) > before:
+            queries.append(query)
+            lengths.append(len(kept) - before)
+    return _rows_of(part, qrels.grades[:, columns], kept, queries, lengths) if kept else None
+
+
+def _rows_of(part: Dataset, grades: Ints, kept: list[int], queries: list[int], lengths: list[int]) -> Dataset:
+    names = tuple(part.document_ids)
+    return Dataset(
+        features=part.features[kept],
+        labels=grades.max(axis=0),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        query_ids=tuple(part.query_ids[query] for query in queries),
+        document_ids=tuple(names[row] for row in kept),
+        intents=grades,
+    )
+
+
+def write_qrels(parts: Mapping[str, Dataset], folder: Path) -> None:
+    """Write the grades of some parts as a folder of qrels, a file per intent.
+
+    Raises:
+        DataError: a file cannot be written.
+    """
+    number = max(part.n_intents for part in parts.values())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            for intent in range(number):
+                file = stack.enter_context(whole_file(folder / f"{intent + 1}.txt"))
+                for part in parts.values():
+                    file.writelines(_lines(part, intent))
+    except OSError as error:
+        raise DataError(f"qrels: {folder}: cannot be written: {error.strerror or error}") from error
+
+
+def _lines(part: Dataset, intent: int) -> Iterator[bytes]:
+    topics = (topic for topic, n in zip(part.query_ids, part.lengths, strict=True) for _ in range(n))
+    for topic, document, grade in zip(topics, part.document_ids, part.grades[intent].tolist(), strict=True):
+        yield f"{topic} {intent + 1} {document} {grade}\n".encode()
+
+
+# --- Several intents per query: what `--intents` means, and balancing ------------------------------
 
 PURPOSE = "intents/balance"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from foltr_audit.data.search_log.collection import LAYOUT
+from foltr_audit.data.search_log import LAYOUT
 from foltr_audit.errors import DataError, UsageError
 
 PART_NAMES = ("train", "vali", "test")

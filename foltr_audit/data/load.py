@@ -13,7 +13,7 @@ from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import count_read, intent_files, with_intents
-from foltr_audit.data.search_log.collection import LogFiles, load_search_log
+from foltr_audit.data.search_log import LogFiles, load_search_log
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
 

@@ -11,9 +11,8 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import joined, joint_fingerprint
 from foltr_audit.core.settings.data import are_synthetic
 from foltr_audit.data.intents import count_read, with_intents
-from foltr_audit.data.layout import Layout, RankingFile, locate
-from foltr_audit.data.letor.lines import name_in_messages, shown
-from foltr_audit.data.letor.reader import LetorFile, read_letor
+from foltr_audit.data.layout import Layout, locate
+from foltr_audit.data.letor import LetorFile, name_in_messages, read_letor, shown
 from foltr_audit.data.normalize import check_normalisation, normalise
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
@@ -42,9 +41,11 @@ def load_data(
     check_normalisation(normalisation)
     located = locate(source, fold)
     layout = located.layout
-    read = _same_width(
-        {name: [_read(file, dtype) for file in files] for name, files in layout.items()}, layout
-    )
+    files = {
+        name: [read_letor(file.path, groups=file.groups, dtype=dtype) for file in part]
+        for name, part in layout.items()
+    }
+    read = _same_width(files, layout)
     counted = None if intents is None else count_read(read, intents)
     if intents is not None:
         read = with_intents(read, intents, source)
@@ -69,10 +70,6 @@ def load_data(
 def _synthetic(part: Dataset) -> bool:
     """Whether `foltr-audit data synth` wrote it: its document ids say so."""
     return all(name.startswith("synthetic-") for name in part.document_ids)
-
-
-def _read(file: RankingFile, dtype: str) -> LetorFile:
-    return read_letor(file.path, groups=file.groups, dtype=dtype)
 
 
 def _same_width(parts: Mapping[str, Sequence[LetorFile]], layout: Layout) -> dict[str, Dataset]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foltr_audit.core.records import Collection
-from foltr_audit.core.settings.local_paths import path_name
+from foltr_audit.core.settings.data import path_name
 from foltr_audit.utils.rows import JsonValue, ResultRow, column
 
 

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.base import with_default
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.core.settings.membership import CLIENTS, MembershipSpec
+from foltr_audit.core.settings.unlearning import FEW_CLIENTS
+from foltr_audit.data.search_log import number_of_clients
 from foltr_audit.errors import UsageError, shorten_value
 from foltr_audit.utils.reading import toml_table
 from foltr_audit.utils.rows import JsonValue
@@ -157,3 +161,39 @@ def _remove_shared(table: Table, shared: Table) -> Table:
         elif isinstance(value, dict) and value != shared[name]:
             rest[name] = _remove_shared(value, table_in(shared, name))
     return rest
+
+
+# --- How many clients a Spec has where its data are those of real users, unless its table says so --
+
+
+def with_users(table: Table) -> Table:
+    """The table of a Spec whose clients are the users of its data; as it is where queries are nobody's.
+
+    All users of the training split take part; with the protocols of few clients, as many as usual if there
+    are so many. Membership needs clients outside of a federation too: a quarter of the users are members at
+    most, and where all others are fewer than usual, these are all.
+
+    Raises:
+        DataError: the data are a search log that is malformed.
+    """
+    source = _inner(table, "data").get("source")
+    users = number_of_clients(source) if isinstance(source, str) else None
+    if users is None:
+        return table
+    clients = users
+    if table.get("unlearning") is not None:
+        clients = min(users, FEW_CLIENTS)
+    if table.get("membership") is not None:
+        clients = min(CLIENTS, max(1, users // 4))
+        given = _inner(table, "population").get("clients")
+        size = given if isinstance(given, int) and given > 0 else clients
+        outside = max(1, users // size - 2) * size
+        usual = int(MembershipSpec.model_fields["others"].default)
+        table = cast(Table, with_default(table, "membership", "others", min(usual, outside)))
+    return cast(Table, with_default(table, "population", "clients", clients))
+
+
+def _inner(table: Table, name: str) -> Mapping[str, object]:
+    """An inner table; an empty one where there is none, or something else, which is refused later."""
+    inner = table.get(name)
+    return inner if isinstance(inner, Mapping) else {}

@@ -20,12 +20,11 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins import Attack, ClickModel
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.settings.train import TrainSpec
-from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.errors import UsageError, first_problem, suggest_name
 from foltr_audit.experiments.plan import Plan, Point, Table, apply_changes, expand, table_in
 from foltr_audit.utils.reading import toml_table, whole_number
 from foltr_audit.utils.rows import JsonValue

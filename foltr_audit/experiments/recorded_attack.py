@@ -12,24 +12,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foltr_audit.core.plugins import ClientStep
+from foltr_audit.core.plugins.attack import UNKNOWN
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
-from foltr_audit.core.records.population import EVERYBODY, SEVERAL, Population
+from foltr_audit.core.records.population import EVERYBODY, ONE_GROUP, SEVERAL, ClientGroups, Population
+from foltr_audit.core.records.view import STEP_FACTS
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.warning_codes import CodedWarning, coded
-from foltr_audit.errors import PluginError, TraceError, UsageError, suggest_name
-from foltr_audit.experiments.missing_facts import advise
-from foltr_audit.experiments.recorded_data import recorded_collection
+from foltr_audit.core.warning_kinds import CodedWarning, coded
+from foltr_audit.data.intents import balance_collection
+from foltr_audit.data.load import load_collection
+from foltr_audit.errors import DataError, PluginError, TraceError, UsageError, shorten_value, suggest_name
 from foltr_audit.experiments.runs.folder import SPEC, RunFolder, report_write_errors
+from foltr_audit.experiments.runs.reader import spec_around
 from foltr_audit.experiments.stages import judge_attacks, make_attacks, refuse_if_none_runs
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import TaskEvidence, not_for_clicks, seen_as_rounds
 from foltr_audit.judge.round_sums import RoundSums
-from foltr_audit.judge.view_builder import query_names
+from foltr_audit.judge.view_builder import check_collection, query_names
 from foltr_audit.recorder import atomic_files
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import RoundStore
@@ -37,9 +39,131 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceHeader
 from foltr_audit.trace.known_facts import checked_facts, with_facts
 from foltr_audit.utils.progress import SILENT, Progress
+from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     import polars as pl
+
+# --- How a user gives what the observer of a trace does not know -----------------------------------
+
+_FACTS = {
+    "interactions": "interactions=1",
+    "lists": "lists=sampled",
+    "learning_rate": "learning_rate=0.1",
+    "pairs": "pairs=all",
+    "normaliser": "normaliser=shown",
+    "rank_with": "rank_with=local",
+    "clip": "clip_norm=1.5",
+    "sigma": "sigma=0.05",
+    "metric": "metric=maxrr",
+    "noise": "noise=none",
+    "click_model": "click_model=NAME",
+}
+"""How the facts behind knowledge are given, by the name of the knowledge."""
+
+_WITH_QUERY = ("shown", "order", "candidates", "relevance", "intents")
+"""What is hidden with the query."""
+
+_OF_DATA = ("candidates", "relevance", "intents")
+
+
+def advise(reason: str, hidden: tuple[str, ...]) -> str:
+    """A reason why an attack cannot run, and how to give what it misses, unless that was hidden on purpose.
+
+    >>> advise("the observer does not know: sigma", ())
+    'the observer does not know: sigma (give --know sigma=0.05)'
+    >>> advise("messages are masked", ())
+    'messages are masked'
+    """
+    if not reason.startswith(UNKNOWN):
+        return reason
+    known = reason.removeprefix(UNKNOWN).partition(" (")[0]
+    withheld = {*hidden, *(_WITH_QUERY if "query" in hidden else ())}
+    missing = [name for name in known.split(", ") if name not in withheld]
+    if "belief" in missing:  # a baseline: nothing that a user states would make it run
+        return reason
+    ways = []
+    facts = [name for name in missing if name in _FACTS]
+    if facts:
+        ways.append("give " + " ".join(f"--know {_FACTS[name]}" for name in facts))
+    if any(name in _OF_DATA for name in missing):
+        ways.append("give its data set with --data")
+    if any(name in ("features", "shown", "order", "query") for name in missing):
+        ways.append("record the shown lists with the messages")
+    if any(name in STEP_FACTS for name in facts):
+        ways.append("for a learner other than PDGD give --client-step")
+    return f"{reason} ({'; '.join(ways)})" if ways else reason
+
+
+# --- Finds the data set behind recorded messages ---------------------------------------------------
+
+
+def recorded_collection(
+    path: Path,
+    traces: Mapping[str, Trace],
+    spec: Spec | None,
+    *,
+    data: str | None,
+    intents: str | None,
+    seed: int,
+) -> Collection:
+    """The data set of traces that share one.
+
+    Args:
+        path: the Run folder or trace folder.
+        traces: the traces, at least one.
+        spec: the Spec of the Run; None for a bare trace.
+        data: path of the data set, if it is not where the Run says.
+        intents: the same of the qrels per intent.
+        seed: seed of its splits.
+
+    Raises:
+        UsageError: it is not there, and no other path is given.
+        TraceError: it is another data set.
+    """
+    header = next(iter(traces.values())).header
+    recorded = header.dataset
+    if not recorded.source and data is None:
+        raise UsageError(f"trace: {path}: features are not embedded, and it names no data; give --data")
+    spec = spec or (spec_around(path, header.spec_hash) if header.spec_hash else None)
+    wanted = {
+        "source": data or (recorded.source if spec is None else spec.data.source),
+        "fold": recorded.fold,
+        "normalise": recorded.normalised,
+        "dtype": header.knowledge.get("feature_dtype", "float32"),
+        "intents": intents or (header.knowledge.get("intents_from") if spec is None else spec.data.intents),
+    }
+    try:
+        found = load_collection(Spec.parse({"data": wanted}, f"trace: {path}").data, seed)
+    except DataError as error:
+        if data is not None:
+            raise
+        if not recorded.fingerprint:
+            raise UsageError(
+                f"trace: {path}: no documents are recorded, and {recorded.source!r:.60} is no data "
+                "set here; record the lists of clients that agree, or give --data"
+            ) from error
+        raise UsageError(f"{error}; give the data set of the trace with --data") from error
+    for trace in traces.values():
+        check_collection(trace.header, found)
+    numbered = _numbering(path, header)
+    return found if numbered is None else balance_collection(found, numbered)
+
+
+def _numbering(path: Path, header: TraceHeader) -> Streams | None:
+    """What the intents of queries were numbered with; None where they were not."""
+    numbered = header.knowledge.get("intents_numbered")
+    if not isinstance(numbered, list) or len(numbered) != 2:
+        return None
+    seed, repetition = (whole_number(text, 0, 2**63 - 1) for text in numbered)
+    if seed is None or repetition is None:
+        raise TraceError(
+            f"{path}: fact intents_numbered is {shorten_value(numbered)}; expected a seed and a repetition"
+        )
+    return Streams(seed, repetition)
+
+
+# --- Attacks on recorded messages: those of a Run folder, or a trace of any system -----------------
 
 TARGETS = ("fresh", "training")
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.plugins import Environment
 from foltr_audit.core.plugins.answers import facts_of
-from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
+from foltr_audit.core.plugins.registry import NOT_SAVED, refuse_fleeting
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import EVERYBODY, Population
 from foltr_audit.core.settings.attack import AttackSpec, refuse_unknown_queries
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.experiment import Spec, first_difference
-from foltr_audit.core.warning_codes import CodedWarning
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.data.load import load_collection
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.data_facts import DataFacts
@@ -41,7 +41,7 @@ from foltr_audit.experiments.stages import (
     train,
 )
 from foltr_audit.judge.task import NothingToReadError
-from foltr_audit.privacy.accounting.run_bound import ProvenView
+from foltr_audit.privacy.accounting.bound import ProvenView
 from foltr_audit.privacy.observer_views import attacked_view, without_lists
 from foltr_audit.recorder import atomic_files
 from foltr_audit.simulation.fresh_clients import FreshClients
@@ -52,7 +52,7 @@ from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from foltr_audit.auditing.audit import Audit, AuditResult
-    from foltr_audit.experiments.membership.experiment import MembershipFinding
+    from foltr_audit.experiments.membership import MembershipFinding
     from foltr_audit.experiments.unlearning.experiment import UnlearningResult
     from foltr_audit.simulation.recorder import RoundStore
 
@@ -266,7 +266,7 @@ class Runner:
     def _membership(self, setup: Setup) -> tuple[MembershipFinding, ...]:
         if setup.spec.membership is None:
             return ()
-        from foltr_audit.experiments.membership.experiment import infer_membership  # slow to import
+        from foltr_audit.experiments.membership import infer_membership  # slow to import
 
         return infer_membership(setup, self.progress)
 

@@ -20,9 +20,8 @@ from foltr_audit.core.ranking_metrics import (
     online_sum,
 )
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.core.records.population import SEVERAL
+from foltr_audit.core.records.population import ONE_GROUP, SEVERAL, ClientGroups
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.train import ZEROS
 from foltr_audit.errors import UsageError

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.core.records.view import Knowledge, View
+from foltr_audit.core.records.view import ClickBelief, Knowledge, View
 from foltr_audit.inference.pattern_decoder import PatternDecoder, Prior, density_table, noise_law
 from foltr_audit.inference.replay import Replay
 from foltr_audit.privacy.noise import NoiseLaw, RoundingNoise, ScaleFreeNoise
@@ -156,8 +155,12 @@ class CountDecoder:
                 yield rows[first : first + size]
 
     def _decoded(self, rows: Ints, noise: SumNoiseTable, starts: Ints) -> Floats:
-        from foltr_audit.kernels.click_sums import counts_by_any_rate, counts_by_cascade
-        from foltr_audit.kernels.grade_search import GradeBelief, counts_by_grades
+        from foltr_audit.kernels.click_sums import (
+            GradeBelief,
+            counts_by_any_rate,
+            counts_by_cascade,
+            counts_by_grades,
+        )
 
         sums, belief = self.sums(rows), self.view.knowledge.belief
         if self.prior == "uniform" or belief is None:
@@ -170,7 +173,7 @@ class CountDecoder:
 
     def sums(self, rows: Ints) -> UpdateSums:
         from foltr_audit.kernels.click_sums import UpdateSums
-        from foltr_audit.kernels.pattern_terms import pattern_terms
+        from foltr_audit.kernels.patterns import pattern_terms
 
         replay, k = self.replay, self.view.shown.shape[2]
         theta = np.ascontiguousarray(self.view.parameters[rows])

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.core.records.step_effects import effects_of_clicks
-from foltr_audit.core.records.view import Inference
+from foltr_audit.core.records.view import Inference, effects_of_clicks
 from foltr_audit.inference.linear_systems import clicks_in_box, with_model_column
 from foltr_audit.inference.list_decoder import ListDecoder, ListLikelihood
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
@@ -248,8 +247,7 @@ class JointSearch:
 
         Fills `patterns` (n, B, 2^k), if given, with the probability of each click pattern.
         """
-        from foltr_audit.kernels.pattern_posterior import pattern_probabilities
-        from foltr_audit.kernels.patterns import marginals
+        from foltr_audit.kernels.patterns import marginals, pattern_probabilities
 
         n, B, k = state.clicks.shape
         scores, any_click = np.zeros((n, B, k)), np.zeros((n, B))
@@ -312,8 +310,7 @@ class StepSearch:
 
     def answer(self) -> Inference:
         """The best clicks found; scores are probabilities of a click given the guess of all other lists."""
-        from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
-        from foltr_audit.kernels.patterns import marginals
+        from foltr_audit.kernels.patterns import MOST_DOCUMENTS, marginals, pattern_probabilities
 
         n, B, k = self.view.shown.shape
         scores, guess, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))

@@ -96,7 +96,7 @@ def clicks_in_box(view: View, columns: Floats, *, absolute: bool, values: Floats
         absolute: minimise the sum of absolute residuals, not of their squares.
         values: what the columns explain, (n, P); None for `View.click_updates`.
     """
-    from foltr_audit.kernels.box import box_least_absolute, box_least_squares
+    from foltr_audit.kernels.regression import box_least_absolute, box_least_squares
 
     upper = np.ones((columns.shape[0], columns.shape[2]))
     upper[:, :-1] = view.is_document.reshape(len(view), -1)
@@ -195,7 +195,7 @@ def observed_lengths(view: View) -> Ints:
     All of them where all form pairs; else the documents down to the last one with a nonzero coefficient in
     the least-absolute-deviations fit, since later ones have 0 up to rounding.
     """
-    from foltr_audit.kernels.lad import least_absolute
+    from foltr_audit.kernels.regression import least_absolute
 
     n, B, k = view.shown.shape
     lengths: Ints = view.is_document.sum(axis=2)

@@ -56,7 +56,7 @@ class ListLikelihood:
 
     def of_models(self, models: Floats, messages: Ints, b: int) -> Floats:
         """Log probability of list b of some messages (H,) under local models (H, P) before it, (H,)."""
-        from foltr_audit.kernels.list_evidence import broken_ranks, list_log_probabilities
+        from foltr_audit.kernels.plackett_luce import broken_ranks, list_log_probabilities
 
         view, replay = self.decoder.view, self.decoder.replay
         found = np.zeros(messages.size)
@@ -108,7 +108,7 @@ class ListLikelihood:
 
     def _stepped(self, models: Floats, messages: Ints, b: int) -> Floats:
         """Local models after every pattern of list b, (H 2^k, P)."""
-        from foltr_audit.kernels.pattern_models import pattern_models
+        from foltr_audit.kernels.patterns import pattern_models
 
         replay = self.decoder.replay
         found = pattern_models(

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foltr_audit.core.records.participation import Participation
-from foltr_audit.core.records.view import View
+from foltr_audit.core.records.view import Participation, View
 from foltr_audit.inference.intent_likelihood import under_each
 from foltr_audit.inference.pattern_decoder import PatternDecoder, why_too_long
 from foltr_audit.inference.replay import NEEDS, why_no_replay
@@ -155,7 +154,7 @@ def _one_list_each(view: View) -> View:
 
 def _updates_by_pattern(decoder: PatternDecoder, rows: Ints) -> tuple[Floats, Floats]:
     """Coefficients of each pattern, (H, 2^k, k + 1), and the columns that they are of, (H, P, k + 1)."""
-    from foltr_audit.kernels.pattern_terms import pattern_terms
+    from foltr_audit.kernels.patterns import pattern_terms
 
     replay, k = decoder.replay, decoder.view.shown.shape[2]
     theta = np.ascontiguousarray(decoder.view.parameters[rows])

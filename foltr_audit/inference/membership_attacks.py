@@ -14,8 +14,7 @@ import numpy as np
 
 from foltr_audit.core.settings.membership import MembershipMethod, MembershipSpec
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.arrays import Bools, Floats
-from foltr_audit.utils.frozen_arrays import freeze
+from foltr_audit.utils.arrays import Bools, Floats, freeze
 
 
 def update_evidence(changes: Floats, expected: Floats, baseline: Floats) -> Floats:

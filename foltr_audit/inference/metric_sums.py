@@ -84,7 +84,7 @@ def mean_likelihoods(means: Floats, laws: Floats) -> Floats:
     Raises:
         ValueError: n values have more than `MOST_SUMS` sums.
     """
-    from foltr_audit.kernels.sum_chain import sum_likelihoods
+    from foltr_audit.kernels.click_sums import sum_likelihoods
 
     _, n, v = laws.shape
     sums = reachable_sums(n, v - 1)

@@ -66,11 +66,11 @@ def usual_log_density(law: NoiseLaw, least: float) -> tuple[float, float, float]
 
 def why_too_long(view: View) -> str | None:
     """Why lists are too long to weigh every click pattern, or None."""
-    from foltr_audit.kernels.patterns import MOST_DOCUMENTS
+    from foltr_audit.kernels.patterns import MOST_WEIGHED
 
-    if view.width <= MOST_DOCUMENTS:
+    if view.width <= MOST_WEIGHED:
         return None
-    return f"a list has {view.width} documents; it weighs every click pattern of up to {MOST_DOCUMENTS}"
+    return f"a list has {view.width} documents; it weighs every click pattern of up to {MOST_WEIGHED}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,12 +250,11 @@ def answer_of(
             patterns of that list up to a constant (H, 2^k).
         guess: the most probable pattern, or every document that is more likely clicked than not.
     """
-    from foltr_audit.kernels.pattern_posterior import MOST_DOCUMENTS, pattern_probabilities
-    from foltr_audit.kernels.patterns import marginals
+    from foltr_audit.kernels.patterns import MOST_WEIGHED, marginals, pattern_probabilities
 
     n, B, k = decoder.view.shown.shape
     scores, named, any_click = np.zeros((n, B, k)), np.zeros((n, B, k), np.bool_), np.zeros((n, B))
-    patterns = np.zeros((n, B, 1 << k)) if k <= MOST_DOCUMENTS else None
+    patterns = np.zeros((n, B, 1 << k)) if k <= MOST_WEIGHED else None
     for rows, b, posterior in posteriors:
         lengths = decoder.replay.lengths[rows, b]
         scores[rows, b], best, any_click[rows, b], _ = marginals(posterior, lengths, k)

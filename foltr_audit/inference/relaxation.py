@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from foltr_audit.core.records.step_effects import checked_slopes, checked_updates
-from foltr_audit.core.records.view import View
+from foltr_audit.core.records.view import View, checked_slopes, checked_updates
 from foltr_audit.inference.linear_systems import observed_lengths
 from foltr_audit.inference.replay import Replay, StepReplay
 from foltr_audit.utils.arrays import Bools, Floats
@@ -106,7 +105,7 @@ class ClickRelaxation:
 
         The global model is one more column, since an active clip adds a multiple of it.
         """
-        from foltr_audit.kernels.box import box_least_absolute, box_least_squares
+        from foltr_audit.kernels.regression import box_least_absolute, box_least_squares
 
         n, B, k = self.view.shown.shape
         P = self.view.parameters.shape[1]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foltr_audit.core.records.step_effects import checked_updates
-from foltr_audit.core.records.view import View
+from foltr_audit.core.records.view import View, checked_updates
 from foltr_audit.privacy.events import Ball
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.frozen_arrays import read_only
+from foltr_audit.utils.arrays import Bools, Floats, Ints, read_only
 from foltr_audit.utils.rows import UNKNOWN, Estimate, Interval
 
 RESAMPLES = 1000

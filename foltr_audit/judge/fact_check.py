@@ -25,7 +25,7 @@ from foltr_audit.judge.explained_messages import (
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import with_messages, with_rows
 from foltr_audit.judge.view_builder import knowledge_of
-from foltr_audit.privacy.accounting.actions import CHANGES_MESSAGES
+from foltr_audit.privacy.accounting.walk import CHANGES_MESSAGES
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.trace import Trace
 from foltr_audit.trace.declared_noise import NoiseDeclaration

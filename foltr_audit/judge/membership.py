@@ -10,8 +10,7 @@ from foltr_audit.inference.membership_attacks import MembershipAttack, ShadowEvi
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.scoring import ScoreRanking
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.frozen_arrays import freeze
+from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
 from foltr_audit.utils.progress import NO_TICK, Tick
 from foltr_audit.utils.rows import Estimate
 

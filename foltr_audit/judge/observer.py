@@ -21,9 +21,8 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.core.records.view import Candidates, Knowledge, View
+from foltr_audit.core.records.view import Candidates, ClickBelief, Knowledge, View
 from foltr_audit.errors import FoltrAuditError, PluginError, TraceError
 from foltr_audit.judge.view_builder import (
     InteractionPlacement,

@@ -13,10 +13,16 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import DELTA
 from foltr_audit.judge.click_evidence import ClickEvidence
-from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.privacy.accounting.situation import AccountingContext
-from foltr_audit.privacy.event_texts import UnknownNoise, parse_event
-from foltr_audit.privacy.events import CorrelatedNoise, MessageAggregation, OpaqueChange, PrivacyEvent
+from foltr_audit.privacy.events import (
+    CorrelatedNoise,
+    MessageAggregation,
+    OpaqueChange,
+    PrivacyEvent,
+    UnknownNoise,
+    parse_event,
+)
 from foltr_audit.privacy.observer_views import WITH_LISTS, attacked_view, without_lists
 from foltr_audit.privacy.tradeoff import pooled_curve
 from foltr_audit.trace import TraceHeader

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.population import ONE_GROUP, ClientGroups
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError, suggest_name
 from foltr_audit.judge.click_evidence import ClickEvidence

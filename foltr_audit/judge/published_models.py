@@ -14,8 +14,8 @@ import numpy as np
 from foltr_audit.core.plugins import Defense
 from foltr_audit.core.plugins.defense import stages_of
 from foltr_audit.core.plugins.registry import make_if_known
-from foltr_audit.core.records.broadcast import SECOND_TOTAL, SUBTRACTED, TARGET
 from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.records.round_context import SECOND_TOTAL, SUBTRACTED, TARGET
 from foltr_audit.core.records.view import View
 from foltr_audit.errors import UsageError
 from foltr_audit.inference.joint_search import JointSearch

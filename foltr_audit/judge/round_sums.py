@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.records.broadcast import SECOND_TOTAL, SUBTRACTED, TARGET
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.round_context import SECOND_TOTAL, SUBTRACTED, TARGET
 from foltr_audit.core.records.view import Knowledge, View
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
@@ -17,8 +17,7 @@ from foltr_audit.judge.pieces import with_rows
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.simulation.recorder import DerivedRounds, RoundStore
 from foltr_audit.trace import TraceHeader
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.frozen_arrays import freeze
+from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
 from foltr_audit.utils.reading import is_whole
 
 _PER_LIST = ("part", "query", "shown", "features", "n_candidates")

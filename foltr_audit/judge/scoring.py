@@ -55,7 +55,7 @@ class ScoreRanking(NamedTuple):
 
     def areas(self, resamples: QueryBootstrap) -> BootstrapDistribution:
         """As `auc`, with the area of every resample."""
-        from foltr_audit.kernels.auc import weighted_auc
+        from foltr_audit.kernels.metrics import weighted_auc
 
         def area(weights: Ints) -> Floats:
             return weighted_auc(self.positive, self.tie, self.cluster, weights)
@@ -91,7 +91,7 @@ class ScoreRanking(NamedTuple):
 
     def _rates(self, weights: Ints) -> tuple[Floats, Ints]:
         """The TPR at each level under each row of weights (R, Q), and the allowed false positives."""
-        from foltr_audit.kernels.auc import weighted_hits
+        from foltr_audit.kernels.metrics import weighted_hits
 
         clicked, unclicked = (self._totals(weights, which) for which in (self.positive, ~self.positive))
         allowed = unclicked[:, np.newaxis] // np.array(list(FALSE_POSITIVES.values()))

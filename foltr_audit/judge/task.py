@@ -11,8 +11,8 @@ import numpy as np
 
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.answers import one_of
-from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.population import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.view import Inference
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.kernels.philox import fill_columns, fill_normals
+
 from .cascade import click_group
 from .jit import Bools, Floats, Ints, inlined, kernel, read_only, uncounted, unsigned
-from .philox import fill_columns
 from .ranking import Features, fill_products
-from .standard_normal import fill_normals
 from .threads import in_parts
 
 Seeds = NDArray[np.uint64]

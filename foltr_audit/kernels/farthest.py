@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from foltr_audit.kernels.sums import difference_sum, squared_difference_sum
+
 from .jit import Floats, Ints, kernel
-from .lanes import difference_sum, squared_difference_sum
 
 _ABOVE = 1.0 + 1e-9
 

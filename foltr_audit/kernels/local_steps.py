@@ -8,22 +8,445 @@ plays neighbours in the cohort: two that write to the same cache line slow each 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
 from numpy.typing import NDArray
 
-from .cascade import click_group
-from .group_steps import keep_in_ball, score_group, step_group
-from .jit import Bools, Floats, Ints, inlined, uncounted, uncounted_kernel
-from .network import NetworkShape, NetworkTile, new_tile
-from .pdgd import fill_coefficients
-from .plackett_luce import SamplingBuffers, draw, empty_pool, weigh_shown
-from .prefetching import prefetch
-from .query_order import order_by_query
-from .ranking import Features, take_best
-from .step_groups import GroupMemory, StepStreamKeys, draw_numbers, empty_memory, prepare_group
-from .threads import in_parts
+from foltr_audit.kernels.cascade import click_group
+from foltr_audit.kernels.jit import (
+    Bools,
+    Floats,
+    Ints,
+    inlined,
+    kernel,
+    uncounted,
+    uncounted_kernel,
+    unsigned,
+)
+from foltr_audit.kernels.messages import project_row
+from foltr_audit.kernels.network import NetworkShape, NetworkTile, fill_gradient, fill_scores, new_tile
+from foltr_audit.kernels.pdgd import fill_coefficients
+from foltr_audit.kernels.philox import fill_columns
+from foltr_audit.kernels.plackett_luce import SamplingBuffers, draw, empty_pool, weigh_shown
+from foltr_audit.kernels.ranking import Features, fill_products, take_best
+from foltr_audit.kernels.sums import BLOCK, VECTOR, VectorAccess, compiled_or_plain, is_array, repeated, slot
+from foltr_audit.kernels.threads import in_parts
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+    from numba.core.typing.templates import Signature
+
+    Typing = tuple[Signature, Callable[..., ir.Value]]
+
+# --- Groups of clients that take one local step together -------------------------------------------
+
+
+class StepStreamKeys(NamedTuple):
+    """Names of the random numbers: of lists, and of clicks."""
+
+    round: int
+    show: int
+    click: int
+    key: np.uint64
+
+
+class GroupMemory(NamedTuple):
+    """Memory for one step of each client of a group.
+
+    Attributes:
+        members: their numbers in the cohort, (rows,).
+        queries: what they ask, -1 for nothing, (rows,).
+        begins, firsts: where the documents of their queries begin, and the grades of these, (rows,).
+        alike: a row before with the same query and the same model, else -1, (rows,).
+        common: zeros, the row of a model that all share, (rows,).
+        columns, blocks: clients and first blocks of the random numbers, a column for each step, (columns,).
+        show, click: random numbers of lists and clicks, (k, columns) and (2k, columns).
+        shown, grades, clicks: their lists, the grades of these and the clicks, (rows, k).
+        coefficients, pairs: of their gradients, and how many pairs make them, (rows, k) and (rows,).
+        documents, amounts: of one client, those that change its model and their coefficients, (k + 1,).
+        gradient: of one client, (1, P).
+    """
+
+    members: Ints
+    queries: Ints
+    begins: Ints
+    firsts: Ints
+    alike: Ints
+    common: Ints
+    columns: Ints
+    blocks: Ints
+    show: Floats
+    click: Floats
+    shown: Ints
+    grades: Ints
+    clicks: Bools
+    coefficients: Floats
+    pairs: Ints
+    documents: Ints
+    amounts: Floats
+    gradient: Floats
+
+
+def empty_memory(rows: int, columns: int, k: int, parameters: int) -> GroupMemory:
+    """Memory for groups of so many rows, and so many columns of random numbers."""
+    return GroupMemory(
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
+        np.zeros(rows, dtype=np.int64),
+        np.empty(columns, dtype=np.int64),
+        np.empty(columns, dtype=np.int64),
+        np.empty((k, columns + 8)),  # drawing reads eight at a time
+        np.empty((2 * k, columns)),
+        np.empty((rows, k), dtype=np.int64),
+        np.empty((rows, k), dtype=np.int64),
+        np.empty((rows, k), dtype=np.bool_),
+        np.empty((rows, k)),
+        np.empty(rows, dtype=np.int64),
+        np.empty(k + 1, dtype=np.int64),
+        np.empty(k + 1),
+        np.empty((1, parameters)),
+    )
+
+
+@inlined
+def prepare_group(
+    offsets: Ints,
+    queries: Ints,
+    lifts: Ints,
+    order: Ints,
+    begin: int,
+    rows: int,
+    step: int,
+    memory: GroupMemory,
+) -> None:
+    """Clients order[begin : begin + rows] and what they ask in a step."""
+    for row in range(rows):
+        client = order[begin + row]
+        query = queries[client, step]
+        memory.members[row], memory.queries[row] = client, query
+        memory.begins[row] = offsets[max(query, 0)]
+        memory.firsts[row] = lifts[client, step] + memory.begins[row]
+        # Before the first step all models are the same.
+        same = step == 0 and row > 0 and query == memory.queries[row - 1]
+        memory.alike[row] = row - 1 if same else -1
+
+
+@inlined
+def draw_numbers(
+    stream: StepStreamKeys, clients: Ints, memory: GroupMemory, rows: int, step: int, ahead: int
+) -> None:
+    """Random numbers of a group for the steps from `step` on, `ahead` of them."""
+    k, columns = memory.show.shape[0], rows * ahead
+    for column in range(columns):
+        memory.columns[column] = clients[memory.members[column % rows]]
+        memory.blocks[column] = (step + column // rows) * k // 2
+    show, click, round_, key = memory.show, memory.click, stream.round, stream.key
+    fill_columns(show, k, memory.blocks, memory.columns, columns, round_, stream.show, key)
+    for column in range(columns):
+        memory.blocks[column] *= 2
+    fill_columns(click, 2 * k, memory.blocks, memory.columns, columns, round_, stream.click, key)
+
+
+# --- A gradient step of a linear ranker ------------------------------------------------------------
+# Each sum stays in a register until all of its terms are added, in the order of the documents. The bits are
+# those of `plain_move_model` on every processor, whatever the width of its registers.
+
+_INDEX, _DOUBLE = ir.IntType(64), ir.DoubleType()
+
+MoveModel = Callable[[Features, Ints, Floats, int, float, Floats, Floats, int], None]
+
+
+def plain_move_model(
+    features: Features,
+    documents: Ints,
+    amounts: Floats,
+    count: int,
+    rate: float,
+    models: Floats,
+    steps: Floats,
+    row: int,
+) -> None:
+    """The same in Python, for when nothing is compiled."""
+    gradient = np.zeros(models.shape[1])
+    for i in range(count):
+        gradient += amounts[i] * features[documents[i]].astype(np.float64)
+    # The rounded difference instead of the gradient: by this the model really moves.
+    stepped = models[row] + rate * gradient
+    steps[row] += stepped - models[row]
+    models[row] = stepped
+
+
+class _Step:
+    """The instructions of a step, for some parameters at a time."""
+
+    def __init__(
+        self, context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> None:
+        self.builder, self.access = builder, VectorAccess(context, builder, signature, args)
+        self.count, self.rate, self.row = args[3], args[4], args[7]
+        self.narrow = signature.args[0].dtype == types.float32
+
+    def numbers(self, place: int, row: ir.Value, column: ir.Value, lanes: int) -> ir.Value:
+        """Numbers of a row as float64."""
+        narrow = place == 0 and self.narrow
+        kind, wanted = ir.FloatType() if narrow else _DOUBLE, _DOUBLE
+        if lanes > 1:
+            kind, wanted = ir.VectorType(kind, lanes), ir.VectorType(wanted, lanes)
+        found = self.access.load(place, row, column, kind, 4 if narrow else 8)
+        return self.builder.fpext(found, wanted) if narrow else found
+
+    def repeated(self, number: ir.Value, lanes: int) -> ir.Value:
+        return number if lanes == 1 else repeated(self.builder, number, VECTOR)
+
+    def moved(self, column: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
+        """The model and the step after it, of `lanes` parameters from a column on."""
+        builder, kind = self.builder, ir.VectorType(_DOUBLE, lanes) if lanes > 1 else _DOUBLE
+        total = slot(builder, ir.Constant(kind, [0.0] * lanes if lanes > 1 else 0.0))
+        begin, step = ir.Constant(_INDEX, 0), ir.Constant(_INDEX, 1)
+        with cgutils.for_range_slice(builder, begin, self.count, step, inc=True) as (i, _):
+            document = self.access.load(1, None, i, _INDEX)
+            amount = self.repeated(self.access.load(2, None, i, _DOUBLE), lanes)
+            product = builder.fmul(amount, self.numbers(0, document, column, lanes))
+            builder.store(builder.fadd(builder.load(total), product), total)
+        before, steps = (self.numbers(place, self.row, column, lanes) for place in (5, 6))
+        after = builder.fadd(before, builder.fmul(self.repeated(self.rate, lanes), builder.load(total)))
+        return after, builder.fadd(steps, builder.fsub(after, before))
+
+    def store(self, column: ir.Value, found: tuple[ir.Value, ir.Value]) -> None:
+        for place, numbers in zip((5, 6), found, strict=True):
+            self.access.store(numbers, place, self.row, column)
+
+    def move(self, begin: ir.Value, end: ir.Value, lanes: int) -> None:
+        """Move the parameters begin .. end - 1, `lanes` of them at once."""
+        step = ir.Constant(_INDEX, lanes)
+        with cgutils.for_range_slice(self.builder, begin, end, step, inc=True) as (first, _):
+            self.store(first, self.moved(first, lanes))
+
+
+def _emit_move(
+    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+) -> ir.Value:
+    step = _Step(context, builder, signature, args)
+    size, none = step.access.size(5, 1), ir.Constant(_INDEX, 0)
+    whole = builder.and_(size, ir.Constant(_INDEX, -BLOCK))
+    few = builder.icmp_signed("<", size, ir.Constant(_INDEX, BLOCK))
+    with builder.if_else(few) as (small, large):
+        with small:
+            step.move(none, size, 1)
+        with large:
+            # The last eight parameters overlap with those before, and are computed before these move.
+            last = builder.sub(size, ir.Constant(_INDEX, BLOCK))
+            rest = step.moved(last, BLOCK)
+            step.move(none, whole, BLOCK)
+            step.store(last, rest)
+    return context.get_dummy_value()  # type: ignore[no-untyped-call]
+
+
+def _typed_move(
+    _typing: object,
+    features: types.Type,
+    documents: types.Type,
+    amounts: types.Type,
+    count: types.Type,
+    rate: types.Type,
+    models: types.Type,
+    steps: types.Type,
+    row: types.Type,
+) -> Typing | None:  # numba reads how many arguments there are from the signature
+    known = is_array(features, 2, types.float32) or is_array(features, 2)
+    known &= is_array(documents, 1, types.int64) and is_array(amounts, 1)
+    if not (known and is_array(models, 2) and is_array(steps, 2)):
+        return None
+    one = types.int64
+    return types.void(features, documents, amounts, one, types.float64, models, steps, one), _emit_move
+
+
+move_model: MoveModel = compiled_or_plain(_typed_move, plain_move_model)
+"""Move models[row] by `rate` times the sum of amounts[i] features[documents[i]] over the first `count` of i.
+
+steps[row] grows by what the model has moved.
+"""
+
+
+# --- What the clients of a group do in a local step besides ranking and clicking -------------------
+# These kernels take the arrays that they need one by one: to pass whole tuples of arrays takes longer.
+
+
+@uncounted
+def score_group(
+    features: Features,
+    offsets: Ints,
+    queries: Ints,
+    alike: Ints,
+    rows: int,
+    models: Floats,
+    members: Ints,
+    scores: Floats,
+    sizes: Ints,
+    tops: Floats,
+    tile: NetworkTile | None,
+) -> None:
+    """Scores of the candidates of a group's queries under the rows `members` of models, into the pool."""
+    for row in range(rows):
+        query, model, top = queries[row], members[row], -np.inf
+        first = offsets[max(query, 0)]
+        documents = offsets[query + 1] - first if query >= 0 else 0
+        if alike[row] >= 0:
+            other = alike[row]
+            for i in range(documents):
+                scores[row, i] = scores[other, i]
+            top = tops[other]
+        else:
+            if tile is None:
+                fill_products(features, first, documents, models, model, scores, row, 0)
+            else:
+                fill_scores(features, first, documents, models[model], tile, scores[row])
+            for i in range(documents):
+                top = scores[row, i] if scores[row, i] > top else top
+        sizes[row], tops[row] = documents, top
+
+
+@inlined
+def _learnt_documents(
+    shown: Ints, coefficients: Floats, row: int, first: int, documents: Ints, amounts: Floats
+) -> int:
+    """Fill in the documents of a list that change the model, and their coefficients; how many they are."""
+    count = 0
+    for i in range(shown.shape[1]):
+        # All are written and some counted: which of them take part is random.
+        documents[unsigned(count)] = first + shown[row, i]
+        amounts[unsigned(count)] = coefficients[row, i]
+        count += (shown[row, i] >= 0) & (coefficients[row, i] != 0.0)
+    return count
+
+
+@uncounted
+def step_group(
+    features: Features,
+    firsts: Ints,
+    rate: float,
+    members: Ints,
+    pairs: Ints,
+    rows: int,
+    shown: Ints,
+    coefficients: Floats,
+    documents: Ints,
+    amounts: Floats,
+    gradient: Floats,
+    tile: NetworkTile | None,
+    models: Floats,
+    steps: Floats,
+) -> None:
+    """One gradient step of every client of a group that has pairs; its documents begin at firsts[row]."""
+    for row in range(rows):
+        if pairs[row] > 0:
+            client, first = members[row], firsts[row]
+            if tile is None:
+                count = _learnt_documents(shown, coefficients, row, first, documents, amounts)
+                move_model(features, documents, amounts, count, rate, models, steps, client)
+            else:
+                only, model = gradient[0], models[client]
+                fill_gradient(features, first, shown[row], coefficients[row], model, tile, only)
+                for j in range(models.shape[1]):
+                    # The rounded difference instead of the gradient: by this the model really moves.
+                    stepped = models[client, j] + rate * only[j]
+                    steps[client, j] += stepped - models[client, j]
+                    models[client, j] = stepped
+
+
+@uncounted
+def keep_in_ball(
+    models: Floats,
+    clipped: Bools,
+    members: Ints,
+    queries: Ints,
+    pairs: Ints,
+    rows: int,
+    step: int,
+    norm: float,
+    order: int,
+    always: bool,
+) -> None:
+    """Scale the models of a group that are outside of the ball, if there is one."""
+    for row in range(rows):
+        client = members[row]
+        acts = (pairs[row] > 0 or always) and norm < np.inf and queries[row] >= 0
+        clipped[client, step] = project_row(models, client, norm, order) if acts else False
+
+
+# --- Hints to the processor that numbers will be needed soon: they change no result ----------------
+# Clients of a group read and write rows that lie anywhere in arrays larger than the second-level cache. A row
+# that is asked for before the group needs it arrives while the processor works on other things.
+
+Prefetch = Callable[[NDArray[np.generic], int], None]
+
+_KIND, _BYTES = ir.IntType(32), ir.IntType(8).as_pointer()
+
+
+def plain_prefetch(array: NDArray[np.generic], index: int) -> None:
+    """Nothing, for when nothing is compiled."""
+
+
+def _emit_prefetch(
+    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+) -> ir.Value:
+    array = context.make_array(signature.args[0])(context, builder, args[0])  # type: ignore[no-untyped-call]
+    place = builder.bitcast(builder.gep(array.data, [args[1]]), _BYTES)
+    kind = ir.FunctionType(ir.VoidType(), [_BYTES, _KIND, _KIND, _KIND])
+    hint = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+        builder.module, kind, "llvm.prefetch.p0"
+    )
+    reading, kept, data = (ir.Constant(_KIND, value) for value in (0, 3, 1))
+    builder.call(hint, [place, reading, kept, data])
+    return context.get_dummy_value()  # type: ignore[no-untyped-call]
+
+
+def _typed_prefetch(_typing: object, array: types.Type, index: types.Type) -> Typing | None:
+    if not (isinstance(array, types.Array) and array.layout == "C"):
+        return None
+    return types.void(array, types.int64), _emit_prefetch
+
+
+prefetch: Prefetch = compiled_or_plain(_typed_prefetch, plain_prefetch)
+"""Ask for the line of the cache with one number of an array, which is counted as if it had one dimension."""
+
+
+# --- Clients in the order of their queries ---------------------------------------------------------
+
+_FEW = 16  # below one client in so many queries hardly any two ask the same: sorting would cost more
+
+
+@kernel
+def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin: int, end: int) -> None:
+    """Sort the clients order[begin:end] by queries[:, step], which are below `n_queries` or -1.
+
+    Clients of one query keep their order. Where hardly any two ask the same nothing is done.
+    """
+    if (end - begin) * _FEW < n_queries:
+        return
+    places, sorted_ = np.empty(n_queries + 2, dtype=np.int64), np.empty(end - begin, dtype=np.int64)
+    places[:] = 0
+    for i in range(begin, end):
+        places[unsigned(queries[order[i], step] + 2)] += 1
+    for query in range(n_queries + 1):
+        places[unsigned(query + 1)] += places[unsigned(query)]
+    for i in range(begin, end):
+        place = unsigned(queries[order[i], step] + 1)
+        sorted_[unsigned(places[place])] = order[i]
+        places[place] += 1
+    for i in range(begin, end):
+        order[i] = sorted_[i - begin]
+
+
+# --- The local steps of a whole cohort in one pass: rank, click, learn and clip, client by client --
 
 # Clients that take turns on every piece: while one waits for a chain of additions the processor works on the
 # next, as long as the scores and weights of all their documents fit in its second-level cache.

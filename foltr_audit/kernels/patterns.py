@@ -12,17 +12,53 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .density import DensityTable, log_density_at
-from .elementary import exp, log
-from .jit import Floats, Ints, inlined, kernel, read_only
-from .threads import in_parts
+from foltr_audit.kernels.density import DensityTable, log_density_at
+from foltr_audit.kernels.elementary import exp, log
+from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
+from foltr_audit.kernels.threads import in_parts
+
+# --- Log posteriors of click patterns as probabilities ---------------------------------------------
+
+MOST_DOCUMENTS = 10
+"""For longer lists a probability for each pattern takes too much memory."""
+
+_LISTS = 64  # of one part: less work is done before a thread has started
+
+
+def pattern_probabilities(log_posterior: Floats, lengths: Ints) -> Floats:
+    """Unnormalised log posteriors (n, 2^k) as probabilities (n, 2^k): 0 beyond a list's length.
+
+    If no pattern of a list is possible, all patterns count as equally likely.
+    """
+    out = np.zeros(log_posterior.shape)
+    given = (read_only(log_posterior), lengths, out)
+    in_parts(lambda begin, end: fill_probabilities(*given, begin, end), log_posterior.shape[0], _LISTS)
+    return out
+
+
+@kernel
+def fill_probabilities(log_posterior: Floats, lengths: Ints, out: Floats, begin: int, end: int) -> None:
+    """Fill out[begin:end] of `pattern_probabilities`."""
+    for i in range(begin, end):
+        patterns = 1 << lengths[i]
+        top = -np.inf
+        for p in range(patterns):
+            top = max(top, log_posterior[i, p])
+        total = 0.0
+        for p in range(patterns):
+            out[i, p] = exp(log_posterior[i, p] - top) if top > -np.inf else 1.0
+            total += out[i, p]
+        for p in range(patterns):
+            out[i, p] /= total
+
+
+# --- Likelihoods of a message under every click pattern of a list, and posteriors of each document's click
 
 _SMALL, _LARGE = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
 
-MOST_DOCUMENTS = 14
+MOST_WEIGHED = 14
 """Longer lists have too many patterns to weigh each."""
 
-_LISTS = 64  # of one part: less work is done before a thread has started
 _MESSAGES = 4  # of one part, if all their patterns are walked through
 
 
@@ -334,3 +370,149 @@ def fill_best_patterns(log_posterior: Floats, out: Ints, begin: int, end: int) -
             values[place] = value
             out[i, place] = p
             found = min(found + 1, most)
+
+
+# --- The local model that each click pattern of a list leads to ------------------------------------
+
+
+@kernel
+def _coefficients(W: Floats, i: int, pattern: int, observed: int, out: Floats) -> bool:
+    """How much each document's gradient counts under a pattern; whether there is any pair."""
+    pairs = False
+    for j in range(out.size):
+        out[j] = 0.0
+    for j in range(observed):
+        for s in range(j):
+            if (pattern >> j) & 1 != (pattern >> s) & 1:
+                weight = W[i, j, s] if (pattern >> j) & 1 else -W[i, j, s]
+                out[j] += weight
+                out[s] -= weight
+                pairs = True
+    return pairs
+
+
+def pattern_models(
+    starts: Floats, rows: Floats, weights: Floats, lengths: Ints, only_observed: bool, ball: ClipRule
+) -> Floats:
+    """Local models after one interaction, for every click pattern, (n, 2^k, P).
+
+    Patterns beyond a list's length lead where none clicked does. Arguments as for `pattern_likelihoods`.
+    """
+    n, k, P = rows.shape
+    out = np.empty((n, 1 << k, P))
+    given = (starts, rows, weights, lengths, only_observed, ball, out)
+    in_parts(lambda begin, end: fill_pattern_models(*given, begin, end), n, 1)
+    return out
+
+
+@kernel
+def fill_pattern_models(
+    starts: Floats,
+    rows: Floats,
+    weights: Floats,
+    lengths: Ints,
+    only_observed: bool,
+    ball: ClipRule,
+    out: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill out[begin:end] of `pattern_models`."""
+    _, k, P = rows.shape
+    for i in range(begin, end):
+        L, counts = lengths[i], np.zeros(k)
+        for pattern in range(1 << k):
+            clicked = pattern if pattern < 1 << L else 0
+            last = L - 1
+            while last >= 0 and not (clicked >> last) & 1:
+                last -= 1
+            observed = min(last + 2, L) if only_observed else L
+            pairs = _coefficients(weights, i, clicked, observed if last >= 0 else 0, counts)
+            model = out[i, pattern]
+            for p in range(P):
+                model[p] = starts[i, p]
+            for j in range(L):
+                if counts[j] != 0.0:
+                    for p in range(P):
+                        model[p] += counts[j] * rows[i, j, p]
+            scale = shrunk(model, ball, L > 0 and (pairs or ball.always))
+            for p in range(P):
+                model[p] *= scale
+
+
+# --- The message of one client for every pattern of clicks, as coefficients of a few columns -------
+
+
+@kernel
+def _fill_steps(weights: Floats, i: int, observed: int, pattern: int, rate: float, steps: Floats) -> None:
+    """Fill in the coefficient that PDGD's step with a pattern adds to each observed document."""
+    steps[:] = 0.0
+    for j in range(observed):
+        for s in range(observed):
+            steps[j] += rate * weights[i, j, s] * (((pattern >> j) & 1) - ((pattern >> s) & 1))
+
+
+def pattern_terms(
+    weights: Floats,
+    rows: Floats,
+    starts: Floats,
+    lengths: Ints,
+    rate: float,
+    only_observed: bool,
+    ball: ClipRule,
+) -> Floats:
+    """Steps and clicks of one client for every pattern, (n, 2^k, 2 k + 1); 0 beyond a list's patterns.
+
+    A client's update is `rows^T (s v) + (s - 1) start`, v the coefficients of PDGD and s the scale of
+    the step stage. First come the k numbers s v, then s - 1, then the k clicks.
+
+    Args:
+        weights: PDGD's pair weights, (n, k, k).
+        rows: Jacobian rows of the shown documents, (n, k, P).
+        starts: the global model of each sum, (n, P).
+        lengths: documents of each list, (n,), at most k.
+        rate: the learning rate.
+        only_observed: pairs reach down to one document below the last click only.
+        ball: the step stage.
+    """
+    n, k, _ = rows.shape
+    terms = np.zeros((n, 1 << k, 2 * k + 1))
+    given = (weights, rows, starts, lengths, rate, only_observed, ball, terms)
+    in_parts(lambda begin, end: fill_pattern_terms(*given, begin, end), n, 1)
+    return terms
+
+
+@kernel
+def fill_pattern_terms(
+    weights: Floats,
+    rows: Floats,
+    starts: Floats,
+    lengths: Ints,
+    rate: float,
+    only_observed: bool,
+    ball: ClipRule,
+    terms: Floats,
+    begin: int,
+    end: int,
+) -> None:
+    """Fill terms[begin:end] of `pattern_terms`, which begin as 0."""
+    _, k, P = rows.shape
+    for i in range(begin, end):
+        L = lengths[i]
+        steps, model = np.zeros(k), np.empty(P)
+        last = -1  # rank of the last click: patterns rise, so it only ever moves down the list
+        for pattern in range(1 << L):
+            if pattern >> (last + 1):
+                last += 1
+            observed = min(last + 2, L) if only_observed else L
+            _fill_steps(weights, i, observed, pattern, rate, steps)
+            model[:] = starts[i]
+            for j in range(L):
+                for p in range(P):
+                    model[p] += steps[j] * rows[i, j, p]
+            pairs = 0 < pattern < (1 << L) - 1
+            kept = shrunk(model, ball, pairs or (ball.always and L > 0))
+            for j in range(L):
+                terms[i, pattern, j] = kept * steps[j]
+                terms[i, pattern, k + 1 + j] = (pattern >> j) & 1
+            terms[i, pattern, k] = kept - 1.0

@@ -9,14 +9,390 @@ rho = 0, which is its limit.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from .blocks import BLOCK
-from .elementary import exp
-from .jit import Bools, Floats, Ints, inlined, inner, kernel, uncounted, unsigned
-from .one_scale import SAFE_SPREAD, one_scale_coefficients
-from .pair_lanes import close_pair_weight, fill_left, fill_pairs
-from .plackett_luce import SamplingBuffers, new_pool, put_scores, weigh_shown
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from foltr_audit.kernels.elementary import decay, exp
+from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, inner, kernel, uncounted, unsigned
+from foltr_audit.kernels.plackett_luce import SamplingBuffers, new_pool, put_scores, weigh_shown
+from foltr_audit.kernels.sums import BLOCK, VECTOR, VectorAccess, compiled_or_plain, is_array, repeated, slot
+
+if TYPE_CHECKING:
+    from numba.core.base import BaseContext
+    from numba.core.typing.templates import Signature
+
+    Typing = tuple[Signature, Callable[..., ir.Value]]
+
+# --- Gradient coefficients of a list whose weights are far apart, where one scale still serves all of them
+# The general functions of `pdgd` scale every denominator by itself. Where the scores of the shown documents
+# are less than 600 apart they all get the same scale: exponentials are then shared, and none of them is so
+# small that it needs more than `decay`. Every number is the result of the same operations as there.
+
+SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
+_DECAYS = 699.0  # up to here `decay` has the bits of `exp`
+
+# Rows of the scratch memory: scores and terms of the shown documents, the terms below each, and denominators;
+# from _WITHOUT on the denominators without one of the documents, a row for each rank.
+_SCORE, _TERM, _BELOW, _DENOMINATOR, _WITHOUT = 0, 1, 2, 3, 4
+
+
+@inlined
+def _rest(
+    scores: Floats, row: int, documents: int, shown: Ints, length: int, terms: Floats
+) -> tuple[float, float, bool]:
+    """Maximum of the scores not shown, the sum of exp(score - maximum) over them, and whether `decay` serves.
+
+    `terms` has room for those of all documents in its row.
+    """
+    for i in range(documents):
+        terms[row, i] = scores[row, i]
+    for i in range(length):
+        terms[row, shown[row, i]] = -np.inf
+    top = -np.inf
+    for i in range(documents):
+        top = terms[row, i] if terms[row, i] > top else top
+    near = True
+    for i in range(documents):
+        near &= (terms[row, i] == -np.inf) | (top - terms[row, i] < _DECAYS)
+    for i in range(documents):
+        terms[row, i] = decay(terms[row, i] - top)
+    for i in range(length):
+        terms[row, shown[row, i]] = 0.0
+    total = 0.0
+    for i in range(documents):  # a term of 0 changes no bit of a sum
+        total += terms[row, i]
+    return top, total, near
+
+
+@inlined
+def _fill_denominators(scratch: Floats, length: int, observed: int, tail: float) -> None:
+    """The denominators of the ranks 1 .. observed - 1, and those without one of the documents."""
+    after = 0.0
+    for s in range(length - 1, -1, -1):
+        scratch[_BELOW, s] = after
+        after += scratch[_TERM, s]
+    for t in range(1, observed):
+        before = tail
+        for s in range(t, length):
+            scratch[_WITHOUT + t, s] = before + scratch[_BELOW, s]
+            before += scratch[_TERM, s]
+        scratch[_DENOMINATOR, t] = before
+
+
+@inlined
+def _weight_in_one_scale(scratch: Floats, p: int, q: int) -> float:
+    """`rho * u / (1 + u)^2` of positions p < q, u = exp(-|f_p - f_q|)."""
+    product: float = 1.0
+    moved = scratch[_TERM, p]
+    for t in range(p + 1, q + 1):
+        product *= (scratch[_WITHOUT + t, q] + moved) / scratch[_DENOMINATOR, t]
+    u = decay(-abs(scratch[_SCORE, p] - scratch[_SCORE, q]))
+    return float(u / (1.0 + u) ** 2 / (1.0 + product))
+
+
+@uncounted
+def one_scale_coefficients(
+    scores: Floats,
+    documents: int,
+    shown: Ints,
+    clicks: Bools,
+    row: int,
+    observed: int,
+    candidates: bool,
+    terms: Floats,
+    scratch: Floats,
+    sides: Ints,
+    out: Floats,
+) -> bool:
+    """Add the coefficients of one list to out[row]; whether one scale serves all of its denominators.
+
+    Args:
+        scores: of the candidates, (rows, N).
+        documents: number of candidates.
+        shown: positions of the shown documents, (rows, k).
+        clicks: (rows, k).
+        row: of the list.
+        observed: top documents that take part in pairs.
+        candidates: the normaliser sums over all candidates, else over the shown ones.
+        terms: scratch memory, (rows, N).
+        scratch: scratch memory, (k + 4, k + 1).
+        sides: scratch memory, (2, k + 1).
+        out: (rows, k), 0 where the list begins.
+    """
+    length = 0
+    while length < shown.shape[1] and shown[row, length] >= 0:
+        length += 1
+    tail_top, tail_sum, near = -np.inf, 0.0, True
+    if candidates and documents > length:
+        tail_top, tail_sum, near = _rest(scores, row, documents, shown, length, terms)
+    top, low = tail_top, np.inf
+    for i in range(length):
+        score = scores[row, shown[row, i]]
+        scratch[_SCORE, i] = score
+        top = score if score > top else top
+        low = score if score < low else low
+    if not (near and top - low < SAFE_SPREAD):
+        return False
+    for i in range(length):
+        scratch[_TERM, i] = decay(scratch[_SCORE, i] - top)
+    tail = tail_sum * exp(tail_top - top) if tail_sum > 0.0 else 0.0
+    _fill_denominators(scratch, length, observed, tail)
+    clicked, unclicked = 0, 0
+    for i in range(observed):
+        sides[1, clicked] = i
+        sides[0, unclicked] = i
+        clicked += clicks[row, i]
+        unclicked += not clicks[row, i]
+    for i in range(clicked):
+        winner = sides[1, i]
+        for j in range(unclicked):
+            loser = sides[0, j]
+            weight = _weight_in_one_scale(scratch, min(winner, loser), max(winner, loser))
+            out[row, winner] += weight
+            out[row, loser] -= weight
+    return True
+
+
+# --- Gradient coefficients of eight lists at once, a lane of a vector each -------------------------
+# One list after the other takes three times as long: how many pairs it has, and how far their documents stand
+# apart, is random, so that the processor often guesses the ends of loops wrong. The bits are those of
+# `plain_fill_pairs`.
+
+_CLOSE = 1e-25  # products of nine denominators and two weights above it are normal numbers
+_INDEX, _BIT, _PLACE = ir.IntType(64), ir.IntType(1), ir.IntType(32)
+_WHOLE, _BITS, _BYTES = (ir.VectorType(kind, BLOCK) for kind in (_INDEX, _BIT, ir.IntType(8)))
+
+FillPairs = Callable[[Floats, Floats, Bools, int, bool, bool, Floats, Floats, Ints], None]
+
+
+@inlined
+def fill_left(drawn: Floats, tail: float, column: int, left: Floats) -> bool:
+    """Fill left[0] with the denominator of every rank, left[1] with their products from rank 1 on.
+
+    The list is a column of `drawn` (k, columns), the weights of the shown documents, 0 at its padding.
+    Whether no product of them can underflow.
+    """
+    k = drawn.shape[0]
+    left[0, unsigned(k)] = tail
+    close = True
+    for t in range(k - 1, -1, -1):
+        weight = drawn[unsigned(t), unsigned(column)]
+        left[0, unsigned(t)] = left[0, unsigned(t + 1)] + weight
+        # NaN fails too: it marks lists whose weights were taken relative to several maxima.
+        close &= (weight > _CLOSE) | (weight == 0.0)
+    left[1, 0] = 1.0
+    for t in range(1, k):
+        left[1, unsigned(t)] = left[1, unsigned(t - 1)] * left[0, unsigned(t)]
+    return close
+
+
+@inlined
+def close_pair_weight(drawn: Floats, left: Floats, column: int, p: int, q: int) -> float:
+    """`rho * u / (1 + u)^2` of positions p < q of a column, from their weights and denominators `left`."""
+    swapped = left[1, unsigned(p)]
+    mine, other = drawn[unsigned(p), unsigned(column)], drawn[unsigned(q), unsigned(column)]
+    running = left[0, unsigned(q + 1)] + mine
+    for t in range(q, p, -1):
+        swapped *= running
+        running += drawn[unsigned(t - 1), unsigned(column)]
+    as_shown = left[1, unsigned(q)]
+    both = mine + other
+    return float(mine * other * as_shown / (both * both * (as_shown + swapped)))
+
+
+def plain_fill_pairs(
+    drawn: Floats,
+    tails: Floats,
+    clicks: Bools,
+    first: int,
+    candidates: bool,
+    only_observed: bool,
+    left: Floats,
+    out: Floats,
+    pairs: Ints,
+) -> None:
+    """The same in Python, for when nothing is compiled."""
+    k, denominators = drawn.shape[0], np.empty((2, drawn.shape[0] + 1))
+    for column in range(first, first + BLOCK):
+        close = fill_left(drawn, tails[column] if candidates else 0.0, column, denominators)
+        out[:, column], pairs[column] = 0.0, 0
+        clicked = clicks[:, column].nonzero()[0]
+        last = clicked[-1] + 1 if clicked.size else -1
+        for q in range(1, min(k, last + 1) if only_observed else k):
+            for p in range(q):
+                if clicks[p, column] != clicks[q, column] and drawn[q, column] != 0.0:
+                    pairs[column] += 1
+                    if close:
+                        weight = close_pair_weight(drawn, denominators, column, p, q)
+                        out[p, column] += weight if clicks[p, column] else -weight
+                        out[q, column] += weight if clicks[q, column] else -weight
+        if not close:
+            pairs[column] = -pairs[column]
+
+
+class _Lists:
+    """The instructions for eight lists: the arguments of `fill_pairs`, and what is read of them."""
+
+    def __init__(
+        self, context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+    ) -> None:
+        self.builder = builder
+        self.access = VectorAccess(context, builder, signature, args)
+        self.first, self.candidates, self.only_observed = args[3:6]
+        self.ranks = self.access.size(0, 0)
+
+    def number(self, value: int) -> ir.Constant:
+        return ir.Constant(_INDEX, value)
+
+    def drawn(self, rank: ir.Value) -> ir.Value:
+        return self.access.load(0, rank, self.first)
+
+    def left(self, rank: ir.Value) -> ir.Value:
+        return self.access.load(6, rank, self.number(0))
+
+    def product(self, rank: ir.Value) -> ir.Value:
+        row = self.builder.add(rank, self.builder.add(self.ranks, self.number(1)))
+        return self.access.load(6, row, self.number(0))
+
+    def clicked(self, rank: ir.Value) -> ir.Value:
+        return self.builder.icmp_signed(
+            "!=", self.access.load(2, rank, self.first, _BYTES, 1), ir.Constant(_BYTES, [0] * BLOCK)
+        )
+
+    def fill_left(self) -> ir.Value:
+        """`fill_left`, and zeros as coefficients; which lists are close."""
+        builder, zeros = self.builder, ir.Constant(VECTOR, [0.0] * BLOCK)
+        tails = self.access.load(1, None, self.first)
+        running = slot(builder, builder.select(self.candidates, tails, zeros))
+        close = slot(builder, ir.Constant(_BITS, [1] * BLOCK))
+        self.access.store(builder.load(running), 6, self.ranks, self.number(0))
+        with self.counting(self.ranks) as i:
+            rank = builder.sub(builder.sub(self.ranks, self.number(1)), i)
+            weight = self.drawn(rank)
+            builder.store(builder.fadd(builder.load(running), weight), running)
+            self.access.store(builder.load(running), 6, rank, self.number(0))
+            near = builder.fcmp_ordered(">", weight, ir.Constant(VECTOR, [_CLOSE] * BLOCK))
+            near = builder.or_(near, builder.fcmp_ordered("==", weight, zeros))
+            builder.store(builder.and_(builder.load(close), near), close)
+        product = slot(builder, ir.Constant(VECTOR, [1.0] * BLOCK))
+        with self.counting(self.ranks) as rank:
+            row = builder.add(rank, builder.add(self.ranks, self.number(1)))
+            self.access.store(builder.load(product), 6, row, self.number(0))
+            self.access.store(zeros, 7, rank, self.first)
+            after = builder.fmul(builder.load(product), self.left(builder.add(rank, self.number(1))))
+            builder.store(after, product)
+        return builder.load(close)
+
+    @contextmanager
+    def counting(self, end: ir.Value, begin: int = 0) -> Iterator[ir.Value]:
+        """A loop over the numbers begin .. end - 1."""
+        step = self.number(1)
+        with cgutils.for_range_slice(self.builder, self.number(begin), end, step, inc=True) as (i, _):
+            yield i
+
+    def last_observed(self) -> ir.Value:
+        """The last rank that takes part in pairs, if there is one."""
+        builder = self.builder
+        last = slot(builder, ir.Constant(_WHOLE, [-1] * BLOCK))
+        with self.counting(self.ranks) as rank:
+            below = builder.add(repeated(builder, rank, _WHOLE), ir.Constant(_WHOLE, [1] * BLOCK))
+            builder.store(builder.select(self.clicked(rank), below, builder.load(last)), last)
+        return builder.select(self.only_observed, builder.load(last), repeated(builder, self.ranks, _WHOLE))
+
+    def weight(self, p: ir.Value, q: ir.Value, mine: ir.Value, other: ir.Value) -> ir.Value:
+        """`close_pair_weight`."""
+        builder = self.builder
+        swapped = slot(builder, self.product(p))
+        running = slot(builder, builder.fadd(self.left(builder.add(q, self.number(1))), mine))
+        with self.counting(builder.sub(q, p)) as i:
+            builder.store(builder.fmul(builder.load(swapped), builder.load(running)), swapped)
+            above = self.drawn(builder.sub(builder.sub(q, i), self.number(1)))
+            builder.store(builder.fadd(builder.load(running), above), running)
+        both, shown = builder.fadd(mine, other), self.product(q)
+        total = builder.fmul(builder.fmul(both, both), builder.fadd(shown, builder.load(swapped)))
+        return builder.fdiv(builder.fmul(builder.fmul(mine, other), shown), total)
+
+    def add_pairs(self, last: ir.Value) -> ir.Value:
+        """Add the weights of all pairs to `out`; the number of pairs."""
+        builder, zeros = self.builder, ir.Constant(VECTOR, [0.0] * BLOCK)
+        count = slot(builder, ir.Constant(_WHOLE, [0] * BLOCK))
+        end = builder.add(_largest(builder, last), self.number(1))
+        end = builder.select(builder.icmp_signed("<", end, self.ranks), end, self.ranks)
+        with self.counting(end, 1) as q:
+            other, clicked = self.drawn(q), self.clicked(q)
+            there = builder.icmp_signed("<=", repeated(builder, q, _WHOLE), last)
+            there = builder.and_(there, builder.fcmp_unordered("!=", other, zeros))
+            own = slot(builder, zeros)
+            with self.counting(q) as p:
+                mine, above = self.drawn(p), self.clicked(p)
+                weight = self.weight(p, q, mine, other)
+                pair = builder.and_(builder.xor(above, clicked), there)
+                amount = builder.select(above, weight, builder.fneg(weight))
+                amount = builder.select(pair, amount, zeros)
+                before = self.access.load(7, p, self.first)
+                self.access.store(builder.fadd(before, amount), 7, p, self.first)
+                builder.store(builder.fsub(builder.load(own), amount), own)
+                builder.store(builder.add(builder.load(count), builder.zext(pair, _WHOLE)), count)
+            self.access.store(builder.load(own), 7, q, self.first)
+        return builder.load(count)
+
+
+def _largest(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
+    """The largest of eight whole numbers."""
+    numbers = [builder.extract_element(vector, ir.Constant(_PLACE, lane)) for lane in range(BLOCK)]
+    while len(numbers) > 1:
+        pairs = zip(numbers[::2], numbers[1::2], strict=True)
+        numbers = [builder.select(builder.icmp_signed(">", a, b), a, b) for a, b in pairs]
+    return numbers[0]
+
+
+def _emit_pairs(
+    context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]
+) -> ir.Value:
+    lists = _Lists(context, builder, signature, args)
+    nothing = ir.Constant(_WHOLE, [0] * BLOCK)
+    close = lists.fill_left()
+    count = lists.add_pairs(lists.last_observed())
+    count = builder.select(close, count, builder.sub(nothing, count))
+    lists.access.store(count, 8, None, lists.first)
+    return context.get_dummy_value()  # type: ignore[no-untyped-call]
+
+
+def _typed(
+    _typing: object,
+    drawn: types.Type,
+    tails: types.Type,
+    clicks: types.Type,
+    first: types.Type,
+    candidates: types.Type,
+    only_observed: types.Type,
+    left: types.Type,
+    out: types.Type,
+    pairs: types.Type,
+) -> Typing | None:  # numba reads how many arguments there are from the signature
+    floats = all(is_array(kind, 2) for kind in (drawn, left, out)) and is_array(tails, 1)
+    if not (floats and is_array(clicks, 2, types.boolean) and is_array(pairs, 1, types.int64)):
+        return None
+    yes = types.boolean
+    return types.void(drawn, tails, clicks, types.int64, yes, yes, left, out, pairs), _emit_pairs
+
+
+fill_pairs: FillPairs = compiled_or_plain(_typed, plain_fill_pairs)
+"""Fill in coefficients out[:, c] (k, columns) and the numbers of pairs of the lists c = first .. first + 7.
+
+`drawn` (k, columns) holds the weights of the shown documents, 0 at the padding, `tails` (columns,) the sums
+of all others, `clicks` is (k, columns), `left` (2 k + 2, 8) scratch memory. Lists whose weights are too far
+apart get their number of pairs with a minus sign, and coefficients that mean nothing.
+"""
+
+
+# --- Pair weights of PDGD, and the gradient coefficients of a list's clicks, in a form that never gives NaN
 
 
 @inlined

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from foltr_audit.kernels.sums import ROWS, product_sum, row_products
+
 from .jit import Floats, Ints, inlined, kernel, read_only, uncounted, unsigned
-from .lanes import ROWS, product_sum, row_products
 from .threads import in_parts
 
 Features = NDArray[np.float32] | Floats

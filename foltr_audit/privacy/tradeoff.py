@@ -1,4 +1,4 @@
-"""What a proof promises: the most that any test can reach, as a trade-off between its two errors.
+"""What a proof promises: the most that any test can reach, and the largest epsilon that keeps a limit on it.
 
 A test tells two neighbouring inputs apart. Its false positive rate is how often it says "1" of input 0, its
 true positive rate, or power, how often it says "1" of input 1. A proof bounds the power at every false
@@ -19,8 +19,55 @@ from numpy.typing import ArrayLike
 
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_delta
-from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.frozen_arrays import freeze
+from foltr_audit.utils.arrays import Floats, freeze
+
+# --- The largest epsilon that promises no more than a limit, in the words people decide by ---------
+# Both functions invert what `TradeOff.of_epsilon` promises. With e = e^eps its curve bends once, at the false
+# positive rate (1 - delta) / (1 + e). So its AUC is `1 - (1 - delta)^2 / (1 + e)`, and the accuracy of a bit
+# that is as likely as not is `(e + delta) / (1 + e)`. See `docs/maths.md`, "Ceilings".
+
+_ROUNDING = 1e-12
+
+
+def epsilon_of_auc(auc: float, delta: float = 0.0) -> float:
+    """The largest epsilon whose AUC is at most `auc`.
+
+    >>> round(epsilon_of_auc(0.6), 3)
+    0.405
+
+    Raises:
+        UsageError: a value out of range, or an AUC that delta alone exceeds.
+    """
+    return _logarithm("--auc", auc, delta, (1.0 - delta) ** 2, auc - delta * (1.0 - 0.5 * delta))
+
+
+def epsilon_of_accuracy(accuracy: float, delta: float = 0.0) -> float:
+    """The largest epsilon with which a bit that is as likely as not is guessed right this often at most.
+
+    >>> round(epsilon_of_accuracy(0.75), 3)
+    1.099
+
+    Raises:
+        UsageError: a value out of range, or an accuracy that delta alone exceeds.
+    """
+    return _logarithm("--accuracy", accuracy, delta, 1.0 - delta, accuracy - 0.5 * delta)
+
+
+def _logarithm(name: str, limit: float, delta: float, scale: float, rest: float) -> float:
+    """Epsilon with `1 - limit = scale / (1 + e^eps)`; `rest` is what the limit allows beyond delta."""
+    if not 0.5 <= limit < 1:
+        raise UsageError(f"{name}: {limit:g}; expected at least 0.5, below 1")
+    if not 0 <= delta < 1:
+        raise UsageError(f"--delta: {delta:g}; expected at least 0, below 1")
+    if rest < 0.5 - _ROUNDING:
+        least = limit + 0.5 - rest
+        raise UsageError(
+            f"{name}: {limit:g}; expected at least {least:.3g}, which delta {delta:g} alone reaches"
+        )
+    return max(0.0, math.log(max(scale / (1.0 - limit) - 1.0, 1.0)))
+
+
+# --- What a proof promises: the most that any test can reach, as a trade-off between its two errors
 
 _STEEPEST = 700.0  # e^eps overflows soon after; a larger epsilon bounds no power above 1e-304
 _TANGENTS = 400  # thresholds at which a Gaussian's curve is bounded by its tangent

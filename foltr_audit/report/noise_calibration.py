@@ -14,11 +14,11 @@ from foltr_audit.auditing.noise_for_target import calibrate as least_noise
 from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.defaults import CLIENT, DELTA, SECURE_AGGREGATION, UNIT, VIEW
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.warning_codes import CodedWarning, coded
+from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound
-from foltr_audit.privacy.loss.conversions import few_digits
+from foltr_audit.privacy.loss.composition import few_digits
 from foltr_audit.privacy.observer_views import sees, with_article, without_lists
 from foltr_audit.report.pictures.report_figures import noise_figure
 from foltr_audit.report.render.terminal import BriefAnswer, print_table

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Literal
 
 from foltr_audit.core.plugins import Attack
-from foltr_audit.core.plugins.own_classes import NOT_SAVED, refuse_fleeting
-from foltr_audit.core.plugins.registry import Attacks, make
+from foltr_audit.core.plugins.registry import NOT_SAVED, Attacks, make, refuse_fleeting
 from foltr_audit.core.settings.attack import AttackSpec, changed_protocol
 from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder, comparison_folder
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import SearchBudget
 from foltr_audit.experiments.recommend.recommend import recommend as search
+from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.report.results.recommend import RecommendReport
 from foltr_audit.utils.argument_names import names_arguments
 from foltr_audit.utils.optional_dependencies import require

@@ -18,9 +18,7 @@ from foltr_audit.core.click_models import declared_tables
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import ClickModel, ModelLearner, RoundContext
 from foltr_audit.core.plugins.answers import clicks_of, step_of
-from foltr_audit.core.rankers import Ranker
-from foltr_audit.core.rankers.linear import LinearRanker
-from foltr_audit.core.rankers.neural import NeuralRanker
+from foltr_audit.core.rankers import LinearRanker, NeuralRanker, Ranker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.simulation.client_data import ClientData
@@ -224,8 +222,12 @@ class ClientSimulator:
         self, rules: LocalStepRules, asked: QueryAssignment, context: RoundContext, batch: int | None = None
     ) -> tuple[LocalModels, CohortInteractions, Floats]:
         """What `play` returns, and the model (P,) after clients that take turns; models of the last."""
-        from foltr_audit.kernels.local_steps import empty_result, play_batches, play_local_steps
-        from foltr_audit.kernels.step_groups import StepStreamKeys
+        from foltr_audit.kernels.local_steps import (
+            StepStreamKeys,
+            empty_result,
+            play_batches,
+            play_local_steps,
+        )
 
         show, click = context.streams("show"), context.streams(self.rules.clicks)
         stream = StepStreamKeys(context.round, show.purpose_code, click.purpose_code, np.uint64(show.key))

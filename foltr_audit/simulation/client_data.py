@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.click_models import ClickModelMixture
 from foltr_audit.core.plugins import ClickModel
-from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.ranking_metrics import ideal_dcg
 from foltr_audit.core.records import Dataset
-from foltr_audit.core.records.dataset import joined
+from foltr_audit.core.records.dataset import QueryOrigin, joined
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Features, Floats, Ints
 

@@ -16,8 +16,8 @@ from foltr_audit.core.plugins import (
 )
 from foltr_audit.core.plugins.answers import one_of
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.query_origin import QueryOrigin
 from foltr_audit.core.records import Dataset
+from foltr_audit.core.records.dataset import QueryOrigin
 from foltr_audit.core.settings.population import PopulationSpec, parse_scenarios
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.client_data import ClientData

@@ -12,7 +12,7 @@ import numpy as np
 from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Learner, RoundContext
 from foltr_audit.core.plugins.answers import array_of
-from foltr_audit.core.query_origin import QueryOrigin
+from foltr_audit.core.records.dataset import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.train import TraceSpec

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from foltr_audit.core.plugins import RoundContext
-from foltr_audit.core.query_origin import QueryOrigin
+from foltr_audit.core.records.dataset import QueryOrigin
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import DataError

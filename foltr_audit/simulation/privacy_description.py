@@ -16,9 +16,8 @@ from foltr_audit.core.plugins import (
     RoundContext,
 )
 from foltr_audit.core.settings.defaults import CLIENT, DELTA, UNIT
-from foltr_audit.core.warning_codes import CodedWarning
-from foltr_audit.privacy.accounting.bound import upper_bound
-from foltr_audit.privacy.accounting.run_bound import ProvenView, run_bound
+from foltr_audit.core.warning_kinds import CodedWarning
+from foltr_audit.privacy.accounting.bound import ProvenView, run_bound, upper_bound
 from foltr_audit.privacy.accounting.situation import AccountingContext
 from foltr_audit.simulation.client_population import ClientPopulation
 

@@ -14,8 +14,8 @@ from foltr_audit.core.plugins import MetricLearner
 from foltr_audit.core.plugins.answers import facts_of
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
-from foltr_audit.core.settings.local_paths import path_name
-from foltr_audit.privacy.event_texts import event_text
+from foltr_audit.core.settings.data import path_name
+from foltr_audit.privacy.events import event_text
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Fact, Trace, TraceDataset, TraceHeader, TraceWriter

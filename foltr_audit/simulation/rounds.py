@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import RoundContext
-from foltr_audit.core.records.broadcast import Broadcast
 from foltr_audit.core.records.interactions import GlobalModel, Payload, RoundRecord, RoundTruth
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.core.records.wire import WireMessages
+from foltr_audit.core.records.round_context import Broadcast, WireMessages
 from foltr_audit.simulation.client import CohortInteractions
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.utils.arrays import Bools, Floats, Ints

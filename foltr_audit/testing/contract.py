@@ -14,11 +14,9 @@ from numpy.random import MT19937, mtrand
 from pydantic import ValidationError
 
 from foltr_audit.core.defense_chain import parse_chain
-from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins import Attack, Defense, Plugin
-from foltr_audit.core.plugins.own_classes import at_hand
-from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, make
-from foltr_audit.errors import PluginError
+from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, at_hand, make
+from foltr_audit.errors import PluginError, first_problem
 
 P = TypeVar("P", bound=Plugin)
 T = TypeVar("T")

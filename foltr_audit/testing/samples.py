@@ -22,12 +22,10 @@ from foltr_audit.core.plugins import (
     TraitValue,
     View,
 )
-from foltr_audit.core.plugins.own_classes import at_hand
-from foltr_audit.core.plugins.registry import loadable, plugin_class
+from foltr_audit.core.plugins.registry import at_hand, loadable, plugin_class
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.records.view import Candidates
+from foltr_audit.core.records.view import Candidates, ClickBelief
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE, SCENARIO
 from foltr_audit.core.settings.experiment import Spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from foltr_audit.core.records.interactions import RoundRecord
-from foltr_audit.recorder.weighted_mean import ROUNDING, weighted_mean
+from foltr_audit.recorder.received_rounds import ROUNDING, weighted_mean
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import is_whole

@@ -23,7 +23,6 @@ from foltr_audit.core.plugins import RoundContext
 from foltr_audit.core.plugins.answers import law_of
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
 from foltr_audit.privacy.events import (
     CorrelatedNoise,
     MessageAggregation,
@@ -31,6 +30,9 @@ from foltr_audit.privacy.events import (
     NormBound,
     NormScaling,
     PrivacyEvent,
+    UnknownNoise,
+    event_text,
+    parse_event,
 )
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import Streams

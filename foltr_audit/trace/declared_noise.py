@@ -14,14 +14,14 @@ from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.accounting.actions import (
+from foltr_audit.privacy.accounting.walk import (
     CHANGES_MESSAGES,
     ChainAction,
     action_of,
     since_density,
     trailing_noise,
 )
-from foltr_audit.privacy.event_texts import parse_event
+from foltr_audit.privacy.events import parse_event
 from foltr_audit.privacy.noise import AdditiveNoise, parse_law
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.rng import Streams

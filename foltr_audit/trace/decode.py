@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.records.cohort import Cohort
-from foltr_audit.core.records.interactions import GlobalModel, RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import Cohort, GlobalModel, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.recorder.array_layout import FLOATING
-from foltr_audit.recorder.implied_columns import sources_of, with_implied
-from foltr_audit.recorder.packed_columns import unpack_columns
-from foltr_audit.recorder.table_files import Columns
+from foltr_audit.recorder.table_files import Columns, sources_of, unpack_columns, with_implied
 from foltr_audit.trace.differences import from_differences, sources_of_differences
 from foltr_audit.trace.header import MOST_WHOLE, TraceHeader
 from foltr_audit.trace.layout import joined

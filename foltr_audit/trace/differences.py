@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import Payload
 from foltr_audit.recorder.array_layout import FLOATING
-from foltr_audit.recorder.packed_columns import LEAST_BYTES, PackedColumn, pack_block
 from foltr_audit.recorder.round_tables import Table, Tables
-from foltr_audit.recorder.table_files import Columns, row_count
+from foltr_audit.recorder.table_files import LEAST_BYTES, Columns, PackedColumn, pack_block, row_count
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.trace.layout import joined
 from foltr_audit.trace.part_table import EVERY
@@ -43,7 +42,7 @@ _TRIED = 1 << 14  # numbers of the first messages that tell whether their differ
 Steps = NDArray[np.unsignedinteger]
 """0, -1, 1, -2, 2 ... numbers upwards as 0, 1, 2, 3, 4 ..., of uint32 for float32 and uint64 for float64.
 
-So many floating-point numbers lie between two: exact, whatever they are. `kernels.update_steps` counts them.
+So many floating-point numbers lie between two: exact, whatever they are. `kernels.messages` counts them.
 """
 
 
@@ -131,7 +130,7 @@ class PartDifferences:
         }
 
     def _take_array(self, name: str, messages: Table, model: Floats) -> None:
-        from foltr_audit.kernels.update_steps import steps_between
+        from foltr_audit.kernels.messages import steps_between
 
         array, values = self._models.get(name), messages[name]
         if array is None or self._is_whole(_MESSAGES, name, values):
@@ -140,7 +139,7 @@ class PartDifferences:
             self._take(_MESSAGES, name, messages, array.differs, steps_between(_start(model, array), values))
 
     def _without_update(self, truth: Table, messages: Table, model: Floats) -> Table:
-        from foltr_audit.kernels.update_steps import corrections
+        from foltr_audit.kernels.messages import corrections
 
         if "update" not in truth:  # in a part that begins with unknown ones all stay, else these are NaN
             if not self._names.setdefault((_TRUTH, "update"), ""):

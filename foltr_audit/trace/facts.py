@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import TraceError, suggest_name
-from foltr_audit.privacy.event_texts import parse_event
+from foltr_audit.privacy.events import parse_event
 from foltr_audit.privacy.noise import parse_law
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.randomized_response import RandomizedResponse

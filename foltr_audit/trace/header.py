@@ -16,17 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
-from foltr_audit.privacy.secure_aggregation.offset_encoding import OffsetEncoding
+from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint, OffsetEncoding
 from foltr_audit.recorder.array_layout import FLOATING, ONE_ARRAY, LayoutArray, n_parameters
-from foltr_audit.recorder.fact_values import FIXED_FACTS
 from foltr_audit.recorder.part_files import HEADER, TRACE_SCHEMA
 from foltr_audit.recorder.recorder import MOST_HEADER_BYTES
-from foltr_audit.recorder.toml_text import toml_text
+from foltr_audit.recorder.toml_text import FIXED_FACTS, toml_text
 from foltr_audit.recorder.trace_start import FLOWER_MASKS
 from foltr_audit.trace.layout import WORDS, check_layout, layout_from
 from foltr_audit.utils.reading import file_bytes, is_whole, toml_table, whole_number
-from foltr_audit.utils.reading.bounded_files import decoded
+from foltr_audit.utils.reading.text import decoded
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.recorder.implied_columns import LEFT_OUT
+from foltr_audit.recorder.table_files import LEFT_OUT
 from foltr_audit.trace.differences import correction_type, model_arrays, step_type
 from foltr_audit.trace.header import TraceHeader
 from foltr_audit.utils.reading.arrays import LONGEST

@@ -11,8 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from foltr_audit.core.records.cohort import Cohort
-from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import Cohort, RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.recorder import atomic_files
 from foltr_audit.recorder.atomic_files import Piece

@@ -1,4 +1,4 @@
-"""Types of arrays, under the short names that annotations use.
+"""Types of arrays, under the short names that annotations use, and read-only arrays for frozen records.
 
 Docstrings give the shape of each array in letters: C clients of a cohort, B interactions of each, k documents
 of a shown list, P parameters; other letters are explained where they are used.
@@ -6,8 +6,10 @@ of a shown list, P parameters; other letters are explained where they are used.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 Floats = NDArray[np.float64]
 """Numbers in double precision."""
@@ -26,3 +28,31 @@ Words = NDArray[np.uint64]
 
 Bools = NDArray[np.bool_]
 """Clicks, and masks."""
+
+
+# --- Read-only arrays for frozen records -----------------------------------------------------------
+
+T = TypeVar("T", bound=np.generic)
+
+
+def read_only(values: ArrayLike, dtype: DTypeLike) -> NDArray[T]:
+    """A read-only, C-contiguous view (or converted copy) of an array."""
+    # A view has its own flags: the caller can still write to the array that it passed.
+    array = np.ascontiguousarray(values, dtype=dtype).view()
+    array.flags.writeable = False
+    return array
+
+
+def freeze(record: object, **dtypes: DTypeLike) -> None:
+    """Make arrays of a frozen dataclass read-only, each with its number format; what is None stays None."""
+    for name, dtype in dtypes.items():
+        if (values := getattr(record, name)) is not None:
+            # A frozen dataclass refuses plain assignment, even in its own `__post_init__`.
+            object.__setattr__(record, name, read_only(values, dtype))
+
+
+def read_only_features(values: Features) -> Features:
+    """Feature rows as `read_only` makes them: float64 stays, all else becomes float32."""
+    double = np.asarray(values).dtype == np.float64
+    rows: Features = read_only(values, np.float64 if double else np.float32)
+    return rows

@@ -7,7 +7,37 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Protocol, TypeVar
+
+# --- Says on a terminal that kernels are being compiled, which happens when they are first called --
+
+NOTE = "compiling kernels (first run only) ..."
+
+
+@cache
+def announce_compiling() -> None:
+    """Print `NOTE` on stderr when numba begins to compile, if that is a terminal."""
+    from numba.core import event
+
+    class Announcement(event.Listener):
+        """Prints when the first of many events arrives."""
+
+        said = False
+
+        def on_start(self, _event: object) -> None:
+            """A kernel that is in no cache begins to be compiled."""
+            if not self.said and sys.stderr is not None and sys.stderr.isatty():
+                print(NOTE, file=sys.stderr)  # noqa: T201
+            self.said = True
+
+        def on_end(self, _event: object) -> None:
+            """Kernels follow each other too fast to be named."""
+
+    event.register("numba:compile", Announcement())  # type: ignore[no-untyped-call]
+
+
+# --- Progress of long work: a rich bar on stderr where that is a terminal, else nothing ------------
 
 T = TypeVar("T")
 
@@ -119,7 +149,6 @@ def on_terminal() -> Progress:
     """A bar on stderr if that is a terminal, and a line there if kernels are compiled; else silence."""
     if not sys.stderr.isatty():
         return SILENT
-    from foltr_audit.utils.compile_notice import announce_compiling
 
     announce_compiling()
     return _ProgressBar()

@@ -20,6 +20,7 @@ from typing import (
     TYPE_CHECKING,
     ClassVar,
     Literal,
+    NamedTuple,
     TypeVar,
     Union,
     cast,
@@ -200,14 +201,23 @@ def _name(each: Field[object]) -> str:
     return each.name if name is None else str(name)
 
 
+class _FieldLayout(NamedTuple):
+    """A field: its name, that of its column or what its columns begin with, embedded, optional."""
+
+    attribute: str
+    name: str
+    embedded: bool
+    optional: bool
+
+
 @cache
-def _layout(cls: type) -> tuple[tuple[str, str, bool, bool], ...]:
-    """Of each field its name, that of its column or what its columns begin with, embedded, optional."""
-    return tuple(
-        (each.name, _prefix(each) if embedded else _name(each), embedded, bool(each.metadata.get("optional")))
-        for each in fields(cls)
-        for embedded in (bool(each.metadata.get("embedded")),)
-    )
+def _layout(cls: type) -> tuple[_FieldLayout, ...]:
+    layout = []
+    for each in fields(cls):
+        embedded, optional = bool(each.metadata.get("embedded")), bool(each.metadata.get("optional"))
+        name = _prefix(each) if embedded else _name(each)
+        layout.append(_FieldLayout(each.name, name, embedded, optional))
+    return tuple(layout)
 
 
 def _prefix(each: Field[object]) -> str:

@@ -21,9 +21,7 @@ from types import MappingProxyType
 
 from . import atomic_files
 from .atomic_files import Piece
-from .implied_columns import without_implied
-from .packed_columns import PackedColumn
-from .table_files import Columns, row_count, table_pieces
+from .table_files import Columns, PackedColumn, row_count, table_pieces, without_implied
 
 VERSION = "0.1.0"
 """Version of the recorder."""
@@ -85,7 +83,7 @@ def part_files(
 ) -> dict[str, list[Piece]]:
     """The files of a part, in pieces, by their paths inside the trace folder; the marker last.
 
-    Columns that follow from others are left out: see `implied_columns`.
+    Columns that follow from others are left out: see `table_files`.
 
     Args:
         part: which part.

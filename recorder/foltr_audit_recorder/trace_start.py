@@ -11,7 +11,7 @@ import numpy as np
 
 from .array_layout import ONE_ARRAY, LayoutArray, n_parameters
 from .part_files import HEADER, TRACE_SCHEMA, VERSION, file_name
-from .received_lists import ListForm
+from .received_rounds import ListForm
 from .toml_text import toml_text
 
 FLOWER_MASKS = "flower-secagg"

@@ -1,4 +1,4 @@
-"""LambdaMART by LightGBM, tuned by Optuna's tree-structured Parzen estimator.
+"""LambdaMART by LightGBM, tuned by Optuna; quality of its scores, and merges of two such models.
 
 Sources: Burges 2010, "From RankNet to LambdaRank to LambdaMART: an overview"; the space of hyper-parameters
 and early stopping: "Learning to rank for non independent and identically distributed datasets" (2024),
@@ -9,17 +9,74 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from foltr_audit.studies.model_merging.quality import RankingJudge
 
+from foltr_audit.core.ranking_metrics import (
+    LIST_LENGTH,
+    average_precision,
+    ideal_dcg,
+    ndcg,
+    reciprocal_rank,
+    relevant_documents,
+)
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
 from foltr_audit.rng import Streams
-from foltr_audit.utils.arrays import Features, Floats
+from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import NO_TICK, Tick
+
+# --- Computes nDCG@10, MAP@10 and MRR@10 of each query from the scores of its documents ------------
+
+NDCG = "ndcg@10"
+METRICS = {NDCG: "nDCG@10", "map@10": "MAP@10", "mrr@10": "MRR@10"}
+"""Metrics by name, with their labels; all between 0 and 1, higher is better."""
+
+
+class RankingJudge:
+    """Ranks queries by scores (documents,), with ties by position, and computes metrics of the first ten.
+
+    Queries without relevant documents count as 0.
+    """
+
+    def __init__(self, data: Dataset) -> None:
+        """Compute the ideal lists."""
+        self.data = data
+        self.ideal = ideal_dcg(data)
+        self.queries = np.arange(data.n_queries)
+
+    def ndcg(self, scores: Floats) -> Floats:
+        """NDCG@10 of each query, gain 2^r - 1; (queries,)."""
+        return ndcg(self.data, self.queries, self._shown(scores), self.ideal)
+
+    def mean_ndcg(self, scores: Floats) -> float:
+        """Mean nDCG@10 over the queries."""
+        return float(self.ndcg(scores).mean())
+
+    def metrics(self, scores: Floats) -> dict[str, Floats]:
+        """Each of `METRICS` of each query, (queries,)."""
+        lists = (self.data, self.queries, self._shown(scores))
+        values = (
+            ndcg(*lists, self.ideal),
+            average_precision(*lists, self._relevant),
+            reciprocal_rank(*lists),
+        )
+        return dict(zip(METRICS, values, strict=True))
+
+    @cached_property
+    def _relevant(self) -> Ints:
+        return relevant_documents(self.data)
+
+    def _shown(self, scores: Floats) -> Ints:
+        from foltr_audit.kernels.ranking import top_lists
+
+        return top_lists(np.asarray(scores, dtype=np.float64), self.data.offsets, LIST_LENGTH)
+
+
+# --- LambdaMART by LightGBM, tuned by Optuna's tree-structured Parzen estimator --------------------
 
 LEARNING_RATES = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3)
 LEAVES = (15, 255)
@@ -186,3 +243,97 @@ def _bin(data: Dataset, reference: Any) -> Any:
         free_raw_data=False,
     )
     return found.construct()
+
+
+# --- Merges two models: a weighted sum of their scores, or a model with the scores as features -----
+# Source: "Learning to rank for non independent and identically distributed datasets" (2024), section 4.
+
+STEPS = 100
+"""Steps of the grid of weights, each .01, as in the paper."""
+
+HELD_OUT = 4
+"""One of this many queries of D_merge is held out: it stops and selects a stacked model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeWeight:
+    """The weight of the second model in a linear combination.
+
+    Attributes:
+        alpha: between 0, the first model alone, and 1, the second alone.
+        ndcg: its mean nDCG@10 on D_merge.
+    """
+
+    alpha: float
+    ndcg: float
+
+
+def combine_scores(first: Floats, second: Floats, alpha: float) -> Floats:
+    """`(1 - alpha) s_1 + alpha s_2`, float64 (documents,).
+
+    >>> combine_scores(np.array([1.0]), np.array([3.0]), 0.25).tolist()
+    [1.5]
+    """
+    return (1.0 - alpha) * first + alpha * second
+
+
+def best_weight(judge: RankingJudge, first: Floats, second: Floats) -> MergeWeight:
+    """The weight with the highest mean nDCG@10; ties go to the nearest to .5, then to the lower one.
+
+    Args:
+        judge: the judge of D_merge.
+        first: scores of its documents by the first model, (documents,).
+        second: scores of its documents by the second model, (documents,).
+    """
+    found = [judge.mean_ndcg(combine_scores(first, second, step / STEPS)) for step in range(STEPS + 1)]
+    best = max(range(STEPS + 1), key=lambda step: (found[step], -abs(2 * step - STEPS), -step))
+    return MergeWeight(alpha=best / STEPS, ndcg=found[best])
+
+
+def with_scores(data: Dataset, scores: tuple[Floats, ...]) -> Dataset:
+    """The same queries with the scores of models as additional features, after the others."""
+    features = np.column_stack([data.features, *scores]).astype(np.float32)
+    return data.with_features(features)
+
+
+def held_out(queries: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Split queries into those to train on and those held out: ascending indices, int64.
+
+    Raises:
+        DataError: fewer than two queries.
+    """
+    if queries < 2:
+        raise DataError(
+            f"merge: D_merge has {queries} query; stacking needs at least 2, one of them held out; use more "
+            "data, or another split"
+        )
+    order = rng.permutation(queries)
+    cut = max(1, queries // HELD_OUT)
+    return np.sort(order[cut:]), np.sort(order[:cut])
+
+
+def train_stacked(
+    merge: Dataset,
+    scores: tuple[Floats, Floats],
+    tuning: TuningBudget,
+    streams: Streams,
+    name: str,
+    tick: Tick = NO_TICK,
+) -> LambdaMARTRanker:
+    """A model tuned and trained on D_merge with the scores of two models as its last two features.
+
+    Args:
+        merge: D_merge; a quarter of its queries is held out, drawn from the stream of the name.
+        scores: scores of its documents by the two models, (documents,) each.
+        tuning: the budget of the tuning.
+        streams: named random streams.
+        name: name of the model.
+        tick: called after every trial.
+
+    Raises:
+        DataError: fewer than two queries.
+    """
+    whole = with_scores(merge, scores)
+    taught, stopping = held_out(merge.n_queries, streams.generator(f"merge/held-out/{name}"))
+    trainer = LambdaMARTTrainer(whole.select(taught), whole.select(stopping), tuning)
+    return trainer.tune(streams, name, tick)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from foltr_audit.studies.model_merging import published
+from foltr_audit.studies.model_merging.lambdamart import METRICS
 from foltr_audit.studies.model_merging.merge_rows import MergedRow, VerdictRow
-from foltr_audit.studies.model_merging.quality import METRICS
 
 from foltr_audit.judge.significance import bonferroni, paired_t_test
 from foltr_audit.utils.arrays import Floats

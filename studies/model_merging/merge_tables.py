@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from foltr_audit.studies.model_merging import published
+from foltr_audit.studies.model_merging.lambdamart import METRICS, NDCG
 from foltr_audit.studies.model_merging.local_baselines import MERGED
 from foltr_audit.studies.model_merging.merge_rows import (
     LocalRow,
@@ -15,7 +16,6 @@ from foltr_audit.studies.model_merging.merge_rows import (
     VerdictRow,
     WeightRow,
 )
-from foltr_audit.studies.model_merging.quality import METRICS, NDCG
 from foltr_audit.studies.model_merging.study import MergeReport
 from rich.markup import escape
 

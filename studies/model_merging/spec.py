@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 from foltr_audit.studies.model_merging.lambdamart import MOST_TREES
 from pydantic import AfterValidator, Field
 
-from foltr_audit.core.settings.base import Flag, SpecTable
+from foltr_audit.core.settings.base import Flag, SpecTable, refuse_unknown, validated
 from foltr_audit.core.settings.data import DataSpec
-from foltr_audit.core.settings.plain_table import refuse_unknown, validated
 from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, LIKE
 from foltr_audit.errors import UsageError
 

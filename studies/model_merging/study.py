@@ -11,8 +11,16 @@ from typing import ClassVar
 
 import numpy as np
 from foltr_audit.studies.model_merging import published
-from foltr_audit.studies.model_merging.combine import best_weight, combine_scores, train_stacked, with_scores
-from foltr_audit.studies.model_merging.lambdamart import LambdaMARTRanker, LambdaMARTTrainer, TuningBudget
+from foltr_audit.studies.model_merging.lambdamart import (
+    LambdaMARTRanker,
+    LambdaMARTTrainer,
+    RankingJudge,
+    TuningBudget,
+    best_weight,
+    combine_scores,
+    train_stacked,
+    with_scores,
+)
 from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
 from foltr_audit.studies.model_merging.merge_rows import (
     CategoryRow,
@@ -25,14 +33,18 @@ from foltr_audit.studies.model_merging.merge_rows import (
     VerdictRow,
     WeightRow,
 )
-from foltr_audit.studies.model_merging.quality import RankingJudge
 from foltr_audit.studies.model_merging.spec import MergeSpec
-from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
-from foltr_audit.studies.model_merging.topic_split import TopicSplit, chosen_places
-from foltr_audit.studies.model_merging.topics import QueryTopics
+from foltr_audit.studies.model_merging.splits import (
+    QueryTopics,
+    TopicSplit,
+    category_rows,
+    chosen_places,
+    mixture_rows,
+    split_statistics,
+)
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.settings.local_paths import without_paths
+from foltr_audit.core.settings.data import without_paths
 from foltr_audit.data.load import load_collection
 from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.report.results.plain_report import PlainReport

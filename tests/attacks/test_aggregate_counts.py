@@ -14,7 +14,7 @@ from scipy.special import kv
 from scipy.stats import multivariate_normal, norm
 
 from foltr_audit.core.plugins import Ball, Knowledge, View
-from foltr_audit.core.records.click_belief import ClickBelief
+from foltr_audit.core.records.view import ClickBelief
 from foltr_audit.inference.count_decoder import (
     CountDecoder,
     cascade_rates,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.pdgd import Normaliser, Pairs
 from foltr_audit.core.plugins import Inference, View
-from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.inference.linear_systems import (
     least_squares,
@@ -23,7 +23,7 @@ from foltr_audit.inference.linear_systems import (
     roundings,
     with_model_column,
 )
-from foltr_audit.kernels.ball import projected
+from foltr_audit.kernels.messages import projected
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.utils.arrays import Bools, Floats, Ints

@@ -11,7 +11,7 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.core.plugins import ClientStep
-from foltr_audit.core.plugins.own_classes import at_hand
+from foltr_audit.core.plugins.registry import at_hand
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import foreign_trace, listwise_trace
 from tests.fixtures.command import Done, run

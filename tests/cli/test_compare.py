@@ -14,10 +14,9 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.experiments.comparison.alternatives import DEFAULT_ALTERNATIVES
-from foltr_audit.experiments.comparison.compare import choose_sensitivities
-from foltr_audit.experiments.comparison.expansion import SensitivityTrial
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.grid import ComparisonGrid, SensitivityTrial
+from foltr_audit.experiments.comparison.runner import choose_sensitivities
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import UpperBound

@@ -18,8 +18,8 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.evidence.check.limits import SystemLimits as Gate
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.plan import table_in
-from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import SearchBudget
+from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.meaning import describe_results
 from tests.fixtures.command import run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.cli.given import split_methods
+from foltr_audit.cli.options import split_methods
 from foltr_audit.errors import UsageError, suggest_name
 from tests.fixtures.command import SMALL, run
 

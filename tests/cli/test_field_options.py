@@ -8,7 +8,7 @@ import pytest
 from foltr_audit.studies.model_merging import MergeSpec
 
 from foltr_audit.cli.common import ATTACK, AUDIT, MEMBERSHIP, SHARED, UNLEARNING, field_flags
-from foltr_audit.cli.field_options import FieldOption
+from foltr_audit.cli.options import FieldOption
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
 from foltr_audit.core.settings.defaults import PROTOCOLS

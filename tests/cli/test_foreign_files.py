@@ -15,8 +15,8 @@ import pytest
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import plugin_class
-from foltr_audit.core.records.names import LazyNames
-from foltr_audit.data.letor.reader import read_letor
+from foltr_audit.core.records.dataset import LazyNames
+from foltr_audit.data.letor import read_letor
 from foltr_audit.errors import DataError, TraceError, UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.presets import read_preset

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
-from foltr_audit.privacy.loss.participation import laplace_sometimes
+from foltr_audit.privacy.loss.composition import laplace_sometimes
 from tests.fixtures.command import run
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", 40, "--cohort", 4, "--rounds", 6)

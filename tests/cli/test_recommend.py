@@ -13,8 +13,8 @@ import pytest
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.recommend.candidates import LeakEstimate
-from foltr_audit.experiments.recommend.choice import LARGEST_TIE
-from foltr_audit.experiments.recommend.limits import PrivacyLimits
+from foltr_audit.experiments.recommend.recommend import LARGEST_TIE
+from foltr_audit.experiments.recommend.space import PrivacyLimits
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.report.results.recommend import SearchCounts, sentence

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from foltr_audit.experiments.comparison.expansion import GridExpansion
-from foltr_audit.experiments.comparison.facts import FACTS
+from foltr_audit.experiments.comparison.cells import FACTS
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.grid import ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import run_cell
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.results.compare import failed_row

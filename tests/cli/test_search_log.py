@@ -11,7 +11,7 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.clients_of_data import with_users
+from foltr_audit.experiments.plan import with_users
 from tests.fixtures.command import run
 from tests.fixtures.search_logs import letor, metadata, searches, write_log
 

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from foltr_audit.core.defense_chain import DefenseChain, parse_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
 from foltr_audit.core.plugins import (
     Ball,
     Defense,
@@ -23,7 +23,6 @@ from foltr_audit.core.plugins import (
     plain,
 )
 from foltr_audit.core.plugins.defense import STAGES
-from foltr_audit.core.published_chain import published_chain
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.rankers import Ranker, known_ranker, make_ranker, ranker_text
-from foltr_audit.core.rankers.neural import NeuralRanker
+from foltr_audit.core.rankers import NeuralRanker, Ranker, known_ranker, make_ranker, ranker_text
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.view import Candidates
 from foltr_audit.core.settings.experiment import Spec

@@ -13,7 +13,7 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.core.plugins import ClientStep
-from foltr_audit.core.records.step_effects import checked_updates
+from foltr_audit.core.records.view import checked_updates
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import listwise_trace
 from tests.fixtures.doc_examples import blocks

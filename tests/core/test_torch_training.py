@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.core.records.step_effects import checked_updates
+from foltr_audit.core.records.view import checked_updates
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Floats
 

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import pytest
 
-from foltr_audit.core.records.names import LazyNames
+from foltr_audit.core.records.dataset import LazyNames
 from foltr_audit.data import cache as store
 from foltr_audit.data.cache import FACTS
 from tests.fixtures.data_cache import PARTS, TEXT, assert_same, contents, is_mapped, load, names
@@ -116,7 +116,7 @@ def test_a_changed_file_is_read_again(cache_place: Path, letor_file: Path) -> No
 def test_a_file_that_changes_while_it_is_read_is_not_kept(
     cache_place: Path, letor_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from foltr_audit.data.letor import reader
+    from foltr_audit.data import letor
 
     def reading(*arguments: object, **named: object) -> object:
         part = read(*arguments, **named)
@@ -124,7 +124,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
         _rewrite(letor_file)
         return part
 
-    read: Callable[..., object] = reader.read_letor
+    read: Callable[..., object] = letor.read_letor
     monkeypatch.setattr("foltr_audit.data.sources.read_letor", reading)
     load(letor_file)
     assert not cache_place.exists()
@@ -308,7 +308,7 @@ def test_names_are_decoded_on_use() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
 def test_names_are_stored_and_given_back(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foltr_audit.core.records.names._BATCH_NAMES", 3)
+    monkeypatch.setattr("foltr_audit.core.records.dataset._BATCH_NAMES", 3)
     names = tuple("\u00fc\ud800" * (number % 3) for number in range(count))
     stored = LazyNames.of(iter(names))
     assert len(stored) == count

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foltr_audit.core.records import Dataset
-from foltr_audit.data.letor import lines as letor_lines
-from foltr_audit.data.letor import writer
-from foltr_audit.data.letor.features import _parse_carefully, _parse_quickly
-from foltr_audit.data.letor.reader import LetorFile, read_letor, write_letor
+from foltr_audit.data import letor
+from foltr_audit.data import letor as letor_lines
+from foltr_audit.data.letor import LetorFile, _parse_carefully, _parse_quickly, read_letor, write_letor
 from foltr_audit.errors import DataError
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -203,7 +202,7 @@ def test_writer_survives_random_bit_patterns(tmp_path: Path) -> None:
 
 def test_batches_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = dataset(np.random.default_rng(1).random((97, 5)), [40, 1, 56], tuple(f"d{i}" for i in range(97)))
-    monkeypatch.setattr(writer, "_BATCH_VALUES", 50)
+    monkeypatch.setattr(letor, "_BATCH_VALUES", 50)
     write_letor(data, tmp_path / "part.txt")
     monkeypatch.setattr(letor_lines, "_BATCH_BYTES", 300)
     assert_same(read_letor(tmp_path / "part.txt").dataset, data)

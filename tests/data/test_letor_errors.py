@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.records import Dataset
-from foltr_audit.data.letor import lines
-from foltr_audit.data.letor.reader import read_letor, write_letor
+from foltr_audit.data import letor
+from foltr_audit.data.letor import read_letor, write_letor
 from foltr_audit.errors import DataError
 
 GOOD = b"1 qid:7 1:0.5 2:1 #docid = a\n"
@@ -86,7 +86,7 @@ def refusal(path: Path, groups: Path | None = None) -> str:
 def test_malformed_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, line: bytes, message: str
 ) -> None:
-    monkeypatch.setattr(lines, "_BATCH_BYTES", batch)
+    monkeypatch.setattr(letor, "_BATCH_BYTES", batch)
     path = tmp_path / "train.txt"
     before = b"0 qid:6 1:1\n\n# comment\r\n" + GOOD * 2
     path.write_bytes(before + line + b"\n" + GOOD)
@@ -101,7 +101,7 @@ def test_malformed_line(
 def test_the_first_bad_line_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bytes, second: bytes, batch: int
 ) -> None:
-    monkeypatch.setattr(lines, "_BATCH_BYTES", batch)
+    monkeypatch.setattr(letor, "_BATCH_BYTES", batch)
     path = tmp_path / "train.txt"
     path.write_bytes(GOOD * 3 + first + GOOD + second)
     assert refusal(path).startswith("letor: train.txt:4: ")
@@ -162,7 +162,7 @@ def test_a_matrix_beyond_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def exhausted(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("foltr_audit.data.letor.reader.np.zeros", exhausted)
+    monkeypatch.setattr("foltr_audit.data.letor.np.zeros", exhausted)
     path = tmp_path / "train.txt"
     path.write_bytes(GOOD)
     assert refusal(path) == "letor: train.txt: 1 rows of 2 features do not fit into memory"

@@ -11,7 +11,7 @@ import pytest
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.dataset import joined
 from foltr_audit.data.layout import folds_of, locate
-from foltr_audit.data.letor.reader import read_letor
+from foltr_audit.data.letor import read_letor
 from foltr_audit.data.sources import load_data
 from foltr_audit.errors import DataError, UsageError
 from tests.data.test_sources import lay, queries, rows

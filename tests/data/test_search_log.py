@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import foltr_audit as fa
 from foltr_audit.core.records import Collection
 from foltr_audit.data import cache
-from foltr_audit.data.search_log.collection import number_of_clients
+from foltr_audit.data.search_log import number_of_clients
 from foltr_audit.errors import DataError, FoltrAuditError, UsageError
 from tests.fixtures.data_cache import assert_same, contents, is_mapped
 from tests.fixtures.search_logs import Search, letor, metadata, searches, write_log

@@ -241,8 +241,8 @@ def test_linear_learns_something_but_not_everything(like: str, queries: int | No
 
 
 def test_bells_are_sums_of_four_uniform_words() -> None:
-    from foltr_audit.kernels.bell import fill_bells
     from foltr_audit.kernels.philox import philox
+    from foltr_audit.kernels.synthetic import fill_bells
 
     out = np.empty(5)
     fill_bells(out, 3, 4, 5, np.uint64(6))
@@ -257,7 +257,7 @@ def test_bells_are_sums_of_four_uniform_words() -> None:
 def test_bells_have_variance_one() -> None:
     from scipy import stats
 
-    from foltr_audit.kernels.bell import fill_bells
+    from foltr_audit.kernels.synthetic import fill_bells
 
     draws = np.empty(40_000)
     fill_bells(draws, 0, 0, 1, np.uint64(2))

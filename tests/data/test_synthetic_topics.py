@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, TuningBudget
-from foltr_audit.studies.model_merging.statistics import mixture_rows
-from foltr_audit.studies.model_merging.topics import QueryTopics
+from foltr_audit.studies.model_merging.splits import QueryTopics, mixture_rows
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection
 from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.data.synthetic.topics import CATEGORY_FEATURE, QUERIES, _bounds
 from foltr_audit.kernels.philox import philox
-from foltr_audit.kernels.topic_documents import query_topics
+from foltr_audit.kernels.synthetic import query_topics
 from foltr_audit.rng import Streams
 from tests.data.test_synthetic import ndcg10, order_z
 

@@ -22,14 +22,14 @@ from foltr_audit.privacy.events import (
     NormBound,
     OpaqueChange,
 )
-from foltr_audit.privacy.factorization import (
+from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
+from foltr_audit.privacy.noise import Gaussian
+from foltr_audit.privacy.noise.gaussian import (
     hidden_rows,
     noise_length,
     participation_sensitivity,
     square_root_coefficients,
 )
-from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
-from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from foltr_audit.errors import TraceError
 from foltr_audit.evidence.bundle import archive as bundle_archive
 from foltr_audit.evidence.bundle.archive import NAME, entry
-from foltr_audit.experiments.comparison.cell_arrays import read_arrays
+from foltr_audit.experiments.comparison.cells import read_arrays
 from foltr_audit.utils.reading import arrays
 from foltr_audit.utils.reading.arrays import read_array
 from tests.fixtures.bundles import Files, changed_json, content, forged, write_bundle

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.core.warning_codes import coded
+from foltr_audit.core.warning_kinds import coded
 from foltr_audit.evidence.check.junit import junit_xml
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.outcome_table import append, markdown

@@ -9,7 +9,7 @@ import pytest
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.report import warnings_of
 from foltr_audit.evidence.check.subjects import CheckSubject, subjects_of
-from foltr_audit.experiments.comparison.expansion import GridExclusion
+from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CellCounts, ComparedRefusal, CompareRow
 from foltr_audit.utils.rows import UNKNOWN, Estimate

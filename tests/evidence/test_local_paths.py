@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.settings.local_paths import path_name
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.plan import Plan
 from tests.fixtures.bundles import GRID, content, write_comparison

@@ -14,7 +14,7 @@ from foltr_audit.experiments.comparison.alternatives import (
     DefenseAlternative,
     published_sensitivity,
 )
-from foltr_audit.experiments.comparison.expansion import DefenseLabel
+from foltr_audit.experiments.comparison.grid import DefenseLabel
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.privacy.observer_views import WITHOUT_LISTS

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
-from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.runner import Runner
 from tests.fixtures.command import files, run
 

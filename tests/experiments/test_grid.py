@@ -9,8 +9,7 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
-from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.runner import Runner
 
 STUDY = Runner()

@@ -11,8 +11,13 @@ from scipy.stats import binom
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.membership.experiment import MembershipFinding, ceiling, infer_membership
-from foltr_audit.experiments.membership.shadow_training import ClientPool, ShadowTraining
+from foltr_audit.experiments.membership import (
+    ClientPool,
+    MembershipFinding,
+    ShadowTraining,
+    ceiling,
+    infer_membership,
+)
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.testing.samples import tiny_collection

@@ -15,17 +15,20 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.workers import Workers
-from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, worst_leak
-from foltr_audit.experiments.recommend.choice import choose
-from foltr_audit.experiments.recommend.confirm import confirm, confirmation_grid
-from foltr_audit.experiments.recommend.limits import PrivacyLimits
-from foltr_audit.experiments.recommend.recommend import SearchBudget, recommend
-from foltr_audit.experiments.recommend.search import search
+from foltr_audit.experiments.recommend.candidates import CandidateEvaluator, search, worst_leak
+from foltr_audit.experiments.recommend.recommend import (
+    SearchBudget,
+    choose,
+    confirm,
+    confirmation_grid,
+    recommend,
+)
 from foltr_audit.experiments.recommend.space import (
     CandidateAccountant,
     CandidatePoint,
     CandidateProof,
     CandidateRejection,
+    PrivacyLimits,
     SearchedNumbers,
     SearchSpace,
 )
@@ -231,10 +234,10 @@ def test_the_confirmation_shares_nothing_with_the_search(tmp_path: Path) -> None
 def test_what_has_no_clip_is_audited_too(
     point: CandidatePoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foltr_audit.experiments.recommend.confirm.run_cells", lambda *_: [])
+    monkeypatch.setattr("foltr_audit.experiments.recommend.recommend.run_cells", lambda *_: [])
     folder = ComparisonFolder.create(tmp_path, resume=False, overwrite=False)
     limits = PrivacyLimits(max_eps=math.inf)
-    confirm(BASE, point, limits, STUDY, folder, Workers(jobs=1), first_run=1, runs=1, trials=40)
+    confirm(BASE, point, limits, STUDY, folder, Workers(jobs=1), SearchBudget(runs=1, trials=40))
     audits = [cell for cell in folder.cells() if cell.kind == "audit"]
     assert [cell.label.alternative for cell in audits] == [point.alternative]
     assert audits[0].spec.audit is not None
@@ -242,9 +245,8 @@ def test_what_has_no_clip_is_audited_too(
 
 
 def test_the_confirming_grid_has_the_experiments_settings() -> None:
-    found = confirmation_grid(
-        BASE, CandidatePoint("proven-laplace", 2.0, 0.5), PrivacyLimits(max_eps=4.0), runs=2, trials=40
-    )
+    point = CandidatePoint("proven-laplace", 2.0, 0.5)
+    found = confirmation_grid(BASE, point, PrivacyLimits(max_eps=4.0), SearchBudget(runs=2, trials=40))
     assert (found.runs, found.eps, found.sensitivity) == (2, (2.0,), 1.0)
     assert found.defenses == ("none", "proven-laplace")
     spec = found.spec_of(found.learners[0], "uniform", "perfect", 0, "attack")

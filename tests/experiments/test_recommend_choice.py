@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.experiments.recommend.candidates import CandidateResult, LeakEstimate
-from foltr_audit.experiments.recommend.choice import LARGEST_TIE, choose
-from foltr_audit.experiments.recommend.search import CandidateScore
+from foltr_audit.experiments.recommend.candidates import CandidateResult, CandidateScore, LeakEstimate
+from foltr_audit.experiments.recommend.recommend import LARGEST_TIE, choose
 from foltr_audit.experiments.recommend.space import CandidatePoint, CandidateProof
 from foltr_audit.privacy.accounting import RunBound, UpperBound
 from foltr_audit.utils.arrays import Floats

@@ -11,12 +11,12 @@ import pytest
 from foltr_audit.core.settings.defaults import SECURE_AGGREGATION
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.space import (
     CandidateAccountant,
     CandidatePoint,
     CandidateProof,
     CandidateRejection,
+    PrivacyLimits,
     SearchSpace,
 )
 from foltr_audit.experiments.runner import Runner

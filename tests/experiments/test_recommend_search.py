@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 from foltr_audit.core.plugins import Calibration
-from foltr_audit.experiments.recommend.candidates import CandidateResult
-from foltr_audit.experiments.recommend.choice import choose
-from foltr_audit.experiments.recommend.limits import PrivacyLimits
-from foltr_audit.experiments.recommend.search import BATCH, CandidateScore, search
-from foltr_audit.experiments.recommend.space import FAIR_SHARE, CandidatePoint, SearchedNumbers, SearchSpace
+from foltr_audit.experiments.recommend.candidates import BATCH, CandidateResult, CandidateScore, search
+from foltr_audit.experiments.recommend.recommend import choose
+from foltr_audit.experiments.recommend.space import (
+    FAIR_SHARE,
+    CandidatePoint,
+    PrivacyLimits,
+    SearchedNumbers,
+    SearchSpace,
+)
 from foltr_audit.rng import Streams
 
 NORMS = Calibration().norms

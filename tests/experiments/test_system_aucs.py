@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from foltr_audit.core.settings.attack import AttackSpec
-from foltr_audit.experiments.comparison.proven_auc import attacked_auc, system_aucs
+from foltr_audit.experiments.comparison.cells import attacked_auc, system_aucs
 from foltr_audit.simulation.setup import Setup
 
 SetupOf = Callable[..., Setup]

@@ -10,12 +10,19 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.unlearning import METHODS, UnlearningSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import first_model, judge_attacks
-from foltr_audit.experiments.unlearning.experiment import unlearn
-from foltr_audit.experiments.unlearning.history_leakage import VIEWS, history_leakage
-from foltr_audit.experiments.unlearning.leaver_game import game_settings, play_game
+from foltr_audit.experiments.unlearning.experiment import (
+    VIEWS,
+    game_settings,
+    history_leakage,
+    play_game,
+    unlearn,
+)
 from foltr_audit.experiments.unlearning.methods import METHODS as METHODS_BY_NAME
 from foltr_audit.experiments.unlearning.methods import (
+    NOBODY,
+    ReducedFederation,
     UnlearningRequest,
+    UpdateHistory,
     ascended,
     fed_eraser,
     fed_remove,
@@ -24,8 +31,6 @@ from foltr_audit.experiments.unlearning.methods import (
     projected,
     retrain,
 )
-from foltr_audit.experiments.unlearning.reduced_federation import NOBODY, ReducedFederation
-from foltr_audit.experiments.unlearning.update_history import UpdateHistory
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import record_rounds, trace_header

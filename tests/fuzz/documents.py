@@ -23,7 +23,7 @@ from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.plan import Plan, read_tables
 from foltr_audit.experiments.presets import read_preset
-from foltr_audit.privacy.event_texts import parse_event
+from foltr_audit.privacy.events import parse_event
 from foltr_audit.privacy.noise import parse_law
 from tests.fuzz.mutations import ODD_TEXTS, Random, changed_bytes, changed_text, changed_toml
 from tests.fuzz.watch import Feed
@@ -41,7 +41,7 @@ def _of_file(text: str, read: Callable[[str, str], object]) -> Callable[[Path], 
     """A reader of a file, fed with changed ones through the same door as the command line's."""
 
     def made(folder: Path) -> Feed:
-        from foltr_audit.cli.given import read_text
+        from foltr_audit.cli.options import read_text
 
         path = folder / "given.toml"
 
@@ -76,7 +76,7 @@ limits_toml = _of_file(LIMITS, lambda text, where: SystemLimits.from_toml(text, 
 
 def neighbours(folder: Path) -> Feed:
     """Inputs of an audited function, from a file of each kind and from options."""
-    from foltr_audit.cli.input_pair import input_pair
+    from foltr_audit.cli.audit_function import input_pair
 
     array = io.BytesIO()
     np.savez(array, zero=np.zeros(3), one=np.ones((2, 2)))

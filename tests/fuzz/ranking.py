@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from foltr_audit.data.letor.reader import read_letor
-from foltr_audit.data.qrels import read_qrels
+from foltr_audit.data.intents import read_qrels
+from foltr_audit.data.letor import read_letor
 from foltr_audit.data.sources import load_data
 from tests.fixtures.data_cache import TEXT
 from tests.fuzz.mutations import Random, changed_bytes, changed_text

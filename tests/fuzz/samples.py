@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.core.records.cohort import Cohort
-from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import Cohort, RoundRecord, RoundTruth
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.comparison.expansion import CellPlan, DefenseLabel
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
-from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, DefenseLabel
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.trace import TraceDataset, TraceHeader, TraceWriter
 from tests.fuzz.mutations import npy

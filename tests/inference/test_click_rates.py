@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.records.click_belief import ClickBelief
+from foltr_audit.core.records.view import ClickBelief
 from foltr_audit.inference.count_decoder import cascade_rates, median_rates, weighted_median
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
 from tests.fixtures.tiny import BELIEF

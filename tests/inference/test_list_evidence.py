@@ -21,7 +21,7 @@ from foltr_audit.inference.list_decoder import ListDecoder, ListLikelihood, why_
 from foltr_audit.inference.pattern_decoder import PatternDecoder, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
 from foltr_audit.judge.observer import Observer
-from foltr_audit.kernels.list_evidence import broken_ranks, list_log_probabilities
+from foltr_audit.kernels.plackett_luce import broken_ranks, list_log_probabilities
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 
-from foltr_audit.core.records.participation import Participation, RoundMembers
+from foltr_audit.core.records.view import Participation, RoundMembers
 from foltr_audit.inference import mean_updates as module
 from foltr_audit.inference.mean_updates import mean_updates
 from foltr_audit.utils.arrays import Floats

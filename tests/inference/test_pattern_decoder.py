@@ -25,7 +25,7 @@ from foltr_audit.inference.pattern_decoder import (
     why_too_long,
 )
 from foltr_audit.kernels.patterns import (
-    MOST_DOCUMENTS,
+    MOST_WEIGHED,
     best_patterns,
     cascade_log_prior,
     cascade_log_priors,
@@ -164,14 +164,14 @@ def test_likelihoods_equal_a_loop_over_all_patterns(pairs: str, normaliser: str,
 def test_the_longest_lists_that_are_weighed(pairs: str, normaliser: str) -> None:
     """16,384 patterns, one click from each to the next: rounding does not pile up on the way."""
     law = Gaussian(sigma=0.3)
-    seen = lists([MOST_DOCUMENTS], known(pairs, normaliser, BALLS["L2"], law), k=MOST_DOCUMENTS)
+    seen = lists([MOST_WEIGHED], known(pairs, normaliser, BALLS["L2"], law), k=MOST_WEIGHED)
     found = decoded(seen)[0]
     assert seen.candidates is not None
     scores = seen.candidates.features.astype(np.float64) @ seen.parameters[0]
     weights = exact_pair_weights(scores, seen.shown[0, 0].tolist(), normaliser == "candidates")
-    patterns = np.random.default_rng(1).integers(0, 2**MOST_DOCUMENTS, size=300)
+    patterns = np.random.default_rng(1).integers(0, 2**MOST_WEIGHED, size=300)
     steps, moved = [], []
-    for clicks in patterns_as_clicks(patterns, MOST_DOCUMENTS).tolist():
+    for clicks in patterns_as_clicks(patterns, MOST_WEIGHED).tolist():
         only = pairs == "last-click+1"
         steps.append(pairwise_gradient(weights, seen.features[0, 0].astype(np.float64), clicks, only))
         moved.append(bool(observed_pairs(clicks, only)))
@@ -209,7 +209,7 @@ def test_a_message_does_not_depend_on_the_others_nor_on_threads(threads: int) ->
 
 
 def test_chunks_hold_every_message_once() -> None:
-    seen = lists([3] * 70, known("all", "shown", None, LAWS["share"]), k=MOST_DOCUMENTS)
+    seen = lists([3] * 70, known("all", "shown", None, LAWS["share"]), k=MOST_WEIGHED)
     chunks = list(PatternDecoder(seen).chunks())
     assert len(chunks) > 1
     assert np.concatenate(chunks).tolist() == list(range(70))
@@ -218,7 +218,7 @@ def test_chunks_hold_every_message_once() -> None:
 
 def test_lists_with_too_many_patterns_are_named() -> None:
     law = LAWS["share"]
-    assert why_too_long(lists([MOST_DOCUMENTS], known("all", "shown", None, law), k=15)) is None
+    assert why_too_long(lists([MOST_WEIGHED], known("all", "shown", None, law), k=15)) is None
     reason = why_too_long(lists([2, 15], known("all", "shown", None, law), k=15))
     assert reason == "a list has 15 documents; it weighs every click pattern of up to 14"
     assert why_too_long(lists([], known("all", "shown", None, law))) is None

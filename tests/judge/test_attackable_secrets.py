@@ -17,9 +17,14 @@ from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks
 from foltr_audit.judge.task import TaskScore
 from foltr_audit.privacy.accounting import AccountingContext
-from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
-from foltr_audit.privacy.event_texts import event_text
-from foltr_audit.privacy.events import CorrelatedNoise, MessageAggregation, MetricRandomization, NormBound
+from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
+from foltr_audit.privacy.events import (
+    CorrelatedNoise,
+    MessageAggregation,
+    MetricRandomization,
+    NormBound,
+    event_text,
+)
 from foltr_audit.report.results.attack import inquiry_rows
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup

@@ -16,7 +16,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence, ClickPriors
 from foltr_audit.judge.promises import NO_CEILINGS, RecordedPromises, any_click_ceiling, click_ceilings
 from foltr_audit.judge.scoring import AttackScorer
 from foltr_audit.privacy.accounting import AccountingContext
-from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.privacy.events import ClickRandomization
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients

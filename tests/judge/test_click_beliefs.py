@@ -16,7 +16,7 @@ from foltr_audit.core.click_models import InformationalClickModel, NavigationalC
 from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records import Collection
-from foltr_audit.core.records.click_belief import ClickBelief
+from foltr_audit.core.records.view import ClickBelief
 from foltr_audit.inference.pattern_decoder import PatternDecoder
 from foltr_audit.judge.observer import Observer, click_belief
 from foltr_audit.kernels.patterns import cascade_log_priors

@@ -13,9 +13,8 @@ from rich.console import Console
 from scipy import stats
 from sklearn import metrics as sk
 
-from foltr_audit.core.records.client_groups import ONE_GROUP, ClientGroups
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
-from foltr_audit.core.records.population import Population, Trait, TraitValue
+from foltr_audit.core.records.population import ONE_GROUP, ClientGroups, Population, Trait, TraitValue
 from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer

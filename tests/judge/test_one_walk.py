@@ -11,7 +11,7 @@ import pytest
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.errors import DataError

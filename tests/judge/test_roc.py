@@ -11,7 +11,7 @@ from sklearn import metrics as sk
 
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.scoring import FALSE_POSITIVES, ScoreRanking
-from foltr_audit.kernels.auc import weighted_auc, weighted_hits
+from foltr_audit.kernels.metrics import weighted_auc, weighted_hits
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import numba_threads

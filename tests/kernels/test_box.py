@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, lsq_linear, nnls
 
-from foltr_audit.kernels.box import box_least_absolute, box_least_squares
-from foltr_audit.kernels.lad import least_absolute
+from foltr_audit.kernels.regression import box_least_absolute, box_least_squares, least_absolute
 from foltr_audit.utils.arrays import Floats
 from tests.kernels.test_lad import NOISES, noise, tied
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from numba.core.caching import CompileResultCacheImpl
 
-from foltr_audit.kernels import code_cache, compiler
+from foltr_audit.kernels import jit
 
 SOURCE = """
 import numpy as np
@@ -57,8 +57,7 @@ def loaded(source: Path) -> ModuleType:
 def known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether numba is as it is expected, or of another make."""
     value: bool = request.param
-    for module in (compiler, code_cache):
-        monkeypatch.setattr(module, "KNOWN", value)
+    monkeypatch.setattr(jit, "KNOWN", value)
     return value
 
 
@@ -85,7 +84,7 @@ def test_without_a_folder_kernels_are_compiled_each_time(
 
 
 def test_this_numba_is_known() -> None:
-    assert compiler.KNOWN
+    assert jit.KNOWN
 
 
 def test_an_inner_function_has_machine_code_only_in_its_callers(source: Path, known: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foltr_audit.kernels.directions import LANES, fill_directions
+from foltr_audit.kernels.central_learners import LANES, fill_directions
 from foltr_audit.utils.arrays import Floats, Ints
 from tests.fixtures.reference import normals
 

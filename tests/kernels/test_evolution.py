@@ -13,7 +13,7 @@ from foltr_audit.core.click_models import (
     NavigationalClickModel,
     PerfectClickModel,
 )
-from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.evolution import play_perturbed
 from foltr_audit.kernels.jit import read_only

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.kernels.interleaving import preference, ranking
+from foltr_audit.kernels.central_learners import preference, ranking
 from tests.fixtures.plain_interleaving import (
     assignment_law,
     drafted,

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from foltr_audit.kernels.lad import least_absolute
-from foltr_audit.kernels.scaling import largest_exponent, scaled, typical_exponent
-from foltr_audit.kernels.weighted_median import median_event
+from foltr_audit.kernels.elementary import largest_exponent, scaled, typical_exponent
+from foltr_audit.kernels.kinks import median_event
+from foltr_audit.kernels.regression import least_absolute
 from foltr_audit.utils.arrays import Floats
 
 NOISES = ("none", "rounding", "sparse", "laplace", "cauchy")

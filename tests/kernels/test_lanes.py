@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foltr_audit.kernels import lanes
+from foltr_audit.kernels import sums
 
 JOBS: dict[str, tuple[Any, Callable[..., float], Callable[..., Any]]] = {
-    "products": (lanes.product_sum, lanes.plain_product_sum, lambda a, b: a * b),
-    "differences": (lanes.difference_sum, lanes.plain_difference_sum, lambda a, b: abs(a - b)),
-    "squared": (lanes.squared_difference_sum, lanes.plain_squared_difference_sum, lambda a, b: (a - b) ** 2),
+    "products": (sums.product_sum, sums.plain_product_sum, lambda a, b: a * b),
+    "differences": (sums.difference_sum, sums.plain_difference_sum, lambda a, b: abs(a - b)),
+    "squared": (sums.squared_difference_sum, sums.plain_squared_difference_sum, lambda a, b: (a - b) ** 2),
 }
 
 
 @numba.njit(error_model="numpy")
 def sizes(a: Any) -> float:
-    return lanes.size_sum(a)
+    return sums.size_sum(a)
 
 
 def compiled(name: str) -> Callable[..., float]:
@@ -55,13 +55,13 @@ def test_sums_of_two_vectors(name: str, dtypes: tuple[str, str]) -> None:
 def test_sums_of_sizes() -> None:
     for size in (*range(50), 64, 136, 769):
         a = numbers(size, "float64", 3)
-        assert sizes(a) == lanes.plain_size_sum(a)
+        assert sizes(a) == sums.plain_size_sum(a)
         assert sizes(a) == pytest.approx(math.fsum(abs(a)), rel=1e-14)
 
 
 @numba.njit(error_model="numpy")
-def four_products(matrix: Any, first: int, vector: Any) -> lanes.FourNumbers:
-    return lanes.row_products(matrix, first, vector)
+def four_products(matrix: Any, first: int, vector: Any) -> sums.FourNumbers:
+    return sums.row_products(matrix, first, vector)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -70,7 +70,7 @@ def test_the_products_of_four_rows_are_those_of_one_row_after_the_other(dtype: s
     for size in (*range(20), 46, 136):
         matrix, vector = numbers(7 * size, dtype, 5).reshape(7, size), numbers(size, "float64", 6)
         found = four_products(matrix, 2, vector)
-        assert found == lanes.plain_row_products(matrix, 2, vector)
+        assert found == sums.plain_row_products(matrix, 2, vector)
         assert found == tuple(product(matrix[row], vector) for row in range(2, 6))
 
 

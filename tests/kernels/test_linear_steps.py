@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from foltr_audit.kernels.linear_steps import move_model, plain_move_model
+from foltr_audit.kernels.local_steps import move_model, plain_move_model
 
 
 @numba.njit(error_model="numpy")

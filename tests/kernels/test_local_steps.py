@@ -16,7 +16,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.rankers import make_ranker
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.kernels import local_steps
-from foltr_audit.kernels.ball import projected
+from foltr_audit.kernels.messages import projected
 from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client import ClientRules, ClientSimulator

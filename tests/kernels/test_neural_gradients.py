@@ -11,9 +11,8 @@ from autograd import elementwise_grad, jacobian
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.core.rankers.linear import LinearRanker
-from foltr_audit.core.rankers.neural import NeuralRanker
-from foltr_audit.kernels.layers import LANES
+from foltr_audit.core.rankers import LinearRanker, NeuralRanker
+from foltr_audit.kernels.network import LANES
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures.reference import dataset, exact_pair_weights, laplacian, pairwise_gradient

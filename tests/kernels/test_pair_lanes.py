@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from foltr_audit.kernels.pair_lanes import fill_pairs, plain_fill_pairs
+from foltr_audit.kernels.pdgd import fill_pairs, plain_fill_pairs
 from tests.fixtures.reference import exact_pair_weights, observed_pairs
 
 

@@ -17,7 +17,7 @@ from foltr_audit.core.pdgd import (
     PDGDSetting,
     pdgd_setting,
 )
-from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pair_weights, pdgd_coefficients

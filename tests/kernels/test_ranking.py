@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.kernels.ranking import top_lists, weighted_features

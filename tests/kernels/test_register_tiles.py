@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from foltr_audit.kernels.register_tiles import add_products, plain_add_products
+from foltr_audit.kernels.sums import add_products, plain_add_products
 from foltr_audit.utils.arrays import Floats
 
 

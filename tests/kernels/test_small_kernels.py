@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foltr_audit.kernels.ball import moved_rows, projected
 from foltr_audit.kernels.cascade import cascade_clicks
-from foltr_audit.kernels.gamma import gamma_differences
-from foltr_audit.kernels.ndcg import discounts
+from foltr_audit.kernels.messages import moved_rows, projected
+from foltr_audit.kernels.metrics import discounts
+from foltr_audit.kernels.noise import gamma_differences
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.arrays import Floats
 

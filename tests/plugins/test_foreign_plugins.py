@@ -25,7 +25,7 @@ from pydantic import Field
 
 from foltr_audit.plugins import Calibration, ClickModel, Defense, ModelLearner
 from foltr_audit.privacy.loss.losses import PureLoss
-from foltr_audit.privacy.loss.proof import LossProof
+from foltr_audit.privacy.loss.losses import LossProof
 from foltr_audit.privacy.noise import AdditiveNoise
 
 

@@ -15,8 +15,7 @@ from foltr_audit.defenses.clip import Clip
 import foltr_audit as fa
 from foltr_audit.cli.main import main
 from foltr_audit.core.plugins import Attack, ClickModel, Defense, Inference, View
-from foltr_audit.core.plugins.own_classes import import_class
-from foltr_audit.core.plugins.registry import make, text_of
+from foltr_audit.core.plugins.registry import import_class, make, text_of
 from foltr_audit.errors import FoltrAuditError, PluginError
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 

@@ -11,7 +11,6 @@ from typing import ClassVar
 import pytest
 from pydantic import Field, ValidationError
 
-from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins import (
     Attack,
     ClickModel,
@@ -33,7 +32,7 @@ from foltr_audit.core.plugins.registry import (
     plugin_class,
     remade,
 )
-from foltr_audit.errors import PluginError
+from foltr_audit.errors import PluginError, first_problem
 from tests.fixtures.plugin_packages import Installer
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -78,7 +78,7 @@ def test_compare_warns_itself_before_workers_run(missing: None, monkeypatch: pyt
     def stop(*_: object) -> None:
         raise UsageError("stopped")
 
-    monkeypatch.setattr("foltr_audit.experiments.comparison.compare.compare", stop)
+    monkeypatch.setattr("foltr_audit.experiments.comparison.runner.compare", stop)
     first, second = run("compare", *SMALL).err.splitlines()[-2:]
     assert first.startswith("warning FA401: plug-ins: 'mine' (lab_missing:Mine) cannot be loaded: ")
     assert second == "error: stopped"

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from foltr_audit.core.defense_chain import DefenseChain, parse_chain
-from foltr_audit.core.published_chain import published_chain
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.events import (

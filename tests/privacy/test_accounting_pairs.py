@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from foltr_audit.privacy.accounting import AccountingContext, UpperBound, upper_bound
 from foltr_audit.privacy.accounting.walk import walk
 from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling, PrivacyEvent
-from foltr_audit.privacy.loss.norms import Norms
+from foltr_audit.privacy.loss.losses import Norms
 from foltr_audit.privacy.noise import GammaShare, Skellam
 
 Vectors = NDArray[np.float64]

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy import signal, special, stats
 
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
-from foltr_audit.privacy.loss.composition import amplified, laplace_over, pure_over
-from foltr_audit.privacy.loss.conversions import epsilon_of_renyi
+from foltr_audit.privacy.loss.composition import amplified, epsilon_of_renyi, laplace_over, pure_over
 from foltr_audit.privacy.loss.losses import GaussianLoss, LaplaceLoss, PureLoss
 from foltr_audit.privacy.noise import DiscreteGaussian, Skellam
 

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
-from foltr_audit.privacy.loss.conversions import (
-    classical_gaussian_sigma,
-    epsilon_of_renyi,
-    gaussian_sigma,
-)
+from foltr_audit.privacy.loss.composition import classical_gaussian_sigma, epsilon_of_renyi, gaussian_sigma
 
 mpmath: Any = pytest.importorskip("mpmath")  # comes with dp-accounting
 

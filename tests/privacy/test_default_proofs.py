@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from foltr_audit.privacy.loss.losses import PureLoss
-from foltr_audit.privacy.loss.norms import Norms
-from foltr_audit.privacy.loss.proof import SensitivityBound
+from foltr_audit.privacy.loss.losses import Norms, PureLoss, SensitivityBound
 from foltr_audit.privacy.noise import AdditiveNoise
 
 

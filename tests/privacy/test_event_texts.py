@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.privacy.event_texts import UnknownNoise, event_text, parse_event
 from foltr_audit.privacy.events import (
     ClickRandomization,
     CorrelatedNoise,
@@ -21,6 +20,9 @@ from foltr_audit.privacy.events import (
     NormScaling,
     OpaqueChange,
     PrivacyEvent,
+    UnknownNoise,
+    event_text,
+    parse_event,
 )
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.simulation.recorder import trace_header

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import linalg, special
 
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.factorization import (
+from foltr_audit.privacy.noise.gaussian import (
     hidden_rows,
     participation_sensitivity,
     square_root_coefficients,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
 from foltr_audit.errors import UsageError
-from foltr_audit.kernels.gamma import gamma_differences
+from foltr_audit.kernels.noise import gamma_differences
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.rng import Streams
 from tests.fixtures.reference import chi_square_p, numba_threads

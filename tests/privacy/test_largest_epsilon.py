@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.largest_epsilon import epsilon_of_accuracy, epsilon_of_auc
-from foltr_audit.privacy.tradeoff import TradeOff
+from foltr_audit.privacy.tradeoff import TradeOff, epsilon_of_accuracy, epsilon_of_auc
 
 RATES = np.array([0.0, 1e-3, 0.01, 0.1, 0.137, 0.5, 0.9, 1.0])
 

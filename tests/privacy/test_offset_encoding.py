@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.privacy.secure_aggregation.offset_encoding import OffsetEncoding
+from foltr_audit.privacy.secure_aggregation.fixed_point import OffsetEncoding
 from foltr_audit.trace import Fact, TraceDataset, TraceHeader
 from foltr_audit.utils.arrays import Floats
 

@@ -18,14 +18,15 @@ from scipy import stats
 from foltr_audit.privacy.accounting import AccountingContext, run_bound, upper_bound
 from foltr_audit.privacy.events import ClickRandomization, NoiseAddition, NormBound, PrivacyEvent
 from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
-from foltr_audit.privacy.loss.composition import laplace_over, pure_over
-from foltr_audit.privacy.loss.losses import GaussianLoss, LaplaceLoss, PrivacyLoss, PureLoss
-from foltr_audit.privacy.loss.participation import (
+from foltr_audit.privacy.loss.composition import (
     gaussian_sometimes,
+    laplace_over,
     laplace_sometimes,
     participation,
+    pure_over,
     pure_sometimes,
 )
+from foltr_audit.privacy.loss.losses import GaussianLoss, LaplaceLoss, PrivacyLoss, PureLoss
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup

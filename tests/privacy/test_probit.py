@@ -12,7 +12,12 @@ from scipy import integrate, signal, special, stats
 
 from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
 from foltr_audit.privacy.noise import DiscreteGaussian, GammaShare, Gaussian, Skellam
-from foltr_audit.privacy.noise.probit import CHECKED_STEPS, fine_slope, lattice_points, lattice_slope
+from foltr_audit.privacy.noise.special_functions import (
+    CHECKED_STEPS,
+    fine_slope,
+    lattice_points,
+    lattice_slope,
+)
 
 Masses = NDArray[np.float64]
 Lattice = DiscreteGaussian | Skellam
@@ -176,7 +181,7 @@ def test_what_a_sum_of_a_thousand_draws_is_worth() -> None:
 @pytest.mark.parametrize(("rounds", "spread"), list(product([1, 20], [4.0, 50.0])))
 def test_renyi_divergences_prove_less(rounds: int, spread: float) -> None:
     """The published bound of Skellam noise, converted, is up to a tenth above; and never below."""
-    from foltr_audit.privacy.loss.conversions import epsilon_of_renyi
+    from foltr_audit.privacy.loss.composition import epsilon_of_renyi
 
     law = Skellam(sigma=spread, step=2.0**-10)
     published = epsilon_of_renyi(lambda order: rounds * law.renyi(order, 3.0 * math.sqrt(46), 3.0), 1e-5)

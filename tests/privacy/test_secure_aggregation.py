@@ -16,12 +16,12 @@ from foltr_audit.privacy.secure_aggregation import (
     FixedPoint,
     SecureSum,
     SecureSumResult,
+    keys,
     masks,
-    recovery,
-    shamir,
+    protocol,
 )
-from foltr_audit.privacy.secure_aggregation.costs import client_seconds
-from foltr_audit.privacy.secure_aggregation.graph import MaskGraph, default_neighbours, neighbours_of
+from foltr_audit.privacy.secure_aggregation.masks import MaskGraph, default_neighbours, neighbours_of
+from foltr_audit.privacy.secure_aggregation.protocol import client_seconds
 from foltr_audit.rng import ClientStreams, Streams
 
 ENCODING = FixedPoint(bits=40, range=8, fraction=20)
@@ -253,7 +253,7 @@ def test_groups_that_share_no_mask_would_show_their_own_sums() -> None:
 
 def test_recovery_really_goes_through_the_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one share tampered with, or with one share less than the threshold, the sum is wrong."""
-    honest = shamir.reconstruct
+    honest = keys.reconstruct
     right = run(20, after=(4,))
 
     def tampered(held: dict[int, int]) -> bytes | None:
@@ -265,22 +265,22 @@ def test_recovery_really_goes_through_the_shares(monkeypatch: pytest.MonkeyPatch
 
     assert same(run(20, after=(4,)).total, right.total)
     for wrong in (tampered, too_few):
-        monkeypatch.setattr(recovery, "reconstruct", wrong)
+        monkeypatch.setattr(protocol, "reconstruct", wrong)
         assert not same(run(20, after=(4,)).total, right.total)
-    monkeypatch.setattr(recovery, "reconstruct", lambda held: None)
+    monkeypatch.setattr(protocol, "reconstruct", lambda held: None)
     with pytest.raises(FoltrAuditError, match="do not fit"):
         run(20)
 
 
 def test_wrong_self_or_pair_secrets_each_spoil_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     right = run(20, after=(4,))
-    honest = recovery.MaskRecovery._recovered
+    honest = protocol.MaskRecovery._recovered
     for spoilt in ("self", "pair"):
 
-        def wrong(self: recovery.MaskRecovery, name: str, place: int, spoilt: str = spoilt) -> bytes:
+        def wrong(self: protocol.MaskRecovery, name: str, place: int, spoilt: str = spoilt) -> bytes:
             return bytes(32) if name == spoilt else honest(self, name, place)
 
-        monkeypatch.setattr(recovery.MaskRecovery, "_recovered", wrong)
+        monkeypatch.setattr(protocol.MaskRecovery, "_recovered", wrong)
         assert not same(run(20, after=(4,)).total, right.total)
 
 

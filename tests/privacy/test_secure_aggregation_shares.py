@@ -12,11 +12,16 @@ import pytest
 from numpy.typing import NDArray
 
 from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum, SecureSumResult
-from foltr_audit.privacy.secure_aggregation.graph import MaskGraph
-from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets, PrivateKey
-from foltr_audit.privacy.secure_aggregation.masks import sum_of_masks
+from foltr_audit.privacy.secure_aggregation.keys import (
+    Agreement,
+    ClientSecrets,
+    PrivateKey,
+    polynomial,
+    reconstruct,
+    shares,
+)
+from foltr_audit.privacy.secure_aggregation.masks import MaskGraph, sum_of_masks
 from foltr_audit.privacy.secure_aggregation.protocol import circle
-from foltr_audit.privacy.secure_aggregation.shamir import polynomial, reconstruct, shares
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 

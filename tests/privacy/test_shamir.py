@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.secure_aggregation.shamir import (
+from foltr_audit.privacy.secure_aggregation.keys import (
     PRIME,
     SECRET_BYTES,
     lagrange_weights,

@@ -7,8 +7,8 @@ import logging
 
 import numpy as np
 import pytest
+from foltr_audit.recorder.flower.open_round import SecAggRound
 from foltr_audit.recorder.flower.payload import npy_array
-from foltr_audit.recorder.flower.secagg import SecAggRound
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of

@@ -7,8 +7,7 @@ import contextlib
 import numpy as np
 import pytest
 from foltr_audit.recorder import ShownList
-from foltr_audit.recorder.packed_arrays import pack_arrays, unpack_arrays
-from foltr_audit.recorder.packed_lists import pack_lists, unpack_lists
+from foltr_audit.recorder.packed_lists import pack_arrays, pack_lists, unpack_arrays, unpack_lists
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
-from foltr_audit.recorder.packed_columns import unpack_columns
+from foltr_audit.recorder.table_files import unpack_columns
 from numpy.typing import NDArray
 
 RNG = np.random.default_rng(5)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foltr_audit.experiments.comparison.expansion import GridExclusion
+from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.report.render import compare_document
 from foltr_audit.report.render.compare_document import PACKAGES, document, versions
 from foltr_audit.report.render.csv import csv_text, every_column

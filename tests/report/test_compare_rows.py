@@ -13,9 +13,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.comparison.cells import CellRecord
-from foltr_audit.experiments.comparison.expansion import DefenseLabel
-from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts
+from foltr_audit.experiments.comparison.cells import AuditFacts, CellFacts, CellRecord
+from foltr_audit.experiments.comparison.grid import DefenseLabel
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.report.results.compare import (
     NOISE_SHARES,

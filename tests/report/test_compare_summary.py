@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from foltr_audit.experiments.comparison.expansion import GridExclusion
+from foltr_audit.experiments.comparison.grid import GridExclusion
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import CellCounts
 from foltr_audit.report.results.compare_summary import (

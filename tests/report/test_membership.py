@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.membership.experiment import MembershipCeiling, MembershipFinding
+from foltr_audit.experiments.membership import MembershipCeiling, MembershipFinding
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.privacy.accounting import UpperBound

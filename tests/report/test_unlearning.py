@@ -10,8 +10,7 @@ from foltr_audit.auditing.estimators import LowerBound
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.unlearning import UnlearningMethod
 from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.unlearning.experiment import UnlearningFinding, UnlearningResult
-from foltr_audit.experiments.unlearning.leaver_game import UnlearningGame
+from foltr_audit.experiments.unlearning.experiment import UnlearningFinding, UnlearningGame, UnlearningResult
 from foltr_audit.report.results.unlearning import UnlearningReport, conclusions, unlearning_table
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.run_results import run_of

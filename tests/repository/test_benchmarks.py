@@ -19,7 +19,7 @@ from benchmarks.shapes import mq2007
 from benchmarks.tables import markdown, number
 from benchmarks.timing import TimingSpread, TimingTask, WorkRates, interleave
 from foltr_audit.core.click_models import InformationalClickModel, PerfectClickModel
-from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from tests.fixtures.flower import flower_python

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2] / "foltr_audit"
 
 MAY_NAME = {
     "core/settings/defaults.py",  # what commands assume
-    "core/published_chain.py",  # the published chain of the default learner
+    "core/defense_chain.py",  # the published chain of the default learner
     "core/click_models.py",  # plug-ins
     "simulation/learners",
     "privacy/noise",  # laws, which have names of their own

@@ -13,7 +13,7 @@ import pytest
 from tests.fixtures.import_graph import TOP_FOLDERS, inside, modules, tree
 
 MAY_SAY_ANY = {
-    "foltr_audit.experiments.comparison.cell_arrays": "an array of a file has the type that its name says",
+    "foltr_audit.experiments.comparison.cells": "an array of a file has the type that its name says",
     "foltr_audit.report.pictures.style": "settings of matplotlib, each of its own type",
 }
 """Modules at the edge of the library, with the reason."""

@@ -18,7 +18,7 @@ from foltr_audit.core.click_models import (
     declared_tables,
 )
 from foltr_audit.core.plugins import ClickModel
-from foltr_audit.core.query_origin import QueryOrigin
+from foltr_audit.core.records.dataset import QueryOrigin
 from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams, Streams

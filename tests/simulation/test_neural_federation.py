@@ -12,8 +12,7 @@ import pytest
 
 from foltr_audit.api import load_data
 from foltr_audit.core.click_models import PerfectClickModel
-from foltr_audit.core.rankers.linear import LinearRanker
-from foltr_audit.core.rankers.neural import NeuralRanker
+from foltr_audit.core.rankers import LinearRanker, NeuralRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import table_in

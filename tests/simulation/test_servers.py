@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import foltr_audit as fa
-from foltr_audit.core.records.broadcast import Broadcast, Delivery
+from foltr_audit.core.records.round_context import Broadcast, Delivery
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import train
 from foltr_audit.simulation.setup import Setup

@@ -7,20 +7,18 @@ from functools import cache
 
 import numpy as np
 import pytest
-from foltr_audit.studies.model_merging.combine import (
+from foltr_audit.studies.model_merging.lambdamart import (
+    LEARNING_RATES,
+    LambdaMARTRanker,
+    LambdaMARTTrainer,
+    RankingJudge,
+    TuningBudget,
     best_weight,
     combine_scores,
     held_out,
     train_stacked,
     with_scores,
 )
-from foltr_audit.studies.model_merging.lambdamart import (
-    LEARNING_RATES,
-    LambdaMARTRanker,
-    LambdaMARTTrainer,
-    TuningBudget,
-)
-from foltr_audit.studies.model_merging.quality import RankingJudge
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset

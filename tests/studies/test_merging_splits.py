@@ -6,8 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from foltr_audit.studies.model_merging.splits import METHODS, Method, QueryPartition, merge_queries, partition
-from foltr_audit.studies.model_merging.topics import NO_TOPIC, CategoryCounts, query_topics
+from foltr_audit.studies.model_merging.splits import (
+    METHODS,
+    NO_TOPIC,
+    CategoryCounts,
+    Method,
+    QueryPartition,
+    merge_queries,
+    partition,
+    query_topics,
+)
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray

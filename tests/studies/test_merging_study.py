@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 from foltr_audit.studies.model_merging import MergeReport, MergeSpec, published, run_merging
-from foltr_audit.studies.model_merging.lambdamart import LambdaMARTTrainer, TuningBudget
+from foltr_audit.studies.model_merging.lambdamart import (
+    METRICS,
+    LambdaMARTTrainer,
+    RankingJudge,
+    TuningBudget,
+)
 from foltr_audit.studies.model_merging.local_baselines import compared_rows, verdict_rows
-from foltr_audit.studies.model_merging.quality import METRICS, RankingJudge
-from foltr_audit.studies.model_merging.topic_split import TopicSplit, chosen_places
-from foltr_audit.studies.model_merging.topics import QueryTopics
+from foltr_audit.studies.model_merging.splits import QueryTopics, TopicSplit, chosen_places
 from scipy import stats
 
 from foltr_audit.core.records import Collection

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from foltr_audit.studies.model_merging.statistics import category_rows, mixture_rows, split_statistics
-from foltr_audit.studies.model_merging.topics import QueryTopics
+from foltr_audit.studies.model_merging.splits import (
+    QueryTopics,
+    category_rows,
+    mixture_rows,
+    split_statistics,
+)
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset

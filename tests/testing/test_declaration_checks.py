@@ -16,7 +16,7 @@ from foltr_audit.core.plugins import (
     PrivacyEvent,
     RoundContext,
 )
-from foltr_audit.kernels.ball import projected
+from foltr_audit.kernels.messages import projected
 from foltr_audit.privacy.events import (
     ClickRandomization,
     MetricRandomization,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError
-from foltr_audit.kernels.update_steps import steps_between
+from foltr_audit.kernels.messages import steps_between
 from foltr_audit.trace import Trace, TraceHeader, TraceWriter, differences, validate
 from foltr_audit.trace.differences import after_steps
 from tests.trace.test_forged_tables import forge, made

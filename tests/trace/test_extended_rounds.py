@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from foltr_audit.recorder.array_layout import LayoutArray
 
-from foltr_audit.core.records.cohort import Cohort
-from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records.interactions import Cohort, RoundRecord, RoundTruth
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, info, validate
 

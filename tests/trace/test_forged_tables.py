@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foltr_audit.recorder.packed_columns import unpack_columns
+from foltr_audit.recorder.table_files import unpack_columns
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foltr_audit.recorder.implied_columns import LEFT_OUT, with_implied, without_implied
 from foltr_audit.recorder.round_tables import (
     ListColumns,
     MessageColumns,
@@ -18,6 +17,7 @@ from foltr_audit.recorder.round_tables import (
     join_tables,
     round_tables,
 )
+from foltr_audit.recorder.table_files import LEFT_OUT, with_implied, without_implied
 from hypothesis import given
 from hypothesis import strategies as st
 

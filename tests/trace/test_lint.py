@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
 
-from foltr_audit.core.records.cohort import Cohort
-from foltr_audit.core.records.interactions import RoundRecord
+from foltr_audit.core.records.interactions import Cohort, RoundRecord
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.trace import TraceHeader, TraceWriter
 from foltr_audit.trace.lint import CHECKS, LintResult, lint

@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from foltr_audit.recorder import packed_columns
-from foltr_audit.recorder.packed_columns import (
+from foltr_audit.recorder import table_files
+from foltr_audit.recorder.table_files import (
     MOST_LEVELS,
     PackedColumn,
     pack_block,
@@ -49,7 +49,7 @@ def test_every_number_comes_back_with_its_bits(
     column = drawn(kind, rows, width, values, rare, seed)
     whole = {"a.type": column[:0], "a.packed": pack_block(column)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_columns, "_BLOCK", 500)
+        patch.setattr(table_files, "_BLOCK", 500)
         packed = PackedColumn(column[: rows // 3])
         for begin in range(rows // 3, rows, 100):
             packed.add(column[begin : begin + 100])

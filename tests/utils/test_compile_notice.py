@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from foltr_audit.utils.compile_notice import NOTE
+from foltr_audit.utils.progress import NOTE
 
 PROGRAM = """
 import sys
 import numpy as np
-from foltr_audit.kernels.averaging import add_columns
-from foltr_audit.kernels.ndcg import reciprocal_ranks
+from foltr_audit.kernels.messages import add_columns
+from foltr_audit.kernels.metrics import reciprocal_ranks
 from foltr_audit.utils.progress import on_terminal
 on_terminal()
 assert reciprocal_ranks(np.ones((1, 2), dtype=np.bool_)).tolist() == [1.0]

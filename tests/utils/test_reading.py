@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 
 from foltr_audit.errors import DataError, TraceError, UsageError, shorten_value
 from foltr_audit.utils.reading import file_bytes, file_text, json_table, json_value, toml_table, whole_number
-from foltr_audit.utils.reading.array_types import ArraySchema, refuse_other_forms
-from foltr_audit.utils.reading.arrays import UNPACKS_TO, map_array, read_archive, read_array
+from foltr_audit.utils.reading.arrays import (
+    UNPACKS_TO,
+    ArraySchema,
+    map_array,
+    read_archive,
+    read_array,
+    refuse_other_forms,
+)
 
 # --- files and numbers ----------------------------------------------------------------------------
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.frozen_arrays import read_only
+from foltr_audit.utils.arrays import Bools, Floats, Ints, read_only
 
 FEWEST = 10
 """Fewest trials of each hypothesis in each part: fewer show nothing at usual confidences."""

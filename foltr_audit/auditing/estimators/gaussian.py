@@ -17,8 +17,7 @@ from foltr_audit.auditing.estimators.base import TrialScores, estimator, upper_r
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 from foltr_audit.privacy.noise import AdditiveNoise
-from foltr_audit.utils.arrays import Floats
-from foltr_audit.utils.frozen_arrays import read_only
+from foltr_audit.utils.arrays import Floats, read_only
 
 NORMAL = "noise that is normal or nearly so"
 """What these estimators assume."""

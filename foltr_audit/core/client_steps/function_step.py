@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import ConfigDict
 
 from foltr_audit.core.plugins.client_step import ClientStep
-from foltr_audit.core.rankers.first_layer import FirstLayer
+from foltr_audit.core.rankers import FirstLayer
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.arrays import Floats
 

@@ -22,7 +22,7 @@ from foltr_audit.core.declared.figures import (
     over_distance,
     proven,
 )
-from foltr_audit.core.warning_codes import CodedWarning, warning_code
+from foltr_audit.core.warning_kinds import CodedWarning, warning_code
 from foltr_audit.privacy.accounting import UpperBound
 from foltr_audit.privacy.accounting.walk import walk
 from foltr_audit.privacy.events import (
@@ -34,8 +34,8 @@ from foltr_audit.privacy.events import (
     NormBound,
 )
 from foltr_audit.privacy.gaussian_dp import LARGEST
-from foltr_audit.privacy.loss.conversions import few_digits, gaussian_sigma
-from foltr_audit.privacy.loss.norms import Norms, whole_multiple
+from foltr_audit.privacy.loss.composition import few_digits, gaussian_sigma
+from foltr_audit.privacy.loss.losses import Norms, whole_multiple
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observer_views import sees_lists
 from foltr_audit.privacy.randomized_response import compose_epsilon

@@ -16,8 +16,7 @@ from foltr_audit.privacy.events import (
     NormBound,
     PrivacyEvent,
 )
-from foltr_audit.privacy.loss.norms import Norms
-from foltr_audit.privacy.loss.proof import SensitivityBound
+from foltr_audit.privacy.loss.losses import Norms, SensitivityBound
 from foltr_audit.privacy.noise import AdditiveNoise
 from foltr_audit.privacy.observer_views import VIEWS
 

@@ -9,14 +9,17 @@ from foltr_audit.core.plugins.attack import Attack, IntentAttack, LinkAttack, Pa
 from foltr_audit.core.plugins.base import Plugin, plain
 from foltr_audit.core.plugins.client_step import ClientStep
 from foltr_audit.core.plugins.defense import Calibration, Defense, Stage
-from foltr_audit.core.plugins.learner import CentralLearner, Learner, MetricLearner, ModelLearner
-from foltr_audit.core.plugins.poisoning import Poisoning
-from foltr_audit.core.plugins.scenario import ClickModel, Scenario
+from foltr_audit.core.plugins.learner import (
+    CentralLearner,
+    CentralResult,
+    Learner,
+    MetricLearner,
+    ModelLearner,
+    Users,
+)
+from foltr_audit.core.plugins.scenario import ClickModel, Poisoning, Scenario
 from foltr_audit.core.plugins.server import Server
-from foltr_audit.core.rankers.first_layer import FirstLayer
-from foltr_audit.core.records.broadcast import Broadcast, Delivery
-from foltr_audit.core.records.central import CentralResult, Users
-from foltr_audit.core.records.participation import ParticipantEstimates, Participation, RoundMembers
+from foltr_audit.core.rankers import FirstLayer
 from foltr_audit.core.records.population import (
     Environment,
     IntentPeriod,
@@ -25,9 +28,15 @@ from foltr_audit.core.records.population import (
     Trait,
     TraitValue,
 )
-from foltr_audit.core.records.round_context import RoundContext
-from foltr_audit.core.records.view import Inference, Knowledge, View
-from foltr_audit.core.records.wire import WireMessages
+from foltr_audit.core.records.round_context import Broadcast, Delivery, RoundContext, WireMessages
+from foltr_audit.core.records.view import (
+    Inference,
+    Knowledge,
+    ParticipantEstimates,
+    Participation,
+    RoundMembers,
+    View,
+)
 from foltr_audit.privacy.events import Ball, PrivacyClaim, PrivacyEvent
 
 __all__ = [

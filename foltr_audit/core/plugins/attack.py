@@ -11,8 +11,14 @@ from pydantic import Field, field_validator
 
 from foltr_audit.core.plugins.base import Plugin
 from foltr_audit.core.rankers import known_ranker
-from foltr_audit.core.records.participation import ParticipantEstimates, Participation
-from foltr_audit.core.records.view import STEP_FACTS, Inference, Knowledge, View
+from foltr_audit.core.records.view import (
+    STEP_FACTS,
+    Inference,
+    Knowledge,
+    ParticipantEstimates,
+    Participation,
+    View,
+)
 from foltr_audit.errors import PluginError, suggest_name
 from foltr_audit.utils.arrays import Floats, Ints
 

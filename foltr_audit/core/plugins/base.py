@@ -41,7 +41,7 @@ class Plugin(BaseModel):
 
 
 spec_names: dict[type[Plugin], str] = {}
-"""What Specs call classes of the user's own code, see `own_classes`; others they call by their `name`."""
+"""What Specs call classes of the user's own code, see `registry`; others they call by their `name`."""
 
 
 def name_in(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from foltr_audit.core.plugins.base import Plugin
-from foltr_audit.core.rankers.first_layer import FirstLayer
+from foltr_audit.core.rankers import FirstLayer
 from foltr_audit.errors import PluginError
 from foltr_audit.utils.arrays import Floats
 

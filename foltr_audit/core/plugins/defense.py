@@ -8,8 +8,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from foltr_audit.core.plugins.base import Plugin, refuse_unpaired
-from foltr_audit.core.records.round_context import RoundContext
-from foltr_audit.core.records.wire import WireMessages
+from foltr_audit.core.records.round_context import RoundContext, WireMessages
 from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import (
     Ball,

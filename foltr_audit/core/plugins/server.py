@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from foltr_audit.core.plugins.base import Plugin
-from foltr_audit.core.records.broadcast import Broadcast
 from foltr_audit.core.records.dataset import Dataset
-from foltr_audit.core.records.round_context import RoundContext
+from foltr_audit.core.records.round_context import Broadcast, RoundContext
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Features, Ints
 

@@ -3,19 +3,147 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
-from typing import ClassVar
+from itertools import chain, islice
+from typing import ClassVar, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foltr_audit.core.records.names import batches
 from foltr_audit.errors import DataError
-from foltr_audit.utils.arrays import Bools, Features, Ints
-from foltr_audit.utils.frozen_arrays import freeze, read_only_features
+from foltr_audit.utils.arrays import Bools, Features, Ints, freeze, read_only, read_only_features
+
+# --- Compact storage for the names of many documents, which are rarely read ------------------------
+
+_BATCH_NAMES = 8_192  # names decoded or encoded at a time
+_PIECE_BYTES = 1 << 20
+
+
+class LazyNames(Sequence[str]):
+    """Names stored as UTF-8 bytes and decoded on access; most runs read none of them.
+
+    Attributes:
+        text: uint8, shape (bytes,): the concatenated names, each followed by a NUL.
+    """
+
+    def __init__(self, text: NDArray[np.uint8], count: int) -> None:
+        self.text = text
+        self._count = count
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> LazyNames:
+        """Store names; a `LazyNames` is returned unchanged.
+
+        Raises:
+            ValueError: a name contains a NUL.
+        """
+        if isinstance(names, LazyNames):
+            return names
+        text, count = bytearray(), 0
+        for batch in batches(names):
+            text += "\0".join([*batch, ""]).encode("utf-8", "surrogatepass")
+            count += len(batch)
+        if text.count(0) != count:
+            raise ValueError("a name contains a NUL")
+        return cls(read_only(np.frombuffer(text, dtype=np.uint8), np.uint8), count)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the bytes are `len(self)` names of valid UTF-8; checked after reading stored bytes."""
+        if np.count_nonzero(self.text == 0) != self._count or (self.text.size and self.text[-1] != 0):
+            return False
+        decoder = getincrementaldecoder("utf-8")("surrogatepass")
+        try:
+            for first in range(0, self.text.size, _PIECE_BYTES):
+                decoder.decode(self.text[first : first + _PIECE_BYTES].tobytes())
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    @cached_property
+    def _starts(self) -> Ints:
+        """Index of the first byte of each name, and the end of the last one, shape (names + 1,)."""
+        return np.concatenate([[0], np.flatnonzero(self.text == 0) + 1])
+
+    def _between(self, first: int, last: int) -> tuple[str, ...]:
+        """Names first .. last-1."""
+        span = self.text[self._starts[first] : self._starts[last]]
+        return tuple(span.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, self._count, _BATCH_NAMES):
+            yield from self._between(first, min(first + _BATCH_NAMES, self._count))
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        if not isinstance(place, slice):
+            first = range(self._count)[place]
+            return self._between(first, first + 1)[0]
+        places = range(self._count)[place]
+        if places.step == 1:
+            return self._between(places.start, max(places.start, places.stop))
+        return tuple(self[one] for one in places)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LazyNames):
+            return np.array_equal(self.text, other.text)
+        return isinstance(other, tuple) and len(self) == len(other) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+def batches(names: Iterable[str]) -> Iterator[list[str]]:
+    """Lists of up to 8,192 names."""
+    rest = iter(names)
+    while batch := list(islice(rest, _BATCH_NAMES)):
+        yield batch
+
+
+# --- The origin of each query in a data set that combines others -----------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QueryOrigin:
+    """The origin of each query of a data set.
+
+    Attributes:
+        part, query: the part that each query comes from, and its index in that part, int64 (queries,).
+        document: position of each document in its original query, int64 (documents,); None if every query
+            has all of its original documents.
+    """
+
+    part: Ints
+    query: Ints
+    document: Ints | None = None
+
+    @classmethod
+    def of_part(cls, part: int, data: Dataset) -> QueryOrigin:
+        """The origin of the queries of one complete part."""
+        return cls(part=np.full(data.n_queries, part), query=np.arange(data.n_queries))
+
+    def shown(self, data: Dataset, queries: Ints, shown: Ints) -> Ints:
+        """Lists (I, k) for queries (I,) of `data`, as positions in the original queries."""
+        if self.document is None:
+            return shown
+        rows = data.offsets[queries][:, np.newaxis] + np.maximum(shown, 0)
+        return np.where(shown >= 0, self.document[rows], -1)
+
+
+# --- Ranking data: queries of different lengths in flat arrays, and the three parts of a fold ------
 
 _BATCH_ROWS = 8_192  # copies of this many rows at a time
 

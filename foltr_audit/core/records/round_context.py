@@ -1,15 +1,66 @@
-"""The context of a cohort in one round."""
+"""A round for those who take part in it: its context, what the server sends, and what it receives."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams, Streams
-from foltr_audit.utils.arrays import Bools, Floats, Ints
-from foltr_audit.utils.frozen_arrays import freeze
+from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
+
+# --- What the server receives when a cohort sends messages -----------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WireMessages:
+    """Messages after the wire stage: plain ones, or encoded ones with their sum.
+
+    Attributes:
+        messages: plain, float64 (C, P), or in the number format in which they were sent where nothing acts on
+            the wire; or encoded (and masked) integers modulo 2^bits, uint64 (C, P), zero
+            in the rows of clients that sent nothing, and in all rows where the context says `sums_only`.
+        survivors: whether a message entered the aggregate, bool (C,); all False in an aborted round.
+        total: sum of the survivors' encodings of counts times messages, modulo 2^bits, uint64 (P,); None if
+            messages are plain, if the round was aborted, or if there is no such sum.
+        sum: the decoded `total`, float64 (P,).
+        second_total: the same sum over `context.reopened` alone, if clients answered a second request; None
+            if there was none or they refused.
+        aborted: the reason why an encoded round gave no sum; else empty.
+        costs: metrics of the round by name, e.g. bytes that a client sent; the same in every run.
+
+    Raises:
+        UsageError: inconsistent shapes or types.
+    """
+
+    messages: Floats | NDArray[np.float32] | NDArray[np.uint64]
+    survivors: Bools
+    total: NDArray[np.uint64] | None = None
+    sum: Floats | None = None
+    second_total: NDArray[np.uint64] | None = None
+    aborted: str = ""
+    costs: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.messages.ndim != 2 or self.survivors.shape != self.messages.shape[:1]:
+            raise UsageError(
+                f"wire: messages of shape {self.messages.shape} with survivors of shape "
+                f"{self.survivors.shape}; expected (C, P) and (C,)"
+            )
+        if (self.total is None) != (self.sum is None) or (self.total is not None and not self.is_encoded):
+            raise UsageError("wire: expected both total and sum, with encoded messages, or neither")
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether messages are encoded as integers."""
+        return self.messages.dtype == np.uint64
+
+
+# --- The context of a cohort in one round ----------------------------------------------------------
 
 _OF_RECEIPT: Final = {"received": np.float64, "contrast": np.bool_, "reopened": np.bool_}
 """What each client received, with its type; None of an honest server."""
@@ -76,3 +127,151 @@ class RoundContext:
     def server_stream(self, purpose: str, round_: int) -> ClientStreams:
         """The one random stream of the server for a purpose, in this round or any other."""
         return self.source.clients(f"{self.prefix}server/{purpose}", round_, np.zeros(1, dtype=np.int64))
+
+
+# --- What a server sends to the clients of a round -------------------------------------------------
+
+TARGET: Final = "target"
+"""The fact of a round that holds the place of the client whose update its server isolates."""
+
+SUBTRACTED: Final = "subtracted"
+"""The fact of a round that lists the places of clients whose messages its server can take out of the sum."""
+
+SECOND_TOTAL: Final = "second_total"
+"""The fact of a round that holds the sum of the subtracted clients' encodings, if the server opened it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Delivery:
+    """One global model, and documents, for some clients of a round.
+
+    Attributes:
+        rows: the clients' places in the cohort, rising, int64 (n,).
+        parameters: the model that they receive, float64 (P,).
+        contrast: whether documents have their own features; otherwise all documents have the same.
+        own: whether the server runs these clients itself: they send no change and no noise.
+    """
+
+    rows: Ints
+    parameters: Floats
+    contrast: bool = True
+    own: bool = False
+
+    def __post_init__(self) -> None:
+        freeze(self, rows=np.int64, parameters=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Broadcast:
+    """What each client of a round receives from a server that singles clients out.
+
+    Attributes:
+        deliveries: one for every group of clients; each client of the cohort is in exactly one.
+        target: place in the cohort of the client whose update is left alone in the sum; None without one.
+        reopened: the clients over whose messages the server asks for a second sum, bool (C,); None if it asks
+            for one sum only.
+
+    Raises:
+        UsageError: a client without a delivery or with several, or a target outside of the cohort.
+    """
+
+    deliveries: tuple[Delivery, ...]
+    target: int | None = None
+    reopened: Bools | None = None
+
+    def __post_init__(self) -> None:
+        places = np.sort(np.concatenate([one.rows for one in self.deliveries]))
+        inside = self.target is None or 0 <= self.target < places.size
+        if not np.array_equal(places, np.arange(places.size)) or not inside:
+            raise UsageError("broadcast: expected one delivery for each client, and a target among them")
+        if self.reopened is not None:
+            freeze(self, reopened=np.bool_)
+
+    @classmethod
+    def all_but_one(cls, context: RoundContext, parameters: Floats, *, contrast: bool = True) -> Broadcast:
+        """The global model for a target that is drawn at random, and other things for all other clients.
+
+        Args:
+            context: the round, with its cohort (C,).
+            parameters: the model that the others receive, (P,).
+            contrast: whether the documents that they receive have their own features.
+        """
+        target = _drawn_target(context)
+        others = np.delete(np.arange(context.clients.size), target)
+        return cls(
+            deliveries=(
+                Delivery(rows=np.array([target]), parameters=context.parameters),
+                Delivery(rows=others, parameters=parameters, contrast=contrast),
+            ),
+            target=target,
+        )
+
+    @classmethod
+    def with_own_clients(cls, context: RoundContext, own: int) -> Broadcast:
+        """The global model for all, in a cohort of which some clients are the server's.
+
+        Args:
+            context: the round, with its cohort (C,).
+            own: number of the server's clients. Which places are theirs is drawn at random.
+        """
+        size = context.clients.size
+        tickets = context.server_stream("own clients", context.round).uniform(size)[0]
+        order = np.argsort(tickets, kind="stable")
+        groups = ((order[:own], True), (order[own:], False))
+        return cls(
+            deliveries=tuple(
+                Delivery(rows=np.sort(rows), parameters=context.parameters, own=is_own)
+                for rows, is_own in groups
+                if rows.size
+            )
+        )
+
+    @classmethod
+    def opened_twice(cls, context: RoundContext) -> Broadcast:
+        """The global model for all, and two sums: with and without a target that is drawn at random."""
+        places = np.arange(context.clients.size)
+        everybody = Delivery(rows=places, parameters=context.parameters)
+        return cls(deliveries=(everybody,), reopened=places != _drawn_target(context))
+
+    @property
+    def received(self) -> Floats:
+        """The model that each client receives, float64 (C, P)."""
+        out = np.empty((self._size, self.deliveries[0].parameters.size))
+        for one in self.deliveries:
+            out[one.rows] = one.parameters
+        return out
+
+    @property
+    def contrast(self) -> Bools:
+        """Whether each client receives documents with their own features, bool (C,)."""
+        out = np.empty(self._size, dtype=np.bool_)
+        for one in self.deliveries:
+            out[one.rows] = one.contrast
+        return out
+
+    @property
+    def _size(self) -> int:
+        return sum(one.rows.size for one in self.deliveries)
+
+    def facts(self, wired: WireMessages) -> Mapping[str, object]:
+        """What the server learns of the contents of the sum of a round, as facts of its record."""
+        found: dict[str, object] = {} if self.target is None else {TARGET: self.target}
+        own = [one.rows for one in self.deliveries if one.own]
+        if own:
+            found[SUBTRACTED] = _texts(np.sort(np.concatenate(own)))
+        if self.reopened is None or (wired.is_encoded and wired.second_total is None):
+            return found
+        if wired.second_total is not None:
+            found[SECOND_TOTAL] = _texts(wired.second_total)
+        return {**found, SUBTRACTED: _texts(np.flatnonzero(self.reopened))}
+
+
+def _drawn_target(context: RoundContext) -> int:
+    """Place of a client of the cohort, drawn at random for each round."""
+    draw = float(context.server_stream("target", context.round).uniform(1)[0, 0])
+    return int(draw * context.clients.size)
+
+
+def _texts(numbers: NDArray[np.integer]) -> list[str]:
+    """Whole numbers as the texts that a fact of a trace may hold, which are exact at any size."""
+    return [str(number) for number in numbers.tolist()]

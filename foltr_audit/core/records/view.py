@@ -2,23 +2,176 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.rankers import Ranker, known_ranker, make_ranker
-from foltr_audit.core.rankers.first_layer import FirstLayer
-from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.core.records.step_effects import checked_scores, effects_of_clicks
+from foltr_audit.core.rankers import FirstLayer, Ranker, known_ranker, make_ranker
+from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import Ball
-from foltr_audit.utils.arrays import Bools, Features, Floats, Ints
-from foltr_audit.utils.frozen_arrays import freeze, read_only, read_only_features
+from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, freeze, read_only, read_only_features
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins.client_step import ClientStep
+
+# --- An observer's prior belief about clicks -------------------------------------------------------
+
+Probabilities = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClickBelief:
+    """A cascade click model, and the distribution of grades at each position.
+
+    Grades of different positions are assumed independent. Clicks on a list of unknown grades then also follow
+    a cascade, whose probabilities depend on the position.
+
+    Source: Guo, Liu & Wang 2009, "Efficient multiple-click models in web search", section 3 (the cascade).
+
+    Attributes:
+        click: P(click | grade), float64 (G,).
+        stop: P(stop | click, grade), float64 (G,).
+        grades: P(grade | position), float64 (k, G).
+    """
+
+    click: Floats
+    stop: Floats
+    grades: Floats
+
+    def __post_init__(self) -> None:
+        freeze(self, click=np.float64, stop=np.float64, grades=np.float64)
+
+    def by_position(self, k: int) -> Probabilities:
+        """P(click | examined) and P(stop | clicked) at k positions with unknown grades, each (k,).
+
+        Positions after the last row of `grades` use that row.
+        """
+        grades = self.grades[np.minimum(np.arange(k), len(self.grades) - 1)]
+        click = np.einsum("kg,g->k", grades, self.click)
+        both = np.einsum("kg,g->k", grades, self.click * self.stop)
+        return click, np.divide(both, click, out=np.zeros_like(click), where=click > 0)
+
+    def by_grade(self, labels: Ints) -> Probabilities:
+        """The same for documents with known grades (..., k), each (..., k); 0 at the padding, grade -1."""
+        grade = np.clip(labels, 0, self.click.size - 1)
+        return np.where(labels >= 0, self.click[grade], 0.0), np.where(labels >= 0, self.stop[grade], 0.0)
+
+
+# --- What the client step of a view computes for its messages, with every value checked ------------
+
+
+def checked_updates(step: ClientStep, model: Floats, features: Features, clicks: Floats) -> Floats:
+    """The updates (H, P) of click patterns (H, L) on a list with rows (L, d), from a global model (P,).
+
+    Raises:
+        PluginError: the step raises, or gives another shape or a number that is not finite.
+    """
+    if not len(clicks):
+        return np.zeros((0, model.size))
+    return _called(step, "an update", step.updates, model, features, clicks, shape=(len(clicks), model.size))
+
+
+def checked_slopes(step: ClientStep, model: Floats, features: Features, clicks: Floats) -> Floats:
+    """Derivatives (L, P) of the update by each relaxed click at clicks (L,); raises as `checked_updates`."""
+    return _called(step, "a slope", step.slopes, model, features, clicks, shape=(len(clicks), model.size))
+
+
+def _called(
+    step: ClientStep,
+    what: str,
+    function: Callable[..., Floats],
+    *given: Floats | Features,
+    shape: tuple[int, ...],
+) -> Floats:
+    """What the user's code makes of copies of some arrays, which it may change."""
+    who = f"client step {step.text}"
+    try:
+        found = np.asarray(function(*(np.array(one, dtype=np.float64) for one in given)), dtype=np.float64)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{who} raised {type(error).__name__}: {' '.join(str(error).split())}") from error
+    if found.shape != shape:
+        rows = len(shape) - 1  # of several updates, the shape of one is named
+        raise PluginError(f"{who} gave {what} of shape {found.shape[rows:]}; expected {shape[rows:]}")
+    if not np.all(np.isfinite(found)):
+        raise PluginError(f"{who} gave {what} with a number that is not finite")
+    return found
+
+
+def effects_of_clicks(step: ClientStep, model: Floats, features: Features) -> tuple[Floats, Floats]:
+    """The update without clicks (P,), and by how much a single click on each document changes it (L, P).
+
+    Exact where an update is linear in the clicks, as for a step of gradient descent on a sum over clicks.
+    """
+    L = len(features)
+    rows = checked_updates(step, model, features, np.concatenate([np.zeros((1, L)), np.eye(L)]))
+    return rows[0], rows[1:] - rows[0]
+
+
+def checked_scores(step: ClientStep, model: Floats, features: Features) -> Floats:
+    """Scores (L,) of documents (L, d) under a model (P,).
+
+    Raises:
+        PluginError: the step gives no scores, another shape, or a number that is not finite.
+    """
+    return _called(step, "scores", step.scores, model, features, shape=(len(features),))
+
+
+# --- Who took part in which rounds, and what follows about clients from the sums of these rounds ---
+
+
+class RoundMembers(NamedTuple):
+    """The clients in the sum of one round.
+
+    Attributes:
+        clients: their numbers, below the number N of clients that are seen at all, int64 (n,).
+        weights: how much the update of each counts in the sum, float64 (n,); 1 where all count the same.
+    """
+
+    clients: Ints
+    weights: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Participation:
+    """Who took part in each of R rounds, which a server of secure aggregation knows.
+
+    Attributes:
+        clients: number N of clients.
+        rounds: the members of each round's sum.
+    """
+
+    clients: int
+    rounds: tuple[RoundMembers, ...]
+
+    @property
+    def matrix(self) -> Floats:
+        """The weight of each client in each sum, float64 (R, N); 0 where it did not take part."""
+        out = np.zeros((len(self.rounds), self.clients))
+        for row, members in zip(out, self.rounds, strict=True):
+            np.add.at(row, members.clients, members.weights)
+        return out
+
+
+class ParticipantEstimates(NamedTuple):
+    """What an attack says of each of N clients.
+
+    Attributes:
+        updates: its mean update, float64 (N, P).
+        intents: how much speaks for each intent, the largest for the one that is named, float64 (N, I); None
+            if the attack does not know.
+    """
+
+    updates: Floats
+    intents: Floats | None = None
+
+
+# --- The view of one observer, and the answer of an attack -----------------------------------------
 
 KNOWLEDGE = {
     "features": "feature rows of the shown documents",

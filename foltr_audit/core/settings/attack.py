@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.settings.base import PARTS, Flag, SpecTable, known_parts, not_deterministic, once
 from foltr_audit.core.settings.defaults import (
     CLICK_MODELS,
@@ -19,7 +18,7 @@ from foltr_audit.core.settings.defaults import (
     SUM_ATTACK,
 )
 from foltr_audit.core.settings.plugin_texts import canonical
-from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.errors import UsageError, first_problem, suggest_name
 
 if TYPE_CHECKING:
     from foltr_audit.core.records import Collection

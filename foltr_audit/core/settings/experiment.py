@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
-from foltr_audit.core.settings.base import SpecTable
-from foltr_audit.core.settings.data import DataSpec
+from foltr_audit.core.settings.base import SpecTable, with_default
+from foltr_audit.core.settings.data import DataSpec, without_paths
 from foltr_audit.core.settings.defaults import NO_DEFENSE, PROTOCOLS
-from foltr_audit.core.settings.local_paths import without_paths
 from foltr_audit.core.settings.membership import CLIENTS, MembershipSpec
-from foltr_audit.core.settings.plain_table import with_default
 from foltr_audit.core.settings.plugin_texts import canonical_chain, chain_texts
 from foltr_audit.core.settings.population import PopulationSpec
 from foltr_audit.core.settings.train import TraceSpec, TrainSpec, default_learner
 from foltr_audit.core.settings.unlearning import FEW_CLIENTS, UnlearningSpec
-from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.errors import UsageError, first_problem, suggest_name
 from foltr_audit.utils.reading import toml_table
 from foltr_audit.utils.rows import JsonValue
 
@@ -117,13 +114,13 @@ class Spec(SpecTable):
             table = with_default(table, "population", "clients", FEW_CLIENTS)
         if any(table.get(name) is not None for name in PROTOCOLS):
             table = with_default(table, "train", "learner", default_learner(attacks=True))
-        from foltr_audit.core.settings.server_fit import with_server_defaults
+        from foltr_audit.core.settings.spec_fit import with_server_defaults
 
         return with_server_defaults(table)
 
     @model_validator(mode="after")
     def _learner_fits(self) -> Spec:
-        from foltr_audit.core.settings.learner_fit import why_no_learner
+        from foltr_audit.core.settings.spec_fit import why_no_learner
 
         problem = why_no_learner(self)
         if problem is not None:
@@ -155,7 +152,7 @@ class Spec(SpecTable):
 
     @model_validator(mode="after")
     def _server_fits(self) -> Spec:
-        from foltr_audit.core.settings.server_fit import why_no_server
+        from foltr_audit.core.settings.spec_fit import why_no_server
 
         problem = why_no_server(self)
         if problem is not None:

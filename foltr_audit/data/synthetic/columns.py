@@ -1,6 +1,6 @@
 """How a synthetic data set is described: the kinds of its columns, and weights of a document's utility.
 
-All numbers are multiples of 2^-12, see `kernels.bell`.
+All numbers are multiples of 2^-12, see `kernels.synthetic`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIELD_SIZES = (40, 3, 1, 1, 44)  # body, anchor, title, url, whole document
 
 
 class ColumnKind(NamedTuple):
-    """How a column, or one per field, depends on the factors; the names are those of `kernels.bell`."""
+    """How a column, or one per field, depends on the factors; the names are those of `kernels.synthetic`."""
 
     shape: str
     first: str
@@ -31,7 +31,7 @@ class ColumnKind(NamedTuple):
 
 
 class UtilityWeights(NamedTuple):
-    """Weights of a document's utility, in the order that `kernels.bell.documents` reads."""
+    """Weights of a document's utility, in the order that `kernels.synthetic.documents` reads."""
 
     topic: float
     authority: float
@@ -45,7 +45,7 @@ class UtilityWeights(NamedTuple):
 
 
 def grid(values: object) -> Floats:
-    """The multiples of 2^-12 nearest to values: the numbers of `kernels.bell`, whose sums are exact."""
+    """The multiples of 2^-12 nearest to values: the numbers of `kernels.synthetic`, whose sums are exact."""
     return np.asarray(np.floor(np.asarray(values, dtype=np.float64) * 4096.0 + 0.5) / 4096.0)
 
 
@@ -55,7 +55,7 @@ class QueryBatch(NamedTuple):
     Attributes:
         key: of the counter-based random numbers.
         purposes: a code for each kind of draws.
-        abouts: the hidden factors of each query, as `kernels.bell.query_bells` makes them.
+        abouts: the hidden factors of each query, as `kernels.synthetic.query_bells` makes them.
         offsets: int64 (queries + 1,), from the numbers of documents.
     """
 
@@ -69,15 +69,15 @@ def draw_queries(
     like: str, purposes: Sequence[str], queries: int, seed: int, sizes: tuple[int, int, float, float]
 ) -> QueryBatch:
     """Draw the hidden factors and the sizes of queries; the first purpose is that of the queries."""
-    from foltr_audit.kernels import bell
+    from foltr_audit.kernels import synthetic
 
     streams = Streams(seed)
     names = [f"synthetic/{like}/{purpose}" for purpose in purposes]
     codes = [streams.clients(name, 0, np.arange(queries)).purpose_code for name in names]
     key = np.uint64(streams.key)
-    abouts = bell.query_bells(queries, codes[0], key)
+    abouts = synthetic.query_bells(queries, codes[0], key)
     offsets = np.zeros(queries + 1, dtype=np.int64)
-    np.cumsum(query_sizes(sizes, abouts[:, bell.SIZE]), out=offsets[1:])
+    np.cumsum(query_sizes(sizes, abouts[:, synthetic.SIZE]), out=offsets[1:])
     return QueryBatch(key, codes, abouts, offsets)
 
 
@@ -103,11 +103,11 @@ def grades(utility: Floats, shares: tuple[int, ...]) -> Ints:
 def column_codes(
     by_field: Sequence[Sequence[ColumnKind]], by_document: Sequence[ColumnKind]
 ) -> tuple[Ints, Floats, Ints]:
-    """Codes (F, 6), loadings (F, 3) and scales (F, 2) as `kernels.bell.documents` reads them."""
-    from foltr_audit.kernels import bell
+    """Codes (F, 6), loadings (F, 3) and scales (F, 2) as `kernels.synthetic.documents` reads them."""
+    from foltr_audit.kernels import synthetic
 
     def code(name: str, field: int) -> int:
-        return int(getattr(bell, name)) + (field if name in ("MATCH", "FIELD_LENGTH") else 0)
+        return int(getattr(synthetic, name)) + (field if name in ("MATCH", "FIELD_LENGTH") else 0)
 
     kinds = [(kind, field) for group in by_field for field in range(len(_FIELD_SIZES)) for kind in group]
     kinds += [(kind, 0) for kind in by_document]

@@ -5,7 +5,7 @@ MQ2007, MSLR-WEB10k and ClueWeb09 are described here; Istella-S, which has topic
 A document has a few hidden factors (topic, authority, quality, length, one match per field); its
 label comes from thresholds on a utility in which they interact, and its features are noisy views
 of them. So a linear ranker learns something but not everything. The data is frozen: a test pins
-its fingerprints, and `kernels.bell` says how it stays the same on every machine.
+its fingerprints, and `kernels.synthetic` says how it stays the same on every machine.
 
 Sources of the shapes: Qin & Liu 2013, "Introducing LETOR 4.0 datasets" (MQ2007);
 Microsoft Research 2010, "Microsoft learning to rank datasets", feature list (MSLR-WEB10k);
@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import joint_fingerprint
-from foltr_audit.core.records.names import LazyNames
+from foltr_audit.core.records.dataset import LazyNames, joint_fingerprint
 from foltr_audit.data.synthetic import topics
 from foltr_audit.data.synthetic.columns import (
     ColumnKind,
@@ -263,10 +262,10 @@ def _part(
 
 
 def _generate(model: _CollectionProfile, like: str, queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
-    from foltr_audit.kernels import bell
+    from foltr_audit.kernels import synthetic
 
     drawn = draw_queries(like, ("queries", "documents"), queries, seed, model.sizes)
-    features, utility = bell.documents(
+    features, utility = synthetic.documents(
         drawn.offsets,
         drawn.abouts,
         grid(model.merit),

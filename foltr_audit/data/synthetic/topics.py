@@ -3,7 +3,7 @@
 A query has a main and a second category, and a mixture that says how many of its candidates are of them
 and how much utility the others lose; what makes a document relevant differs between categories. So most
 queries have relevant documents of several categories, some of one only, and a ranker that has seen a few
-categories is weaker on the others. The data are frozen, and the same on every machine, see `kernels.bell`.
+categories is weaker on the others. The data are frozen, the same on every machine: see `kernels.synthetic`.
 
 Source of the shape: Lucchese et al. 2016, "Post-learning optimization of tree ensembles for efficient
 ranking" (Istella-S: 220 features, labels 0 to 4); numbers of documents and relevant ones, and how pure
@@ -122,15 +122,15 @@ def _per_document() -> list[ColumnKind]:
 
 def generate(queries: int, seed: int) -> tuple[Ints, Singles, Ints]:
     """Offsets (queries + 1,), features (documents, 220) and labels (documents,), from 0 to 4."""
-    from foltr_audit.kernels import topic_documents
+    from foltr_audit.kernels import synthetic
 
     drawn = draw_queries(LIKE, ("queries", "topics", "documents"), queries, seed, _SIZES)
     _, topic, document = drawn.purposes
     popularity = _bounds(_POPULARITY)
     mixtures = _bounds([share for share, _, _ in _MIXTURES])
-    topics = topic_documents.query_topics(queries, popularity, mixtures, topic, drawn.key)
+    topics = synthetic.query_topics(queries, popularity, mixtures, topic, drawn.key)
     codes, loadings, scales = column_codes([[kind] for kind in _per_field()], _per_document())
-    features, utility = topic_documents.topic_documents(
+    features, utility = synthetic.topic_documents(
         drawn.offsets,
         drawn.abouts,
         topics,

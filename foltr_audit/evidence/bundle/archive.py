@@ -19,11 +19,10 @@ from typing import IO, Annotated, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.settings.base import SpecTable
-from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.errors import TraceError, UsageError, first_problem
 from foltr_audit.experiments.comparison import folder as comparison_folder
-from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
+from foltr_audit.experiments.comparison.cells import ARRAYS
 from foltr_audit.experiments.runs.folder import FRESH, TRAINING, report_write_errors
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
 from foltr_audit.utils.reading import json_table

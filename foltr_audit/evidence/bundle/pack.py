@@ -17,8 +17,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.bundle.archive import NAME, BundleManifest, Kind, add, copy
 from foltr_audit.evidence.bundle.versions import versions
-from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
-from foltr_audit.experiments.comparison.facts import FACTS
+from foltr_audit.experiments.comparison.cells import ARRAYS, FACTS
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.experiments.runs.folder import (
     FRESH,

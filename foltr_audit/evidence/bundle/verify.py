@@ -22,9 +22,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.evidence.bundle.archive import BundleFolder, Kind, unpack
 from foltr_audit.evidence.bundle.versions import versions
-from foltr_audit.experiments.comparison.cell_arrays import ARRAYS, read_arrays
-from foltr_audit.experiments.comparison.cells import Files
-from foltr_audit.experiments.comparison.facts import FACTS, read_facts
+from foltr_audit.experiments.comparison.cells import ARRAYS, FACTS, Files, read_arrays, read_facts
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
 from foltr_audit.experiments.comparison.runner import run_cell
 from foltr_audit.experiments.comparison.workers import Workers

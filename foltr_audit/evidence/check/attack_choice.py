@@ -8,7 +8,7 @@ from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.base import name_in
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.attack import AttackSpec
-from foltr_audit.core.warning_codes import CodedWarning, coded
+from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError
 from foltr_audit.judge.protocol import not_for_clicks
 from foltr_audit.report.results.wording import join_names

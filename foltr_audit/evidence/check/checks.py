@@ -9,7 +9,7 @@ from pathlib import Path
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import Attacks, texts_of
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.warning_codes import CodedWarning
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import UsageError
 from foltr_audit.evidence.check.attack_choice import click_attacks, untried_warnings
 from foltr_audit.evidence.check.limits import SystemLimits

@@ -8,11 +8,10 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.settings.audit import AuditView
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.defaults import VIEW
-from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.errors import UsageError, first_problem, suggest_name
 from foltr_audit.utils.reading import toml_table
 from foltr_audit.utils.rows import JsonValue
 

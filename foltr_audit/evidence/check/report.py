@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from foltr_audit.core.warning_codes import CodedWarning, coded
+from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.evidence.check.limit_check import LimitOutcome, Status, outcomes
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.subjects import CheckSubject, printable

@@ -13,9 +13,8 @@ from foltr_audit.core.settings.audit import AuditSpec, AuditView
 from foltr_audit.core.settings.experiment import Spec, first_difference
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.experiments.comparison.expansion import CellPlan, GridExpansion
 from foltr_audit.experiments.comparison.folder import ComparisonFolder, comparison_folder
-from foltr_audit.experiments.comparison.grid import ComparisonGrid
+from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.comparison.runner import CellFailure, run_cells
 from foltr_audit.experiments.comparison.workers import Workers
 from foltr_audit.experiments.plan import Plan

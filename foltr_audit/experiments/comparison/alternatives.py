@@ -17,8 +17,7 @@ from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import Defense, RoundContext, plain
 from foltr_audit.core.plugins.answers import published_of
 from foltr_audit.core.plugins.base import name_in
-from foltr_audit.core.plugins.own_classes import own_class
-from foltr_audit.core.plugins.registry import called, names
+from foltr_audit.core.plugins.registry import called, names, own_class
 from foltr_audit.core.settings.defaults import (
     NO_DEFENSE,
     PROVEN_IN_SUM,

@@ -24,21 +24,19 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import TraceError, UsageError
+from foltr_audit.errors import TraceError, UsageError, first_problem
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
-from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
-from foltr_audit.experiments.comparison.cells import CellRecord, Files, read_cell
-from foltr_audit.experiments.comparison.expansion import (
+from foltr_audit.experiments.comparison.cells import ARRAYS, FACTS, CellRecord, Files, read_cell
+from foltr_audit.experiments.comparison.grid import (
     CellPlan,
+    ComparisonGrid,
     DefenseLabel,
     GridExclusion,
+    Kind,
     SensitivityTrial,
 )
-from foltr_audit.experiments.comparison.facts import FACTS
-from foltr_audit.experiments.comparison.grid import ComparisonGrid, Kind
 from foltr_audit.experiments.runs.folder import RESULTS, SPEC, held_files, report_write_errors, take_lock
 from foltr_audit.recorder import atomic_files
 from foltr_audit.utils.reading import file_bytes, file_text, json_table

@@ -26,8 +26,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from foltr_audit.core.plugins.own_classes import import_class, importable_names
-from foltr_audit.core.plugins.registry import use_plugin
+from foltr_audit.core.plugins.registry import import_class, importable_names, use_plugin
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 if TYPE_CHECKING:

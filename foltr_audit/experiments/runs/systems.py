@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.core.settings.experiment import flat
-from foltr_audit.core.settings.local_paths import path_name
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.runs.reader import RunReader, read_runs, refuse_twice
 from foltr_audit.utils.formatting import json_text

@@ -7,16 +7,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from foltr_audit.auditing.estimators import LowerBound
+from foltr_audit.auditing.function_audit import audit_outputs
+from foltr_audit.auditing.function_outputs import MOST_NUMBERS, FunctionOutputs
+from foltr_audit.core.records.population import ONE_GROUP
+from foltr_audit.core.settings.attack import AttackSpec
+from foltr_audit.core.settings.audit import FunctionAuditSpec
+from foltr_audit.core.settings.defaults import MODEL_ATTACKS
 from foltr_audit.core.settings.unlearning import UnlearningMethod, UnlearningSpec
-from foltr_audit.experiments.unlearning.history_leakage import history_leakage
-from foltr_audit.experiments.unlearning.leaver_game import (
-    UnlearningGame,
-    game_settings,
-    play_game,
-    refuse_too_large,
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.stages import judge_attacks
+from foltr_audit.experiments.unlearning.methods import (
+    METHODS,
+    NOBODY,
+    ReducedFederation,
+    UnlearnedModel,
+    UnlearningRequest,
+    retrain,
 )
-from foltr_audit.experiments.unlearning.methods import METHODS, UnlearnedModel, UnlearningRequest, retrain
-from foltr_audit.experiments.unlearning.reduced_federation import NOBODY, ReducedFederation
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.simulation.recorder import RoundStore
@@ -24,6 +32,100 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import Estimate
+
+# --- What the stored messages of a training give to whoever reads them: clicks ---------------------
+
+VIEWS = ("individual", "aggregate")
+"""What may be stored of a round, as in `AttackSpec.view`: every message, or their sum alone."""
+
+
+def history_leakage(
+    setup: Setup, recording: RoundStore | None, progress: Progress = SILENT
+) -> Mapping[str, ClickEvidence]:
+    """What the first default attack and the baselines read in a recorded training, by `VIEWS`.
+
+    Nothing where no messages were recorded, where secure aggregation hides them, or where the attack cannot
+    run, as on neural rankers.
+    """
+    hidden = setup.chain.encoding is not None
+    if recording is None or hidden or setup.spec.trace.every == 0:
+        return {}
+    found = {}
+    for view in VIEWS:
+        protocol = AttackSpec.model_validate(
+            {"methods": MODEL_ATTACKS[:1], "target": "training", "view": view}
+        )
+        try:
+            judged = judge_attacks(
+                recording, setup.collection, protocol, setup.streams, progress, "the history", ONE_GROUP
+            )
+        except UsageError:  # the attack does not fit the messages: the rest of the report still does
+            return {}
+        if judged.clicks is not None:
+            found[view] = judged.clicks
+    return found
+
+
+# --- The audit game of unlearning: did these clients take part and leave, or were they never there?
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlearningGame:
+    """What the models of many trainings tell about clients that left.
+
+    Attributes:
+        lower: lower bound on the epsilon between both worlds.
+        score: the score of a model that told them apart best, on trainings of its own.
+    """
+
+    lower: LowerBound
+    score: str
+
+
+def game_settings(settings: UnlearningSpec, seed: int) -> FunctionAuditSpec:
+    """The game as an audit of a function whose output is the model; it says how many trainings there are.
+
+    Half as many as are evaluated teach the scores, and a quarter (60 at least) choose score and threshold.
+    """
+    return FunctionAuditSpec(
+        trials=settings.trials,
+        delta=settings.delta,
+        confidence=settings.confidence,
+        estimator="clopper-pearson",
+        seed=seed,
+    )
+
+
+def refuse_too_large(audit: FunctionAuditSpec, methods: int, parameters: int) -> None:
+    """Refuse a game whose models do not fit into memory.
+
+    Raises:
+        UsageError: all models of all trainings hold too many numbers.
+    """
+    numbers = 2 * audit.calls * methods * parameters
+    if numbers > MOST_NUMBERS:
+        raise UsageError(
+            f"--trials: {audit.trials}; {methods} methods with {parameters} parameters make {numbers:,} "
+            f"numbers; expected {MOST_NUMBERS:,} at most: fewer trials or methods"
+        )
+
+
+def play_game(never: Floats, left: Floats, audit: FunctionAuditSpec) -> UnlearningGame:
+    """Tell models (N, P) of federations that the clients left from those (N, P) that they were never in.
+
+    Both worlds answer the request with the same method; in the second one nobody is to be forgotten. So the
+    bound is on the epsilon of (epsilon, delta)-unlearning of these clients, with their queries fixed, for an
+    observer of the model alone. For any method it is too large with probability 1 - confidence at most, since
+    trainings are independent.
+
+    Source: Sekhari, Acharya, Kamath & Suresh 2021, "Remember what you want to forget: algorithms for machine
+    unlearning", the definition of (epsilon, delta)-unlearning.
+    """
+    found = audit_outputs(FunctionOutputs.of_arrays(never, left), audit)
+    return UnlearningGame(lower=found.lower, score=found.score)
+
+
+# --- The experiment on unlearning ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

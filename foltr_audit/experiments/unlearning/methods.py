@@ -2,16 +2,171 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from foltr_audit.core.plugins import RoundContext, WireMessages
+from foltr_audit.core.records.interactions import GlobalModel
+from foltr_audit.core.records.population import QueryAssignment
 from foltr_audit.core.settings.unlearning import UnlearningMethod, UnlearningSpec
-from foltr_audit.experiments.unlearning.reduced_federation import ReducedFederation
-from foltr_audit.experiments.unlearning.update_history import StoredRound, UpdateHistory
-from foltr_audit.rng import Streams
+from foltr_audit.errors import UsageError
+from foltr_audit.experiments.membership import QUERY_PURPOSES
+from foltr_audit.experiments.stages import first_model
+from foltr_audit.rng import BranchStreams, Streams
+from foltr_audit.simulation.federation import Federation
+from foltr_audit.simulation.setup import Setup
+from foltr_audit.simulation.training.models import FedAvgServer
 from foltr_audit.utils.arrays import Floats, Ints
+
+# --- What a server may store of a training: the messages of its rounds, and the global models ------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredRound:
+    """One round as the server can store it.
+
+    Attributes:
+        context: the clients (C,) of the round, the interactions of each, and the global model (P,).
+        wired: their messages, (C, P).
+    """
+
+    context: RoundContext
+    wired: WireMessages
+
+    @property
+    def updates(self) -> Floats:
+        """The change of the global model in each message, float64 (C, P)."""
+        sent = self.wired.messages.astype(np.float64)
+        return sent if self.context.message == "update" else sent - self.context.parameters
+
+    def without(self, clients: Ints) -> StoredRound:
+        """The same round without the messages of some clients."""
+        return self.at(np.flatnonzero(~np.isin(self.context.clients, clients)))
+
+    def at(self, rows: Ints) -> StoredRound:
+        """The same round with the messages in `rows` only."""
+        messages, survivors = self.wired.messages[rows], self.wired.survivors[rows]
+        return StoredRound(
+            context=self.context.at(rows), wired=replace(self.wired, messages=messages, survivors=survivors)
+        )
+
+    def with_updates(self, updates: Floats) -> StoredRound:
+        """The same round with other updates (C, P)."""
+        sent = updates if self.context.message == "update" else updates + self.context.parameters
+        return replace(self, wired=replace(self.wired, messages=sent))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UpdateHistory:
+    """All rounds of a training.
+
+    Attributes:
+        start: the first model, float64 (P,).
+        rounds: the rounds in order.
+        trained: the trained model, float64 (P,).
+        dtype: number format of messages.
+    """
+
+    start: Floats
+    rounds: tuple[StoredRound, ...]
+    trained: Floats
+    dtype: str
+
+    def stored_bytes(self, rounds: slice) -> int:
+        """Bytes of the messages of some rounds, and of the global model before each of them."""
+        size = np.dtype(self.dtype).itemsize * self.start.size
+        return sum(size * (one.context.clients.size + 1) for one in self.rounds[rounds])
+
+
+# --- Plays a Spec without some of its clients, from any model and with any random numbers ----------
+
+NOBODY = np.empty(0, dtype=np.int64)
+"""No client."""
+
+
+class ReducedFederation:
+    """The rounds of a Spec without some of its clients.
+
+    A cohort is drawn from all clients, and those that left are taken out of it. So with the same random
+    numbers the others take part in the same rounds whoever left.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        """Prepare the clients and the server.
+
+        Raises:
+            UsageError: clients do not send models.
+        """
+        self.setup = setup
+        self.federation = Federation(setup)
+        self.start = first_model(setup)
+        if not isinstance(self.federation.training, FedAvgServer):
+            raise UsageError(f"learner {setup.learner.name}: unlearning needs messages that are models")
+        self.server = self.federation.training
+        self.most = self.federation.clientele.most
+        self._everybody = np.arange(setup.spec.population.clients)
+
+    def streams(self, branch: str) -> Streams:
+        """Random numbers of their own; what clients search for is the same in all branches."""
+        spec = self.setup.spec
+        return BranchStreams(spec.seed, spec.repetition, branch=f"unlearning/{branch}", shared=QUERY_PURPOSES)
+
+    def context(self, round_: int, clients: Ints, parameters: Floats, streams: Streams) -> RoundContext:
+        """The context of clients in a round that starts from a model (P,)."""
+        return replace(self.setup.context(round_, clients, self.most, parameters), source=streams)
+
+    def asked(self, context: RoundContext, first: int | None = None) -> tuple[RoundContext, QueryAssignment]:
+        """What clients ask, at most their `first` interactions, and the context with the number of these."""
+        asked = self.federation.clientele.ask(context)
+        if first is not None:
+            queries = np.where(np.arange(asked.queries.shape[1]) < first, asked.queries, -1)
+            asked = QueryAssignment(queries, asked.intents, asked.ways)
+        return replace(context, counts=asked.counts), asked
+
+    def train(self, streams: Streams, without: Ints = NOBODY) -> UpdateHistory:
+        """Train the model of the Spec from the first one."""
+        rounds, trained = self.play(streams, without, self.start, range(self.setup.spec.train.rounds))
+        return UpdateHistory(
+            start=self.start, rounds=rounds, trained=trained, dtype=self.setup.spec.trace.dtype
+        )
+
+    def play(
+        self, streams: Streams, without: Ints, model: Floats, numbers: Iterable[int]
+    ) -> tuple[tuple[StoredRound, ...], Floats]:
+        """Rounds with these numbers from a model (P,), and the model after them.
+
+        Raises:
+            DataError: a global model is no longer finite.
+        """
+        cohorts = self.federation.cohorts(self._everybody, streams)
+        state, played = self.server.first(model), []
+        for number in numbers:
+            cohort = cohorts.cohort(number)
+            here = self.context(number, cohort[~np.isin(cohort, without)], state.parameters, streams)
+            here, asked = self.asked(here)
+            wired = WireMessages(messages=np.empty((0, model.size)), survivors=np.empty(0, dtype=np.bool_))
+            if here.clients.size:  # else everybody who would have played has left
+                sent, state = self.server.play(asked, here, state)
+                wired = sent.wired
+            played.append(StoredRound(context=here, wired=wired))
+        return tuple(played), state.parameters
+
+    def aggregated(self, stored: StoredRound) -> Floats:
+        """The change of the global model (P,) that the server makes of a round's messages."""
+        before = GlobalModel(stored.context.parameters)
+        after = self.server.aggregate(stored.wired, stored.context, before)
+        return after.parameters - before.parameters
+
+    def reversed_steps(self, round_: int, clients: Ints, model: Floats, streams: Streams) -> Floats:
+        """The local steps of clients in a round from a model (P,), without any defense, reversed: (C, P)."""
+        context, asked = self.asked(self.context(round_, clients, model, streams))
+        local, _ = self.server.senders.clients.play(asked, context)
+        return -local.steps
+
+
+# --- Ways to make a trained model forget clients that left -----------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,16 +4,96 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from foltr_audit.privacy.accounting.collusion import CohortCounts, exposure, opening
-from foltr_audit.privacy.accounting.situation import IN_SUM, LISTS_REVEAL, AccountingContext, UpperBound
-from foltr_audit.privacy.accounting.sum_noise import by_sum_noise
-from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, walk
+from foltr_audit.privacy.accounting.situation import (
+    IN_SUM,
+    LISTS_REVEAL,
+    ON_SUM,
+    AccountingContext,
+    CohortCounts,
+    UpperBound,
+    exposure,
+    opening,
+)
+from foltr_audit.privacy.accounting.walk import ChainSummary, ProtectiveNoise, SumNoise, walk
 from foltr_audit.privacy.events import PrivacyEvent
-from foltr_audit.privacy.loss.losses import PrivacyLoss, PureLoss
-from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
+from foltr_audit.privacy.loss.losses import GaussianLoss, LossProof, PrivacyLoss, PureLoss, SensitivityBound
+from foltr_audit.privacy.noise.gaussian import participation_sensitivity
 from foltr_audit.privacy.observer_views import sees_lists
+
+# --- What correlated noise on the sums of all rounds proves for a whole run ------------------------
+
+
+def by_sum_noise(walked: ChainSummary, situation: AccountingContext, share: float) -> Iterator[LossProof]:
+    """The losses of all observed rounds together, one for each noise; neighbours replace one unit.
+
+    Whoever sees the noisy sums of rounds 0 to T - 1 knows `C x + z`, see `privacy/noise/gaussian.py`. The
+    unit moves x in at most k rows, each by the distance of two messages, so that the mechanism is
+    mu-GDP with mu = distance times sensitivity over sigma. That later messages depend on earlier sums
+    changes nothing (Denisov et al. 2022, "Improved differential privacy for SGD via optimal private linear
+    operators on adaptive streams", theorem 2.1). Rounds from a later one on show no more than as many first
+    rounds, since the noise that they carry of rounds before them is independent of their own. So one round
+    shows no more than independent noise of sigma.
+
+    - The noise is scaled by the largest weight in the average. A lost message changes neither the
+      distance nor the noise, and weights of clients do not matter.
+    - It protects from whoever sees what the aggregator releases. A server that sees single messages, or
+      sums without the noise, as in secure aggregation that it runs itself, is not covered; nor is one that
+      colludes with clients.
+    - With no more bands than the separation, noise of its own hides each round in which a client may take
+      part: they are mechanisms with the length of one column of C, and compose. Then a secret sample, `share`
+      of those who may take part in a round, amplifies each (Choquette-Choo et al. 2023, "(Amplified) banded
+      matrix factorization: a unified approach to private training", section 4).
+    """
+    for noise in walked.sum_noises:
+        if situation.lists_follow_clicks:
+            yield LossProof(None, LISTS_REVEAL)
+        elif situation.seen != "aggregate":
+            yield LossProof(None, _BEFORE)
+        elif not noise.apart.known:
+            yield LossProof(None, noise.unbounded)
+        else:
+            yield _of_run(noise, situation)
+            if noise.event.bands <= situation.separation:
+                yield _of_turn(noise, situation, share)
+
+
+_BEFORE = (
+    "noise that the aggregator adds to the sum protects from --view aggregate only, who sees nothing before"
+)
+
+
+def _of_run(noise: SumNoise, situation: AccountingContext) -> LossProof:
+    """The loss of all rounds together."""
+    bands, rounds, times = noise.event.bands, situation.rounds, situation.touched
+    length = participation_sensitivity(bands, rounds, times, situation.separation)
+    how = _described(noise)
+    if rounds > 1:
+        correlated = f", correlated over {bands} rounds" if bands > 1 else ""
+        apart = f", {situation.separation} rounds apart" if times > 1 and situation.separation > 1 else ""
+        how += f"{correlated}; {times} of {rounds} rounds{apart}: sensitivity {length:.4g} times that"
+    return LossProof(_loss(noise, length), how, "Gaussian", whole=True)
+
+
+def _of_turn(noise: SumNoise, situation: AccountingContext, share: float) -> LossProof:
+    """The loss of one round in which a client may take part, with the rounds up to its next one."""
+    length = participation_sensitivity(noise.event.bands, situation.rounds, 1, situation.separation)
+    how = _described(noise)
+    if length > 1:
+        how += f", correlated over {noise.event.bands} rounds: sensitivity {length:.4g} times that"
+    return LossProof(_loss(noise, length), how, "Gaussian", share=share)
+
+
+def _loss(noise: SumNoise, length: float) -> GaussianLoss:
+    return GaussianLoss(noise.apart.l2 * length / noise.event.sigma if noise.event.sigma > 0 else math.inf)
+
+
+def _described(noise: SumNoise) -> str:
+    return f"Gaussian noise of sigma {noise.event.sigma:.4g} {ON_SUM}, L2 distance {noise.apart.l2:.4g}"
+
+
+# --- The smallest epsilon that is proven for a chain of defenses: one round, or a whole run --------
 
 
 def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> UpperBound:
@@ -46,14 +126,14 @@ def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) ->
     - Over T rounds losses compose for the units `query` and `client`. A single click or interaction is part
       of one round; later rounds depend on it only through what was observed in that round. Where cohorts are
       drawn at random, whoever knows who takes part knows in how many rounds a client does, a number that
-      does not depend on its data: deltas of that many rounds are averaged (`privacy/loss/participation.py`).
+      does not depend on its data: deltas of that many rounds are averaged (`privacy/loss/composition.py`).
     - A secret sample of fixed size amplifies noise, but not randomised clicks (whose loss is smaller than
       that between two clients). It does not amplify where colluding clients or lists reveal who took part,
       or where weights differ. Over several rounds it amplifies units that every round may touch, but not a
       click or an interaction: the client learns from it in the round in which it is sampled, which over T
       rounds happens more often. Nor does it amplify if the client takes part in few rounds at most: it may
       be certain then that it does in some.
-    - Noise on the sums of all rounds that is correlated is a proof for the whole run: see `sum_noise`.
+    - Noise on the sums of all rounds that is correlated is a proof for the whole run: see `by_sum_noise`.
 
     See `docs/maths.md`, "Accounting".
 
@@ -237,3 +317,68 @@ def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) ->
     if not drawn or not situation.recurs:
         return math.inf
     return loss.epsilon_sometimes(situation.touched, delta, situation.sampled)
+
+
+# --- What is proven for all rounds of a run together: the bound that a person cares about ----------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunBound:
+    """Bounds for all rounds of a run together.
+
+    Attributes:
+        unit: what neighbouring inputs differ in: a `client`, or a `query`, which covers all its clicks.
+        rounds: rounds T of the run.
+        sampled: share of the clients that may take part in a round and do.
+        upper: with cohorts as they are drawn, see `AccountingContext.cohorts`.
+        always: of a client that takes part in every round in which it may; equal to `upper` where all do.
+    """
+
+    unit: str
+    rounds: int
+    sampled: float
+    upper: UpperBound
+    always: UpperBound
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvenView:
+    """What is proven for one observer.
+
+    Attributes:
+        view: whose observations, of `observer_views.VIEWS`.
+        unit: what neighbouring inputs of `once` differ in.
+        once: the bound for one round.
+        run: the bound for all rounds together, of a client.
+    """
+
+    view: str
+    unit: str
+    once: UpperBound
+    run: RunBound
+
+
+def run_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> RunBound:
+    """What the events of a chain prove for all rounds of a situation, see `upper_bound`.
+
+    Where nothing is proven for a client, because lists or queries reveal it, the bound is for the unit
+    `query`: it allows for every interaction of every round, and so for all clicks of one client.
+    """
+    found = _bound_of_view(events, situation)
+    if math.isinf(found.upper.epsilon) and situation.unit == "client":
+        clicks = _bound_of_view(events, replace(situation, unit="query"))
+        return clicks if math.isfinite(clicks.upper.epsilon) else found
+    return found
+
+
+def _bound_of_view(events: Sequence[PrivacyEvent], situation: AccountingContext) -> RunBound:
+    upper = always = upper_bound(events, situation)
+    if situation.sampled < 1 and situation.cohorts != "any":
+        always = upper_bound(events, replace(situation, cohorts="any"))
+    return RunBound(
+        unit=situation.unit,
+        rounds=situation.rounds,
+        sampled=situation.sampled,
+        upper=upper,
+        always=always,
+    )

@@ -1,1 +1,1 @@
-"""What noise proves: norms of distances, privacy losses, and how losses compose. Begin with `proof.py`."""
+"""What noise proves: norms of distances, privacy losses, and how losses compose. Begin with `losses.py`."""

@@ -1,4 +1,4 @@
-"""Composition: what one mechanism costs when it runs several times, at a delta.
+"""What one mechanism costs at a delta, when it runs once, several times, or in some rounds of a run.
 
 Every function gives an upper bound. At delta = 0 pure epsilons add up; the numerical accountants of
 dp-accounting are used for positive deltas only. See `docs/maths.md`, "Composition".
@@ -7,17 +7,105 @@ dp-accounting are used for positive deltas only. See `docs/maths.md`, "Compositi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foltr_audit.privacy.gaussian_dp import LARGEST, gaussian_delta, gaussian_mu
+
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from dp_accounting.rdp import RdpAccountant
 
-from foltr_audit.privacy.loss.conversions import ORDERS
+# --- From noise to (epsilon, delta) and back: the Gaussian mechanism, and Renyi divergences --------
+
+_CLASSICAL_LARGEST = 1.0
+_DIGITS = 10
+_FEW = 5
+_MARGIN = 1e-6  # for eps in 1e-4 .. 100 and delta from 1e-15, rounding loses 2e-9 of delta, at most 6e-7
+ORDERS = (*range(2, 65), *(round(2 ** (i / 4)) for i in range(25, 81)))
+"""Whole orders at which Renyi divergences are converted: all up to 64, then four per doubling to 2^20."""
+
+
+@lru_cache(maxsize=256)
+def gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
+    """The smallest sigma of a Gaussian mechanism that is (eps, delta) private, per sensitivity to ten digits.
+
+    Never too small: it is for a delta that is smaller by more than rounding loses in this range, and is
+    rounded up to ten digits. In further digits the special functions of systems differ.
+
+    Args:
+        eps: epsilon, at least 1e-6; values above 1e9 count as 1e9.
+        delta: at least 1e-30, below 1.
+        sensitivity: L2 distance of neighbouring inputs, above 0.
+
+    Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
+    calibration and optimal denoising", section 3 and algorithm 1.
+    """
+    return sensitivity * _rounded_up(1.0 / gaussian_mu(min(eps, LARGEST), delta * (1.0 - _MARGIN)))
+
+
+def classical_gaussian_sigma(eps: float, delta: float, sensitivity: float) -> float:
+    """`sqrt(2 ln(1.25 / delta)) sensitivity / eps`, which holds up to an epsilon of 1.
+
+    Source: Dwork & Roth 2014, "The algorithmic foundations of differential privacy", theorem A.1.
+
+    Raises:
+        ValueError: eps is above 1, where the formula gives too little noise.
+    """
+    if not eps <= _CLASSICAL_LARGEST:
+        raise ValueError(
+            f"eps={eps:g}: the classical calibration holds up to 1; expected calibration=analytic"
+        )
+    return _rounded_up(math.sqrt(2.0 * math.log(1.25 / delta))) * (sensitivity / eps)
+
+
+def _rounded_up(x: float) -> float:
+    """A positive number at `_DIGITS` digits, not below it.
+
+    In exact decimals, since the result is a proof. `auditing.noise_for_target` rounds in binary instead: its
+    numbers are checked afterwards, and 1.1 has to stay 1.1.
+    """
+    exact = Decimal(x)
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1), ROUND_CEILING))
+
+
+def l1_diameter(norm: float, order: int, parameters: int) -> float:
+    """The largest L1 distance of two points in a ball, rounded up to five digits.
+
+    Args:
+        norm: radius of the ball.
+        order: its norm, 1 or 2.
+        parameters: number P of coordinates.
+    """
+    return few_digits(2.0 * norm * (math.sqrt(parameters) if order == 2 else 1.0), math.ceil)
+
+
+def few_digits(value: float, how: Callable[[float], int]) -> float:
+    """A positive number with five significant digits; `how` rounds, e.g. `math.ceil`."""
+    places = _FEW - 1 - math.floor(math.log10(value))
+    # 10 to a negative power is not exact in binary. Division by an exact power keeps 1.1 as 1.1.
+    if places >= 0:
+        return how(value * 10.0**places) / 10.0**places
+    return float(how(value / 10.0**-places) * 10**-places)
+
+
+def epsilon_of_renyi(divergence: Callable[[int], float], delta: float) -> float:
+    """The smallest epsilon at a delta that Renyi divergences of the orders `ORDERS` prove; at least 0.
+
+    Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy", proposition 12.
+    """
+    found: Iterator[float] = (
+        divergence(order) + math.log1p(-1.0 / order) - (math.log(delta) + math.log(order)) / (order - 1)
+        for order in ORDERS
+    )
+    return max(0.0, min(found))
+
+
+# --- Composition: what one mechanism costs when it runs several times, at a delta ------------------
 
 HUGE_LOSS = 500.0
 """A larger pure epsilon is not put on a grid, since e to the width of its steps would overflow."""
@@ -176,3 +264,89 @@ def smallest(delta_at: Callable[[float], float], high: float, delta: float) -> f
             break
         low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
     return high
+
+
+# --- Losses over a run in which a client takes part in some rounds, and the observer knows in which
+# Each round has a cohort of its own, a uniform sample of a share q of the clients. So the number K of rounds
+# in which a client takes part is binomial, whatever its data. An observer that knows who takes part knows K:
+# if k rounds together are (eps, delta_k)-DP, the run is (eps, sum of P(K = k) delta_k)-DP. Every function
+# gives an upper bound of epsilon. See `docs/maths.md`, "A whole run".
+#
+# Source: Balle, Barthe & Gaboardi 2018, "Privacy amplification by subsampling", section 2: hockey-stick
+# divergences are jointly convex, and those of mixtures with known components are equal to the mean.
+
+_MOST_COUNTS = 200  # numbers of rounds that are told apart; the next larger one stands for those between
+_OUTSIDE = 1e-6  # share of delta that numbers of rounds above all others may take as a failure
+_LOWEST = 1e-4  # probability below which a larger number of rounds stands for the smallest ones
+
+
+def pure_sometimes(epsilon: float, runs: int, rounds: int, share: float, delta: float) -> float:
+    """Epsilon of any mechanism of a pure epsilon that runs several times in each of T rounds."""
+    worst = pure_over(epsilon, runs * rounds, delta)
+    if delta == 0 or not 0 < epsilon < math.inf:
+        return worst
+    law = participation(rounds, share, delta)
+    deltas = [(chance, pure_delta(epsilon, runs * count)) for count, chance in law if count > 0]
+
+    def delta_at(eps: float) -> float:
+        return _OUTSIDE * delta + sum(chance * each(eps) for chance, each in deltas)
+
+    return smallest(delta_at, worst, delta)
+
+
+def gaussian_sometimes(mu: float, rounds: int, share: float, delta: float) -> float:
+    """Epsilon of a mu-GDP mechanism that runs once in each of T rounds, at a delta above 0."""
+    law = participation(rounds, share, delta)
+    each = [(chance, mu * math.sqrt(count)) for count, chance in law]
+    if each[-1][1] > LARGEST:
+        return math.inf
+
+    def delta_at(eps: float) -> float:
+        return _OUTSIDE * delta + sum(chance * gaussian_delta(one, eps) for chance, one in each)
+
+    high = 1.0
+    while delta_at(high) > delta:
+        high *= 2.0
+        if high > LARGEST:
+            return math.inf
+    return smallest(delta_at, high, delta)
+
+
+def laplace_sometimes(epsilon: float, rounds: int, share: float, delta: float) -> float:
+    """Epsilon of the Laplace mechanism that runs once in each of T rounds; see `laplace_over`.
+
+    In a round in which the client does not take part, the privacy loss is 0.
+    """
+    if delta < SMALLEST_DELTA or not 0 < epsilon < math.inf or (epsilon <= HUGE_LOSS and rounds > MOST_BINS):
+        return laplace_over(epsilon, rounds, delta)
+    if epsilon > HUGE_LOSS:
+        return pure_sometimes(epsilon, 1, rounds, share, delta)
+    losses = _sometimes_laplace_losses(epsilon, rounds, share)
+    with np.errstate(over="ignore"):  # large losses have tiny probabilities; infinity is safe
+        found = float(losses.get_epsilon_for_delta(delta))
+    return min(rounds * epsilon, found)
+
+
+@lru_cache(maxsize=4)
+def _sometimes_laplace_losses(epsilon: float, rounds: int, share: float) -> PrivacyLossDistribution:
+    """The distribution of the privacy loss of a run, for all deltas."""
+    once, never = (laplace_losses(epsilon, times, rounds) for times in (1, 0))
+    return once.compute_mixture(never, share).self_compose(rounds)
+
+
+def participation(rounds: int, share: float, delta: float) -> list[tuple[int, float]]:
+    """Numbers of rounds in which a client takes part, rising, each with its probability.
+
+    Where there are many, some stand for smaller ones, so that bounds err on the safe side. Numbers above all
+    of these have less than a millionth of delta together, and count as a failure.
+    """
+    from scipy.stats import binom
+
+    if share >= 1:
+        return [(rounds, 1.0)]
+    high = min(rounds, int(binom.isf(_OUTSIDE * delta, rounds, share)) + 1)
+    low = int(binom.ppf(_LOWEST, rounds, share))
+    step = math.ceil((high - low + 1) / _MOST_COUNTS)
+    counts = np.arange(high, low - 1, -step)[::-1] if step > 1 else np.arange(high + 1)
+    chances = np.diff(binom.cdf(counts, rounds, share), prepend=0.0)
+    return list(zip(counts.tolist(), chances.tolist(), strict=True))

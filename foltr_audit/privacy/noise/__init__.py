@@ -7,13 +7,11 @@ A law's `text` makes it public knowledge; `parse_law` reads it back. Defenses dr
 
 from __future__ import annotations
 
-from foltr_audit.privacy.noise.base import AdditiveNoise, NoiseLaw
-from foltr_audit.privacy.noise.discrete_gaussian import DiscreteGaussian
+from foltr_audit.privacy.noise.base import AdditiveNoise, NoiseLaw, RoundingNoise, ScaleFreeNoise
 from foltr_audit.privacy.noise.gamma_share import FLOOR, GammaShare
 from foltr_audit.privacy.noise.gaussian import Gaussian
+from foltr_audit.privacy.noise.grid import DiscreteGaussian, Skellam
 from foltr_audit.privacy.noise.parse import parse_law
-from foltr_audit.privacy.noise.skellam import Skellam
-from foltr_audit.privacy.noise.without_defense import RoundingNoise, ScaleFreeNoise
 
 __all__ = [
     "FLOOR",

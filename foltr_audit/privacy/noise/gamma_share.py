@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from foltr_audit.errors import UsageError
-from foltr_audit.privacy.loss.losses import GaussianLoss, LaplaceLoss, PureLoss
-from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
+from foltr_audit.privacy.loss.losses import GaussianLoss, LaplaceLoss, LossProof, PureLoss, SensitivityBound
 from foltr_audit.privacy.noise.base import (
     AdditiveNoise,
     check_count,
@@ -20,8 +19,7 @@ from foltr_audit.privacy.noise.base import (
     multiples,
     stream_key,
 )
-from foltr_audit.privacy.noise.bessel import log_bessel_k
-from foltr_audit.privacy.noise.probit import MIXTURE_PEAK
+from foltr_audit.privacy.noise.special_functions import MIXTURE_PEAK, log_bessel_k
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Floats
 
@@ -84,7 +82,7 @@ class GammaShare(AdditiveNoise):
 
     def sample(self, streams: ClientStreams, size: int) -> Floats:
         """One sum of shares per client and coordinate, shape (C, size)."""
-        from foltr_audit.kernels.gamma import gamma_differences
+        from foltr_audit.kernels.noise import gamma_differences
 
         given = (self.shape, size, *stream_key(streams))
         return self.scale * drawn("gamma", streams, (self.shape, size), lambda: gamma_differences(*given))
@@ -116,7 +114,7 @@ class GammaShare(AdditiveNoise):
     def gaussian_slope(self) -> float:
         """The slope c: `sqrt(2 pi) f(0)` for a shape of 1 or more, where the law is log-concave.
 
-        Source: `foltr_audit.privacy.noise.probit`; a difference of Gamma variates is a normal one whose
+        Source: `special_functions.py`; a difference of Gamma variates is a normal one whose
         variance is a Gamma variate (Kotz, Kozubowski & Podgorski 2001, proposition 4.1.2).
         """
         a = self.shape
@@ -141,7 +139,7 @@ class GammaShare(AdditiveNoise):
         spread keeps the L2 and Linf distances smallest. For a <= 1/2 the density is infinite at 0.
 
         Source: for a = 1, Dwork et al. 2006, "Calibrating noise to sensitivity in private data analysis",
-        proposition 1; of a sum at a delta, `foltr_audit.privacy.noise.probit`.
+        proposition 1; of a sum at a delta, `foltr_audit.privacy.noise.special_functions`.
         """
         l1, l2, size = hidden.apart.l1, hidden.apart.l2, hidden.parameters
         if self.shape >= 1:

@@ -1,19 +1,113 @@
-"""Normal noise."""
+"""Normal noise: on each message, and on the sums of all rounds, correlated from round to round."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foltr_audit.privacy.loss.losses import GaussianLoss
-from foltr_audit.privacy.loss.proof import LossProof, SensitivityBound
+from foltr_audit.errors import UsageError
+from foltr_audit.privacy.loss.losses import GaussianLoss, LossProof, SensitivityBound
 from foltr_audit.privacy.noise.base import FARTHEST, AdditiveNoise, check_scale, multiples
 from foltr_audit.rng import UNIFORM_STEP, ClientStreams
 from foltr_audit.utils.arrays import Floats
+
+# --- Noise that is correlated over rounds ----------------------------------------------------------
+# The server releases, in round t, the sum `x_t` of the messages plus row t of `C^-1 z`, where the rows of z
+# are independent Gaussian noise. Whoever knows all rounds knows `C x + z`, and no more: the noise hides
+# `C x`. The running sums `A x`, which the global model follows, carry the noise `B z`, with `B = A C^-1`,
+# which is smaller than the sum of independent noise where a client takes part seldom.
+#
+# C is the lower-triangular Toeplitz square root of the matrix A of ones, with all but its first bands 0.
+#
+# Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to private
+# training"; the square root: Fichtenberger, Henzinger & Upadhyay 2023, "Constant matters: fine-grained error
+# bound on differentially private continual observation", section 3; banded: Kalinin & Lampert 2024, "Banded
+# square root matrix factorization for differentially private model training". See `docs/maths.md`.
+
+MOST_BANDS = 100_000
+"""Bands that are accepted: noise is drawn with a memory of so many rounds."""
+
+
+@lru_cache(maxsize=64)
+def square_root_coefficients(bands: int) -> Floats:
+    """The first column of C without its zeros, read-only float64 (bands,): 1, 1/2, 3/8, 5/16, ...
+
+    They are those of the power series of `(1 - x)^(-1/2)`: each is `(2 k - 1) / (2 k)` times the one before.
+
+    Source: Fichtenberger, Henzinger & Upadhyay 2023, section 3.
+
+    Raises:
+        UsageError: bands below 1 or above 100,000.
+    """
+    if not 1 <= bands <= MOST_BANDS:
+        raise UsageError(f"correlated noise: {bands} bands; expected 1 to {MOST_BANDS}")
+    places = np.arange(1.0, bands)
+    found = np.cumprod(np.concatenate([[1.0], (2.0 * places - 1.0) / (2.0 * places)]))
+    found.flags.writeable = False
+    return found
+
+
+def hidden_rows(rows: Floats, bands: int) -> Floats:
+    """C x for rows x of the first T rounds, both float64 (T, P): what independent noise z hides.
+
+    Of the noise `C^-1 z` it gives back z.
+    """
+    found = np.zeros_like(rows)
+    for back, coefficient in enumerate(square_root_coefficients(bands)[: len(rows)]):
+        found[back:] += coefficient * rows[: len(rows) - back]
+    return found
+
+
+def noise_length(bands: int, rounds: int) -> float:
+    """The standard deviation of the noise on the sum of the last of T rounds, for a sigma of 1.
+
+    It is the L2 length of the last row of `C^-1`, whose entries are the coefficients of the power series
+    that inverts that of C.
+    """
+    weights = square_root_coefficients(bands)[1:rounds]
+    found = np.zeros(rounds)
+    found[0] = 1.0
+    for place in range(1, rounds):
+        before = found[max(0, place - weights.size) : place][::-1]
+        found[place] = -float((weights[: before.size] * before).sum())
+    return float(np.sqrt(np.square(found).sum()))
+
+
+@lru_cache(maxsize=4096)
+def participation_sensitivity(bands: int, rounds: int, participations: int, separation: int) -> float:
+    """The largest L2 length of C x for a client that moves each sum it takes part in by at most 1.
+
+    The client takes part in at most `participations` of T `rounds`, and from one to the next there are at
+    least `separation` rounds. C has no negative entries, and they fall along a column, so the worst client
+    always moves its sums in the same direction, and takes part as early and as often as it may: any other
+    pattern has columns that are farther apart or shorter. The length is that of the sum of these columns.
+
+    Source: Kalinin & Lampert 2024, "Banded square root matrix factorization for differentially private model
+    training", theorem 2; that the same direction is the worst: Choquette-Choo et al. 2023, "Multi-epoch
+    matrix factorization mechanisms for private machine learning", corollary 2.1.
+
+    Raises:
+        UsageError: a number below 1.
+    """
+    for name, value in (("rounds", rounds), ("participations", participations), ("separation", separation)):
+        if value < 1:
+            raise UsageError(f"correlated noise: {name} {value}; expected at least 1")
+    column = square_root_coefficients(min(bands, rounds))
+    total = np.zeros(rounds)
+    for first in range(0, rounds, separation)[:participations]:
+        there = total[first : first + column.size]
+        there += column[: there.size]
+    return float(np.sqrt(np.square(total).sum()))
+
+
+# --- Normal noise ----------------------------------------------------------------------------------
 
 
 def within_deviations(z: Floats) -> Floats:
@@ -100,3 +194,63 @@ class Gaussian(AdditiveNoise):
     def probability_within(self, size: ArrayLike) -> Floats:
         """P[|X| <= size] at each size >= 0."""
         return within_deviations(np.abs(np.asarray(size, dtype=np.float64)) / self.sigma)
+
+
+# --- Gaussian noise for the sums of all rounds of a run, correlated from round to round ------------
+
+_RUNS = 8  # whose last rounds are remembered
+
+StreamOf = Callable[[int], ClientStreams]
+"""The server's stream of a round."""
+
+
+@dataclass
+class _LastRounds:
+    """The noise of a run's last rounds, float64 (bands - 1, P), the next round's number in `following`."""
+
+    noise: Floats
+    following: int = 0
+
+
+@dataclass
+class CorrelatedGaussian:
+    """The noise `C^-1 z` of every round, in any order of rounds, from the streams of the rounds alone.
+
+    Row t is `z_t - sum_k c_k N_(t-k)` over the bands k >= 1: `C N = z`. The last rounds of a few runs are
+    remembered, so that a run costs `bands` additions a round; after a jump, as when a run is resumed, the
+    rows are computed again from the first round, with the same bytes.
+
+    Source: see `foltr_audit.privacy.noise.gaussian`.
+    """
+
+    _runs: OrderedDict[tuple[object, ...], _LastRounds] = field(default_factory=OrderedDict)
+
+    def of_round(self, round_: int, sigma: float, bands: int, size: int, stream: StreamOf) -> Floats:
+        """The noise of one round, float64 (size,).
+
+        Args:
+            round_: number of the round, from 0.
+            sigma: standard deviation of the independent noise z.
+            bands: bands of C; with 1 rounds are independent.
+            size: coordinates P.
+            stream: the stream that the row of z of a round is drawn from.
+        """
+        law = Gaussian(sigma=sigma)
+        if bands == 1:
+            return np.asarray(law.sample(stream(round_), size)[0])
+        first = stream(0)
+        key = (first.key, first.purpose, sigma, bands, size)
+        last = self._runs.pop(key, None)
+        if last is None or last.following > round_:
+            last = _LastRounds(np.zeros((bands - 1, size)))
+        weights = square_root_coefficients(bands)[:0:-1, np.newaxis]
+        row = np.zeros(size)
+        for following in range(last.following, round_ + 1):
+            row = law.sample(stream(following), size)[0] - (weights * last.noise).sum(axis=0)
+            last.noise[:-1] = last.noise[1:]
+            last.noise[-1] = row
+        last.following = round_ + 1
+        self._runs[key] = last
+        while len(self._runs) > _RUNS:
+            self._runs.popitem(last=False)
+        return row.copy()

@@ -8,10 +8,9 @@ from importlib.metadata import entry_points
 
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.noise.base import NUMBER, AdditiveNoise
-from foltr_audit.privacy.noise.discrete_gaussian import DiscreteGaussian
 from foltr_audit.privacy.noise.gamma_share import GammaShare
 from foltr_audit.privacy.noise.gaussian import Gaussian
-from foltr_audit.privacy.noise.skellam import Skellam
+from foltr_audit.privacy.noise.grid import DiscreteGaussian, Skellam
 
 _SMALLEST, _LARGEST = 1e-300, 1e300  # scales that a text may name
 _LAPLACE = re.compile(f"laplace:scale={NUMBER}")

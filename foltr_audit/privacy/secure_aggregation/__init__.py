@@ -4,9 +4,9 @@ Begin with: `protocol.py`. See `docs/maths.md`, "Secure aggregation".
 """
 
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
-from foltr_audit.privacy.secure_aggregation.protocol import SecureSum
-from foltr_audit.privacy.secure_aggregation.result import (
+from foltr_audit.privacy.secure_aggregation.protocol import (
     AggregationAbort,
+    SecureSum,
     SecureSumParameters,
     SecureSumResult,
 )

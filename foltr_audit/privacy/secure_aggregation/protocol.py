@@ -9,29 +9,296 @@ once and used with both signs, and only those Shamir shares are evaluated that t
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.errors import UsageError
-from foltr_audit.privacy.secure_aggregation.costs import bytes_sent
+from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
-from foltr_audit.privacy.secure_aggregation.graph import MaskGraph, default_neighbours, neighbours_of
-from foltr_audit.privacy.secure_aggregation.keys import Agreement, ClientSecrets
-from foltr_audit.privacy.secure_aggregation.masks import PairwiseMasks, add_self_masks, sum_of_masks
-from foltr_audit.privacy.secure_aggregation.recovery import MaskRecovery
-from foltr_audit.privacy.secure_aggregation.result import (
-    AggregationAbort,
-    SecureSumParameters,
-    SecureSumResult,
-    Stage,
+from foltr_audit.privacy.secure_aggregation.keys import (
+    PUBLIC_KEY_BYTES,
+    SHARE_BYTES,
+    Agreement,
+    ClientSecrets,
+    PrivateKey,
+    bound_seed,
+    polynomial,
+    reconstruct,
+    shares,
 )
-from foltr_audit.rng import ClientStreams
+from foltr_audit.privacy.secure_aggregation.masks import (
+    MaskGraph,
+    PairwiseMasks,
+    add_self_masks,
+    default_neighbours,
+    expand,
+    neighbours_of,
+    sum_of_masks,
+)
+from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.array_memo import remembered
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+
+# --- The result of one round of secure aggregation -------------------------------------------------
+
+Stage = Literal["shares", "masked", "unmask"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregationAbort:
+    """Why a round gave no sum.
+
+    Attributes:
+        stage: where it ended: `shares` (too few shared keys), `masked` (too few sent a masked message)
+            or `unmask` (a secret cannot be recovered, or the survivors form several groups).
+        reason: in words.
+        have: the number that was too small; of groups, too large.
+        needed: the smallest number that suffices; of groups, the largest.
+        client: whose secret could not be recovered, if that is the reason.
+    """
+
+    stage: Stage
+    reason: str
+    have: int
+    needed: int
+    client: int | None = None
+
+    @property
+    def text(self) -> str:
+        """One line, e.g. `masked: 3 clients sent a masked message, 5 needed`."""
+        return f"{self.stage}: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureSumParameters:
+    """The parameters of a cohort's round.
+
+    Attributes:
+        clients: in the cohort, C.
+        neighbours: of each client.
+        shares_needed: Shamir threshold t of every secret, at least 1.
+        at_least: fewest messages that a sum may hold, at least 2.
+    """
+
+    clients: int
+    neighbours: int
+    shares_needed: int
+    at_least: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SecureSumResult:
+    """What the server has after one round.
+
+    Attributes:
+        payload: masked messages modulo 2^bits, uint64 (C, P); rows of clients that sent none are zero, and
+            all are where only the sum was asked for.
+        survivors: who sent a masked message, bool (C,).
+        total: sum of the weighted encodings of the survivors modulo 2^bits, uint64 (P,); None if aborted.
+        sum: the same as numbers, float64 (P,): counts times values, summed; None if aborted.
+        aborted: why there is no sum, or None.
+        parameters: of the round.
+        sent: bytes that each client sent in each stage of `STAGES`, int64 (C, 4).
+    """
+
+    payload: NDArray[np.uint64]
+    survivors: Bools
+    total: NDArray[np.uint64] | None
+    sum: Floats | None
+    aborted: AggregationAbort | None
+    parameters: SecureSumParameters
+    sent: Ints
+
+    def __post_init__(self) -> None:
+        for name in ("payload", "survivors", "total", "sum", "sent"):
+            array = getattr(self, name)
+            if array is not None:
+                frozen = array.view()
+                frozen.flags.writeable = False
+                object.__setattr__(self, name, frozen)
+
+
+# --- The cost of secure aggregation for a client: bytes, by the protocol's message sizes, and time -
+
+STAGES = ("keys", "shares", "masked", "unmask")
+"""The four messages of a client to the server, in order."""
+
+ID_BYTES = 4
+COUNT_BYTES = 4
+SEAL_BYTES = 12 + 16  # nonce and tag of authenticated encryption
+
+SEALED_SHARES_BYTES = 2 * ID_BYTES + 2 * SHARE_BYTES + SEAL_BYTES
+"""To one neighbour, by way of the server: both ids and a share of both secrets, encrypted."""
+
+
+def bytes_sent(graph: MaskGraph, bits: int, size: int, shared: Bools, sends: Bools, unmasks: bool) -> Ints:
+    """Bytes that each client sends in each stage, int64 (C, 4).
+
+    Two public keys; sealed shares for every neighbour; the interaction count in clear and `size` integers
+    of `bits` bits; to unmask, one share of every neighbour that has shared its secrets. Signatures, which
+    only protect against an active server, and the framing of a transport are not counted.
+
+    Args:
+        graph: who is whose neighbour.
+        bits: width b of the integers.
+        size: integers P of a message.
+        shared: who shared keys, bool (C,).
+        sends: who sent a masked message, bool (C,).
+        unmasks: whether the round reached this stage.
+
+    Source: Bonawitz et al. 2017, "Practical secure aggregation for privacy-preserving machine learning",
+    section 7.1, with the degree of a client instead of n - 1.
+    """
+    held = shared[graph.table].sum(axis=1)
+    columns = (
+        np.full(graph.n, 2 * PUBLIC_KEY_BYTES),
+        shared * (graph.degree * SEALED_SHARES_BYTES),
+        sends * (COUNT_BYTES + (size * bits + 7) // 8),
+        sends * held * (ID_BYTES + SHARE_BYTES) * int(unmasks),
+    )
+    return np.stack(columns, axis=1).astype(np.int64)
+
+
+def client_seconds(neighbours: int, threshold: int, size: int, agreement: Agreement) -> dict[str, float]:
+    """Measured seconds of one client's own work on this machine, by stage.
+
+    The simulation of a cohort makes a pair's mask once and computes only the shares that are used; here one
+    client does all of its work. Encrypting the shares is left out.
+    """
+    expand([bytes(32)], 1)  # load the cipher's library before the clock starts
+    streams = ClientStreams(Streams(0).key, "secure-aggregation/time", 0, np.arange(neighbours + 1))
+    secrets = ClientSecrets(streams)
+    others = [
+        secrets.private_key(secrets.secret("pair", client), agreement).public
+        for client in range(1, neighbours + 1)
+    ]
+    marks = [time.perf_counter()]
+    own = secrets.private_key(secrets.secret("pair", 0), agreement)
+    _ = own.public
+    marks.append(time.perf_counter())
+    for name in ("pair", "self"):
+        secret = secrets.secret(name, 0)
+        coefficients = polynomial(secret, threshold, secrets.secret(f"{name}/shares", 0))
+        shares(coefficients, range(1, neighbours + 1))
+    marks.append(time.perf_counter())
+    masks = expand([secrets.secret("self", 0), *(own.seed(other) for other in others)], size)
+    masks.sum(axis=0)
+    marks.append(time.perf_counter())
+    spent = np.diff(marks).tolist()
+    return dict(zip(STAGES[:3], spent, strict=True))
+
+
+# --- The server's last step: from shares of secrets to the masks that remain in the sum ------------
+
+
+@dataclass(frozen=True, eq=False)
+class MaskRecovery:
+    """Which clients hold which shares after the masked messages, and the masks that the shares give.
+
+    Attributes:
+        graph: who is whose neighbour.
+        clients: ids, int64 (C,).
+        secrets: of the round.
+        agreement: how a pair gets its seed.
+        threshold: shares that reconstruct a secret.
+        shared: who shared keys, bool (C,).
+        survivors: clients that sent a masked message and answer now, bool (C,).
+        digests: of what each client received; None if masks do not depend on it.
+    """
+
+    graph: MaskGraph
+    clients: Ints
+    secrets: ClientSecrets
+    agreement: Agreement
+    threshold: int
+    shared: Bools
+    survivors: Bools
+    digests: Sequence[bytes] | None = None
+
+    @cached_property
+    def keys(self) -> list[PrivateKey | None]:
+        """Private key of each client that shared keys."""
+        return [
+            self.secrets.private_key(self.secrets.secret("pair", client), self.agreement) if there else None
+            for client, there in zip(self.clients.tolist(), self.shared.tolist(), strict=True)
+        ]
+
+    @cached_property
+    def _holders(self) -> Bools:
+        """Which neighbours of each client survive, bool (C, degree)."""
+        return self.survivors[self.graph.table]
+
+    @cached_property
+    def lost(self) -> Bools:
+        """Clients whose masks with a survivor have no counterpart in the sum, bool (C,)."""
+        return self.shared & ~self.survivors & self._holders.any(axis=1)
+
+    def why_not(self) -> AggregationAbort | None:
+        """Why the masks cannot or must not be removed, or None."""
+        held = self._holders.sum(axis=1)
+        short = np.flatnonzero((self.survivors | self.lost) & (held < self.threshold))
+        if short.size:
+            place = short[0]
+            client, have = int(self.clients[place]), int(held[place])
+            return AggregationAbort(
+                stage="unmask",
+                reason=f"{have} neighbours of client {client} survive, {self.threshold} needed "
+                f"(so it is for {short.size} clients)",
+                have=have,
+                needed=self.threshold,
+                client=client,
+            )
+        groups = self.graph.groups(self.survivors)
+        if groups <= 1:
+            return None
+        return AggregationAbort(
+            stage="unmask",
+            reason=f"the survivors fall apart into {groups} groups that share no mask, whose sums would show",
+            have=groups,
+            needed=1,
+        )
+
+    def masks(self, size: int) -> NDArray[np.uint64]:
+        """The masks that remain in the sum of the survivors' messages, modulo 2^64, uint64 (size,)."""
+        survivors = np.flatnonzero(self.survivors)
+        own = [self._recovered("self", place) for place in survivors.tolist()]
+        total = sum_of_masks(own, size, np.ones(survivors.size, dtype=np.int64))
+        for place in np.flatnonzero(self.lost).tolist():
+            total += self._left_by(place, size)
+        return total
+
+    def _left_by(self, place: int, size: int) -> NDArray[np.uint64]:
+        """The pair masks that survivors added for a client that sent nothing."""
+        key = self.secrets.private_key(self._recovered("pair", place), self.agreement)
+        others = self.graph.table[place][self._holders[place]]
+        # The server knows what it sent to each survivor, and so which mask each of them has added.
+        seeds = [
+            bound_seed(key.seed(other.public), b"" if self.digests is None else self.digests[o])
+            for o in others.tolist()
+            if (other := self.keys[o]) is not None
+        ]
+        # These are the signs that the survivors used: of a pair the smaller id adds the mask.
+        signs = np.where(self.clients[others] < self.clients[place], 1, -1)
+        return sum_of_masks(seeds, size, signs)
+
+    def _recovered(self, name: str, place: int) -> bytes:
+        """A client's secret, from the shares of its first surviving neighbours."""
+        client = int(self.clients[place])
+        points = (np.flatnonzero(self._holders[place])[: self.threshold] + 1).tolist()
+        secret, seed = self.secrets.secret(name, client), self.secrets.secret(f"{name}/shares", client)
+        dealt = shares(polynomial(secret, self.threshold, seed), points)
+        found = reconstruct(dict(zip(points, dealt, strict=True)))
+        if found is None:
+            raise FoltrAuditError(f"secure-aggregation: the shares of client {client}'s secret do not fit")
+        return found
+
+
+# --- One round of secure aggregation ---------------------------------------------------------------
 
 _WHO = "secure-aggregation"
 

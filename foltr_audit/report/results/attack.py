@@ -16,7 +16,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.linkage import counts_are_alike
 from foltr_audit.judge.promises import RecordedPromises, click_ceilings
 from foltr_audit.judge.protocol import TaskEvidence
-from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.report.pictures.report_figures import attack_figure
 from foltr_audit.report.render.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
 from foltr_audit.report.results.attack_rows import (

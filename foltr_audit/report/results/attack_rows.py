@@ -15,7 +15,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.promises import NO_CEILINGS, ClickCeilings, any_click_ceiling
 from foltr_audit.judge.published_models import SingledOut
 from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, any_click_scores
-from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Setting
 from foltr_audit.rng import Streams

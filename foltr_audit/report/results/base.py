@@ -10,7 +10,7 @@ import numpy as np
 from foltr_audit.core.records.population import SEVERAL
 from foltr_audit.core.settings.data import is_synthetic_source
 from foltr_audit.core.settings.experiment import flat
-from foltr_audit.core.warning_codes import CodedWarning
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.runs.systems import without_shared_parameters

@@ -15,21 +15,15 @@ from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.plugins import Server
 from foltr_audit.core.plugins.registry import make_if_known
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG, mean_of_rounds
+from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import NO_DEFENSE, SERVER
 from foltr_audit.core.settings.experiment import Spec, flat
-from foltr_audit.core.settings.local_paths import path_name
-from foltr_audit.core.warning_codes import CodedWarning
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
-from foltr_audit.experiments.comparison.cells import CellRecord
-from foltr_audit.experiments.comparison.expansion import (
-    CellPlan,
-    DefenseLabel,
-    GridExclusion,
-    SensitivityTrial,
-)
-from foltr_audit.experiments.comparison.facts import AuditFacts, CellFacts
+from foltr_audit.experiments.comparison.cells import AuditFacts, CellFacts, CellRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import CellPlan, DefenseLabel, GridExclusion, SensitivityTrial
 from foltr_audit.experiments.comparison.runner import CellFailure
 from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
-from foltr_audit.core.warning_codes import CodedWarning
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.report.results.attack_rows import AttackMetrics
 from foltr_audit.report.results.groups import GroupSuccess

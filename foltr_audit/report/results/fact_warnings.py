@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
 
-from foltr_audit.core.warning_codes import coded
+from foltr_audit.core.warning_kinds import coded
 from foltr_audit.report.results.base import WarningRow
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.utils.rows import JsonValue, ResultRow, column

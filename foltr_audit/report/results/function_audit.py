@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from foltr_audit.auditing.function_audit import FunctionFinding
 from foltr_audit.auditing.verdict import FALSE, Verdict
-from foltr_audit.core.settings.function_audit import FunctionAuditSpec
+from foltr_audit.core.settings.audit import FunctionAuditSpec
 from foltr_audit.report.render.terminal import STYLES, print_table
 from foltr_audit.report.results.audit import EstimateRow
 from foltr_audit.report.results.base import WarningRow

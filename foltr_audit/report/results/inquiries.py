@@ -11,7 +11,7 @@ import numpy as np
 from rich.markup import escape
 
 from foltr_audit.judge.task import TaskScore
-from foltr_audit.privacy.accounting.proven_promise import ProvenPromise
+from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack_rows import AttackPlace, OfAttack
 from foltr_audit.report.results.wording import whole_percent

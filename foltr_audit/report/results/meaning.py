@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from foltr_audit.core.plugins import Attack
 from foltr_audit.core.plugins.registry import make_if_known
-from foltr_audit.core.warning_codes import coded
+from foltr_audit.core.warning_kinds import coded
 from foltr_audit.judge.bootstrap import TAIL, binomial_interval
 from foltr_audit.privacy.observer_views import attacker
 from foltr_audit.report.results.attack_rows import AttackRow

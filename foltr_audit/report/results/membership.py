@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.membership import MembershipSpec
-from foltr_audit.core.warning_codes import warning_code
-from foltr_audit.experiments.membership.experiment import MembershipFinding
+from foltr_audit.core.warning_kinds import warning_code
+from foltr_audit.experiments.membership import MembershipFinding
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.scoring import FALSE_POSITIVES

@@ -14,9 +14,8 @@ from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.recommend.candidates import CandidateResult
-from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import Recommendation, SearchBudget
-from foltr_audit.experiments.recommend.space import CandidateRejection
+from foltr_audit.experiments.recommend.space import CandidateRejection, PrivacyLimits
 from foltr_audit.judge.bootstrap import FEW
 from foltr_audit.privacy.observer_views import sees, with_article
 from foltr_audit.report.pictures.report_figures import recommend_figure

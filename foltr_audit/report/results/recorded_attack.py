@@ -10,8 +10,8 @@ from foltr_audit.core.pdgd import setting_text
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, mean_of_rounds
 from foltr_audit.core.records.population import SEVERAL, Population
 from foltr_audit.core.settings.attack import refuse_unknown_queries
+from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.settings.local_paths import path_name
 from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runner import proven_of

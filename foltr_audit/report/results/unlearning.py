@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.unlearning import UnlearningSpec
-from foltr_audit.core.warning_codes import warning_code
+from foltr_audit.core.warning_kinds import warning_code
 from foltr_audit.experiments.plan import Plan
 from foltr_audit.experiments.runner import RunResult
 from foltr_audit.experiments.unlearning.experiment import UnlearningFinding

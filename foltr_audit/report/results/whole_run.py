@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from foltr_audit.privacy.accounting import RunBound
-from foltr_audit.privacy.accounting.run_bound import ProvenView
+from foltr_audit.privacy.accounting.bound import ProvenView
 from foltr_audit.privacy.observer_views import sees
 from foltr_audit.report.results.base import Setting
 from foltr_audit.utils.rows import ResultRow, column
 
 if TYPE_CHECKING:
-    from foltr_audit.experiments.comparison.facts import RunBoundFacts
+    from foltr_audit.experiments.comparison.cells import RunBoundFacts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from foltr_audit.auditing.verdict import CONTRADICTION, FALSE
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.core.warning_codes import CodedWarning
+from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.privacy.observer_views import VIEWS, sees
 from foltr_audit.report.render.terminal import MOST_ROWS, BriefAnswer, first_rows, print_table
 from foltr_audit.report.results.attack_rows import AttackMetrics

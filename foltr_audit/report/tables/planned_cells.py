@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from foltr_audit.experiments.comparison.expansion import CellPlan
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
+from foltr_audit.experiments.comparison.grid import CellPlan
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.plain_report import PlainReport
 from foltr_audit.report.results.wording import counted

@@ -56,7 +56,7 @@ class COLTR(CentralLearner):
         Raises:
             UsageError: a round or a client with a number too large for an id.
         """
-        from foltr_audit.kernels.coltr import CLIENT_BITS, ROUND_BITS, COLTRRules, play_coltr
+        from foltr_audit.kernels.central_learners import CLIENT_BITS, ROUND_BITS, COLTRRules, play_coltr
 
         clients, number = users.context.clients, users.context.round
         if number >> ROUND_BITS or clients.max(initial=0) >> CLIENT_BITS:

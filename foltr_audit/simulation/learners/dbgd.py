@@ -41,7 +41,7 @@ class DBGD(CentralLearner):
 
     def learn(self, users: Users, queries: Ints, parameters: Floats, state: Floats) -> CentralResult:
         """See `CentralLearner.learn`; there is no state but the model."""
-        from foltr_audit.kernels.dbgd import DBGDRules, play_dbgd
+        from foltr_audit.kernels.central_learners import DBGDRules, play_dbgd
 
         searched, names, seen = kernel_input(users, queries, "dbgd/direction")
         rules = DBGDRules(self.delta, self.learning_rate, self.interleaving == "probabilistic")

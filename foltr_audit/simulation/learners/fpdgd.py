@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from foltr_audit.core.defense_chain import published_chain
 from foltr_audit.core.pdgd import Normaliser, Pairs, PDGDSetting
 from foltr_audit.core.plugins import CentralLearner, ModelLearner
 from foltr_audit.core.plugins.learner import BatchedSteps, PDGDStep
-from foltr_audit.core.published_chain import published_chain
 from foltr_audit.core.rankers import Ranker
 from foltr_audit.core.records import Dataset
 from foltr_audit.utils.arrays import Bools, Floats, Ints

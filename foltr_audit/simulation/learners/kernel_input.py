@@ -11,7 +11,7 @@ from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.utils.arrays import Ints
 
 if TYPE_CHECKING:
-    from foltr_audit.kernels.users import UserInteractions, UserQueries, UserStreamKeys
+    from foltr_audit.kernels.central_learners import UserInteractions, UserQueries, UserStreamKeys
 
 
 def kernel_input(
@@ -21,7 +21,7 @@ def kernel_input(
 
     `direction` is the purpose of the learner's own random numbers.
     """
-    from foltr_audit.kernels.users import UserInteractions, UserQueries, UserStreamKeys
+    from foltr_audit.kernels.central_learners import UserInteractions, UserQueries, UserStreamKeys
 
     data, show = users.data, users.streams("show")
     searched = UserQueries(data.features, users.grades, users.lifts, data.offsets, users.click, users.stop)

@@ -15,7 +15,7 @@ from foltr_audit.core.plugins.learner import BatchedSteps
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.core.records.wire import WireMessages
+from foltr_audit.core.records.round_context import WireMessages
 from foltr_audit.errors import UsageError
 from foltr_audit.simulation.client import ClientRules, ClientSimulator, CohortInteractions
 from foltr_audit.simulation.client_data import ClientData

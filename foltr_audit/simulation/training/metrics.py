@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from foltr_audit.core.click_models import Tables, declared_tables
 from foltr_audit.core.plugins import MetricLearner, RoundContext
 from foltr_audit.core.plugins.answers import array_of, arrays_of
-from foltr_audit.core.rankers import Ranker
-from foltr_audit.core.rankers.linear import LinearRanker
+from foltr_audit.core.rankers import LinearRanker, Ranker
 from foltr_audit.core.ranking_metrics import LIST_LENGTH
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.core.records.wire import WireMessages
+from foltr_audit.core.records.round_context import WireMessages
 from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams
 from foltr_audit.simulation.client_data import ClientData

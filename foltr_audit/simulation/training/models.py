@@ -74,7 +74,7 @@ def _weighted_sum(messages: Floats | NDArray[np.float32] | NDArray[np.uint64], w
 
     Each parameter is summed on its own, so that only some columns are converted at once.
     """
-    from foltr_audit.kernels.averaging import weighted_sum
+    from foltr_audit.kernels.messages import weighted_sum
 
     C, P = messages.shape
     width = P if messages.dtype == np.float64 else max(1, _CONVERTED // max(1, C))

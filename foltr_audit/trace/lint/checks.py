@@ -10,8 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foltr_audit.core.records.cohort import Cohort
-from foltr_audit.core.records.interactions import Payload, RoundRecord
+from foltr_audit.core.records.interactions import Cohort, Payload, RoundRecord
 from foltr_audit.errors import TraceError
 from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
 from foltr_audit.recorder.trace_start import FLOWER_MASKS

@@ -4,9 +4,14 @@ Every file is untrusted until it was checked. A caller passes the error to raise
 can cost: bytes, digits, depth, and the size that an array or an archive claims compared with the one it has.
 """
 
-from foltr_audit.utils.reading.bounded_files import file_bytes, file_text
-from foltr_audit.utils.reading.json import json_table, json_value
-from foltr_audit.utils.reading.toml import toml_table
-from foltr_audit.utils.reading.values import is_whole, whole_number
+from foltr_audit.utils.reading.text import (
+    file_bytes,
+    file_text,
+    is_whole,
+    json_table,
+    json_value,
+    toml_table,
+    whole_number,
+)
 
 __all__ = ["file_bytes", "file_text", "is_whole", "json_table", "json_value", "toml_table", "whole_number"]

@@ -6,11 +6,9 @@
 Flower is imported when it is used. Begin with `grid.py`.
 """
 
-from .client_records import record_truth, recording_mod
-from .defense_facts import local_dp_facts
+from .client_records import local_dp_facts, record_truth, recording_mod
 from .grid import RecordingGrid
-from .server_app import record_app
-from .strategy import RecordingStrategy
+from .server_app import RecordingStrategy, record_app
 
 __all__ = [
     "RecordingGrid",

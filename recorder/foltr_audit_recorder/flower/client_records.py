@@ -7,6 +7,7 @@ too: this is for laboratories, with clients that agreed.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,12 +16,45 @@ from numpy.typing import NDArray
 
 from ..array_layout import FLOATING, NamedArray, named_arrays, numbers
 from ..messages import ShownList
-from ..packed_arrays import pack_arrays, unpack_arrays
-from ..packed_lists import pack_lists, unpack_lists
+from ..packed_lists import pack_arrays, pack_lists, unpack_arrays, unpack_lists
 from .payload import model_in
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
+    from flwr.clientapp.mod import LocalDpMod
+
+# --- What Flower's own mods do to an update, as facts of a trace -----------------------------------
+
+
+def local_dp_facts(mod: LocalDpMod) -> dict[str, object]:
+    """What `LocalDpMod` does, as facts of a trace, since it lies with the clients and no message says it.
+
+    It clips the update to an L2 ball and adds Gaussian noise of standard deviation
+    `sensitivity * sqrt(2 * ln(1.25 / delta)) / epsilon` to every number (Dwork and Roth 2014, theorem A.1).
+    The sensitivity is declared apart from the clip; a client's update can change by up to twice the clip.
+
+        RecordingGrid(grid, "trace", facts=local_dp_facts(LocalDpMod(1.0, 1.0, 8.0, 1e-5)))
+
+    Args:
+        mod: the mod, as the clients have it.
+
+    Raises:
+        ValueError: an epsilon or delta of 0, which makes no finite noise.
+    """
+    if not mod.epsilon or not mod.delta:
+        raise ValueError(f"epsilon {mod.epsilon}, delta {mod.delta}; expected numbers above 0")
+    sigma = mod.sensitivity * math.sqrt(2 * math.log(1.25 / mod.delta)) / mod.epsilon
+    return {
+        "update_clip_norm": float(mod.clipping_norm),
+        "local_dp_clip": float(mod.clipping_norm),
+        "local_dp_eps": float(mod.epsilon),
+        "local_dp_delta": float(mod.delta),
+        "claimed_sensitivity": float(mod.sensitivity),
+        "noise": f"gaussian:sigma={sigma!r}" if sigma else "none",
+    }
+
+
+# --- What a consenting client of a laboratory tells: a train function of one line more, and a mod --
 
 KEY = "foltr-audit"
 """Name of the record, and before a dot of the entries of legacy metrics."""

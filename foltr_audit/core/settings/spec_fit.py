@@ -1,0 +1,138 @@
+"""What a learner and a server need of the other fields of a Spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from pydantic import ValidationError
+
+from foltr_audit.core.defense_chain import DefenseChain, parse_chain
+from foltr_audit.core.plugins import Learner, Server
+from foltr_audit.core.plugins.registry import make, make_if_known
+from foltr_audit.core.settings.base import with_default
+from foltr_audit.core.settings.defaults import SERVER
+from foltr_audit.core.settings.population import PopulationSpec
+from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.core.settings.experiment import Spec
+
+# --- What a learner needs of the other fields of a Spec --------------------------------------------
+
+
+def why_no_learner(spec: Spec) -> str | None:
+    """Why a Spec does not fit its learner, with the learner's name, or None."""
+    learner = make(Learner, spec.train.learner)
+    problem = learner.why_not(spec.train.ranker) or DefenseChain(parse_chain(spec.defense)).why_not(learner)
+    if problem is None and learner.sends != "models":
+        unfit = {
+            "poisoning needs": spec.population.poisoning is not None,
+            "membership needs": spec.membership is not None,
+            "unlearning needs": spec.unlearning is not None,
+            "an audit needs": spec.audit is not None,
+            "a view of sums needs": spec.attack is not None and spec.attack.sums,
+        }
+        what = next((what for what, asked in unfit.items() if asked), None)
+        problem = what and f"it sends {learner.sends}; {what} messages that are models"
+    return problem and f"learner {learner.name}: {problem}"
+
+
+# --- What a server that does not follow the protocol needs of the other fields of a Spec -----------
+
+
+class AuditedSum(NamedTuple):
+    """The fields of the audit of a server that reads sums of rounds.
+
+    Attributes:
+        views: what it sees.
+        colluders: how many messages it can take out of a sum; None if it can take out none.
+    """
+
+    views: tuple[str, ...]
+    colluders: int | None
+
+    @classmethod
+    def of(cls, server: Server, cohort: int, chain: DefenseChain) -> AuditedSum:
+        """What is audited of a server.
+
+        An audit assumes in any case that the server knows what other clients have learnt. So a server that
+        lets them learn nothing sees what an honest one does, and one that subtracts messages sees what a
+        server does with which their senders collude.
+        """
+        subtracted = server.subtracts(cohort, reopens=chain.reopens)
+        if not subtracted:
+            return cls(("aggregate", "aggregate+lists"), None)
+        return cls(("colluding", "colluding+lists"), subtracted)
+
+
+def with_server_defaults(table: Mapping[str, object]) -> Mapping[str, object]:
+    """With a server that isolates one client, updates are sent and sums of training rounds are attacked."""
+    train = table.get("train")
+    named = train.get("server") if isinstance(train, Mapping) else getattr(train, "server", None)
+    server = make_if_known(Server, named) if isinstance(named, str) else None
+    if server is None or not server.isolates:
+        return table
+    table = with_default(table, "trace", "message", "update")
+    if table.get("attack") is not None:
+        table = with_default(table, "attack", "target", "training")
+        table = with_default(table, "attack", "view", "aggregate")
+    if table.get("audit") is None:
+        return table
+    try:
+        cohort = PopulationSpec.model_validate(table.get("population") or {}).cohort_size
+        chain = DefenseChain(parse_chain(cast("tuple[str, ...]", table.get("defense") or ())))
+    except (
+        ValidationError,
+        UsageError,
+        TypeError,
+    ):  # the fields themselves are refused, with a better reason
+        return table
+    for name, value in AuditedSum.of(server, cohort, chain)._asdict().items():
+        table = table if value is None else with_default(table, "audit", name, value)
+    return table
+
+
+def why_no_server(spec: Spec) -> str | None:
+    """Why a Spec does not fit its server, or None."""
+    server, learner = make(Server, spec.train.server or SERVER), make(Learner, spec.train.learner)
+    if server.chooses and (why := _why_no_choice(spec)):
+        return why
+    if not (server.isolates or server.manipulates):
+        return None
+    if learner.sends != "models":
+        return f"expected a learner that sends models, not {spec.train.learner}"
+    if spec.membership is not None or spec.unlearning is not None:
+        return "expected train, attack, audit or compare; other protocols know honest servers"
+    if server.manipulates:
+        if spec.audit is not None:
+            return "expected train, attack or compare; an audit knows true features only"
+        if learner.facts.get("normaliser") == "candidates":
+            return "it changes the features of shown documents; expected a learner with normaliser=shown"
+    return _why_no_sum(spec, server) if server.isolates else None
+
+
+def _why_no_choice(spec: Spec) -> str | None:
+    """Why a server cannot choose who takes part in a round, or None."""
+    if spec.membership is not None or spec.unlearning is not None or spec.audit is not None:
+        return "expected train or attack; other protocols draw their cohorts"
+    if spec.population.rounds_apart > 1 or spec.population.cohorts == "fixed":
+        return "its clients take part in any round; expected neither --separation nor --cohorts fixed"
+    return None
+
+
+def _why_no_sum(spec: Spec, server: Server) -> str | None:
+    """Why the sums that a server reads do not fit a Spec, or None."""
+    if spec.trace.message != "update":
+        return (
+            "clients start from different models, so sums of models tell nothing; expected --message update"
+        )
+    if spec.attack is not None and (spec.attack.target, spec.attack.view) != ("training", "aggregate"):
+        return "it reads sums of training rounds; expected --target training --view aggregate"
+    if spec.audit is not None:
+        chain = DefenseChain(parse_chain(spec.defense))
+        seen = AuditedSum.of(server, spec.population.cohort_size, chain)
+        if not set(spec.audit.views) <= set(seen.views) or spec.audit.colluders != seen.colluders:
+            number = "" if seen.colluders is None else f" and --colluders {seen.colluders}"
+            return f"expected --view {' and '.join(seen.views)}{number}, or neither option"
+    return None

@@ -1,0 +1,571 @@
+"""LETOR and SVM-rank text, `LABEL qid:QUERY 1:VALUE 2:VALUE ... #docid = DOCUMENT`: reader and writer."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import re
+import zlib
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BufferedIOBase
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from foltr_audit.core.records import Dataset
+from foltr_audit.errors import DataError
+from foltr_audit.recorder.atomic_files import whole_file
+from foltr_audit.utils.arrays import Features, Ints
+
+# --- Text lines of LETOR and group files: plain or gzip, refused where they are not text -----------
+
+MOST_SHOWN = 20
+"""Bytes of a file that an error message may quote."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BATCH_BYTES = 2 << 20  # a batch that stays in the cache reads faster than 20,000 wide rows at once
+_MOST_LINE_BYTES = 16 << 20  # a line of all features that there may be has some two million
+# gzip packs repetitions a thousandfold: a small file from outside could otherwise fill the memory.
+_MOST_UNPACKED = (8 << 20, 200)  # this many bytes, or this many times the packed ones
+_FOLD = re.compile(r"Fold\d+")
+_GROUP_SIZE = re.compile(rb"\d{1,18}")
+
+
+def name_in_messages(path: Path) -> str:
+    """How errors name a file: `train.txt`, or `Fold2/train.txt` in a folder of folds."""
+    folder = path.parent.name
+    return f"{folder}/{path.name}" if _FOLD.fullmatch(folder) else path.name
+
+
+def shown(value: bytes) -> str:
+    """A piece of a file for a message; a long one is not quoted, as the file may be of another kind."""
+    if len(value) > MOST_SHOWN:
+        return f"of {len(value)} bytes"
+    return repr(value.decode("utf-8", errors="replace"))
+
+
+def line_batches(path: Path, who: str = "letor") -> Iterator[tuple[int, list[bytes]]]:
+    """Lines of a text file, some megabytes at a time, each batch with its first line's number (from 1).
+
+    `who` names the reader in messages.
+
+    Raises:
+        DataError: a file that is missing, a folder, unreadable, damaged gzip, or not UTF-8 text.
+    """
+    name = name_in_messages(path)
+    number = 1
+    try:
+        with path.open("rb") as raw:
+            packed = raw.peek(2)[:2] == _GZIP_MAGIC
+            stream = cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw))) if packed else raw
+            for lines in _batches(stream, raw, f"{who}: {name}"):
+                if number == 1 and lines[0].startswith(_BYTE_ORDER_MARK):
+                    lines[0] = lines[0][len(_BYTE_ORDER_MARK) :]
+                _refuse_binary(lines, number, f"{who}: {name}")
+                yield number, lines
+                number += len(lines)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{who}: {name}: damaged gzip data ({error}); expected a complete file") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{who}: {path}: a folder, where a file is expected") from error
+    except FileNotFoundError as error:
+        raise DataError(f"{who}: {path}: no such file") from error
+    except OSError as error:
+        raise DataError(f"{who}: {path}: cannot be read: {error.strerror or error}") from error
+
+
+def _batches(stream: BinaryIO, raw: BinaryIO, where: str) -> Iterator[list[bytes]]:
+    """Lines of a stream without their ends, some megabytes at a time.
+
+    Args:
+        stream: what is read.
+        raw: the file it reads from, which may be compressed.
+        where: names the file in messages.
+
+    Raises:
+        DataError: a line without an end, or a packed file of nothing but repetitions.
+    """
+    rest, total = b"", 0
+    while piece := stream.read(_BATCH_BYTES):
+        total += len(piece)
+        if stream is not raw and raw.seekable():  # a pipe has no position
+            packed = raw.tell()
+            if total > max(_MOST_UNPACKED[0], _MOST_UNPACKED[1] * packed):
+                raise DataError(f"{where}: {packed} bytes unpack to {total} and more; expected data")
+        *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > _MOST_LINE_BYTES:
+            raise DataError(f"{where}: a line of more than {_MOST_LINE_BYTES} bytes; expected shorter ones")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def _refuse_binary(lines: list[bytes], first: int, where: str) -> None:
+    # One check of a whole batch; lines are searched only to name the bad one.
+    text = b"\n".join(lines)
+    if b"\0" not in text and (text.isascii() or _is_utf8(text)):
+        return
+    for number, line in enumerate(lines, first):
+        fault = "a NUL byte" if b"\0" in line else "" if _is_utf8(line) else "bytes that are not UTF-8"
+        if fault:
+            raise DataError(f"{where}:{number}: {fault}; expected a text file, plain or gzip")
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def read_group_sizes(path: Path) -> list[int]:
+    """Numbers of rows of the queries in a libsvm `.query` file, one a line; blank lines are skipped.
+
+    Raises:
+        DataError: a file that cannot be read, or a line that is not a whole number from 1.
+    """
+    sizes: list[int] = []
+    for first, lines in line_batches(path):
+        for number, line in enumerate(lines, first):
+            text = line.strip()
+            if not text:
+                continue
+            size = int(text) if _GROUP_SIZE.fullmatch(text) else 0
+            if size < 1:
+                where = f"letor: {name_in_messages(path)}:{number}"
+                raise DataError(f"{where}: group size {shown(text)}; expected a whole number from 1")
+            sizes.append(size)
+    return sizes
+
+
+# --- The `ID:VALUE` part of LETOR rows -------------------------------------------------------------
+
+MAX_FEATURES = 65_536
+_OTHER_SPACE = (b"  ", b"\t", b"\r", b"\v", b"\f")
+_ID = re.compile(rb"[+-]?\d+")
+_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+Entries = tuple[NDArray[np.int32], Features]  # feature ids from 1, values; both (entries,)
+
+
+@dataclass(frozen=True)
+class FeatureBlock:
+    """Parsed features of some consecutive rows.
+
+    Attributes:
+        counts: number of given features of each row, shape (rows,).
+        columns: 0-based feature of each value, shape (entries,); None if every row gives 1..width in order.
+        values: shape (entries,).
+        width: the largest feature id.
+    """
+
+    counts: Ints
+    columns: NDArray[np.uint16] | None
+    values: Features
+    width: int
+
+    def fill(self, matrix: Features) -> None:
+        """Write the values into zeros of shape (rows, at least width)."""
+        if self.columns is None:
+            matrix[:, : self.width] = self.values.reshape(self.counts.size, self.width)
+        else:
+            matrix[np.repeat(np.arange(self.counts.size), self.counts), self.columns] = self.values
+
+
+def parse_features(
+    rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str = "float32"
+) -> FeatureBlock:
+    """Parse the features of rows, without label, query id and comment, as float32 or float64.
+
+    Raises:
+        DataError: the first row with a feature that is malformed, out of range or given twice.
+    """
+    text = b" ".join(filter(None, rows))
+    if any(space in text for space in _OTHER_SPACE):
+        rows = [b" ".join(row.split()) for row in rows]
+        text = b" ".join(filter(None, rows))
+    counts = np.array([row.count(b" ") + 1 if row else 0 for row in rows], dtype=np.int64)
+    entries = _parse_quickly(text, counts, dtype)
+    ids, values = entries if entries is not None else _parse_carefully(rows, numbers, name, dtype)
+    width = int(ids.max(initial=0))
+    given = ids.reshape(counts.size, width) if width and np.all(counts == width) else None
+    if given is not None and np.array_equal(given, np.broadcast_to(np.arange(1, width + 1), given.shape)):
+        return FeatureBlock(counts, None, values, width)
+    return FeatureBlock(counts, (ids - 1).astype(np.uint16), values, width)
+
+
+def _parse_quickly(text: bytes, counts: Ints, dtype: str) -> Entries | None:
+    """All entries at once, or None if anything at all looks wrong.
+
+    Entries are read as a CSV with a colon between columns and a space between rows: no Python string is
+    made for any of them, and text becomes a number in one rounding.
+    """
+    # Imported here: polars takes about half a second, which runs that parse no text need not wait for.
+    import polars as pl
+    from polars.exceptions import PolarsError
+
+    total = int(counts.sum())
+    if not total:
+        return np.empty(0, np.int32), _as_features([], dtype)
+    if text.count(b":") != total:  # an empty third column at the end of the text would go unseen
+        return None
+    try:
+        frame = pl.read_csv(
+            text,
+            has_header=False,
+            separator=":",
+            eol_char=" ",
+            quote_char=None,
+            schema={"id": pl.Int32, "value": pl.Float64 if dtype == "float64" else pl.Float32},
+        )
+    except PolarsError:
+        return None
+    if frame.height != total or frame["id"].null_count() or frame["value"].null_count():
+        return None
+    ids = np.array(frame["id"].to_numpy(), dtype=np.int32)
+    values = _as_features(frame["value"].to_numpy(), dtype)
+    largest = np.abs(values).max()
+    # `not ... <=` also refuses NaN.
+    if ids.min() < 1 or ids.max() > MAX_FEATURES or not largest <= _FLOAT32_MAX:
+        return None
+    return (ids, values) if _distinct(ids, counts) else None
+
+
+def _distinct(ids: NDArray[np.int32], counts: Ints) -> bool:
+    """Whether no row gives a feature twice."""
+    rising = ids[1:] > ids[:-1]
+    starts = np.cumsum(counts)
+    rising[starts[(starts > 0) & (starts < ids.size)] - 1] = True
+    # Ids that rise within every row are distinct: only other files pay for a sort.
+    if np.all(rising):
+        return True
+    keys = np.repeat(np.arange(counts.size), counts) * (MAX_FEATURES + 1) + ids
+    keys.sort()
+    return bool(np.all(keys[1:] > keys[:-1]))
+
+
+def _parse_carefully(rows: Sequence[bytes], numbers: Sequence[int], name: str, dtype: str) -> Entries:
+    ids: list[int] = []
+    values: list[float] = []
+    for row, number in zip(rows, numbers, strict=True):
+        where = f"letor: {name}:{number}"
+        seen: set[int] = set()
+        for token in row.split():
+            feature, value = _parse_token(token, where)
+            if feature in seen:
+                raise DataError(f"{where}: feature {feature} given twice")
+            seen.add(feature)
+            ids.append(feature)
+            values.append(value)
+    return np.array(ids, dtype=np.int32), _as_features(values, dtype)
+
+
+def _as_features(values: ArrayLike, dtype: str) -> Features:
+    """A copy of numbers as float32 or float64."""
+    return np.array(values, dtype=np.float64) if dtype == "float64" else np.array(values, dtype=np.float32)
+
+
+def _parse_token(token: bytes, where: str) -> tuple[int, float]:
+    left, colon, right = token.partition(b":")
+    if not colon:
+        raise DataError(f"{where}: {shown(token)} has no colon; expected FEATURE:VALUE")
+    if not _ID.fullmatch(left):
+        raise DataError(f"{where}: feature id {shown(left)} is not a whole number from 1")
+    digits = left.lstrip(b"+0")
+    # The length first: of more than 4,300 digits Python refuses to make a number, with an error of its own.
+    feature = int(digits) if digits and len(digits) < 10 else 0 if not digits else MAX_FEATURES + 1
+    if left.startswith(b"-") or feature == 0:
+        raise DataError(f"{where}: feature id {shown(left)}; expected a whole number from 1")
+    if feature > MAX_FEATURES:
+        raise DataError(f"{where}: feature id {shown(left)} is above the largest, {MAX_FEATURES}")
+    return feature, _parse_value(right, f"{where}: feature {feature}")
+
+
+def _parse_value(text: bytes, where: str) -> float:
+    if _NOT_FINITE.fullmatch(text):
+        raise DataError(f"{where}: value {shown(text)}; expected a finite number")
+    if not _NUMBER.fullmatch(text):
+        raise DataError(f"{where}: value {shown(text)} is not a number")
+    value = float(text)
+    with np.errstate(over="ignore"):
+        beyond = not math.isfinite(np.float32(value))
+    if beyond:
+        raise DataError(f"{where}: value {shown(text)} is beyond float32 (largest {_FLOAT32_MAX:.4g})")
+    return value
+
+
+# --- Writer for LETOR text: dense rows whose values read back as the same float32 ------------------
+
+MAX_LABEL = 31
+_BATCH_VALUES = 1_000_000
+_NO_QUERY = re.compile(r"[\s#\0]|^$")
+_NO_DOCUMENT = re.compile(r"[\s\0]")
+
+
+def write_letor(dataset: Dataset, path: Path) -> None:
+    """Write dense LETOR text with query and document ids, gzip if the name ends in `.gz`.
+
+    The file appears whole or not at all, and reading it back gives the same fingerprint.
+
+    Raises:
+        DataError: content that `read_letor` would refuse or change, or a file that cannot be written.
+    """
+    _refuse_unreadable(dataset, path)
+    rows = max(1, _BATCH_VALUES // dataset.n_features)
+    try:
+        with _packed_by_name(path) as stream:
+            for start in range(0, dataset.n_documents, rows):
+                stream.write(_text(dataset, start, min(start + rows, dataset.n_documents)))
+    except OSError as error:
+        raise DataError(f"letor: {path}: cannot be written: {error.strerror or error}") from error
+
+
+def _refuse_unreadable(dataset: Dataset, path: Path) -> None:
+    where = f"letor: {path.name}"
+    if not dataset.n_documents or not 1 <= dataset.n_features <= MAX_FEATURES:
+        shape = dataset.features.shape
+        raise DataError(f"{where}: features of shape {shape}; expected rows of 1 to {MAX_FEATURES} features")
+    if not np.all(np.isfinite(dataset.features)):
+        raise DataError(f"{where}: a feature is not finite")
+    if dataset.labels.max() > MAX_LABEL:
+        raise DataError(f"{where}: label {dataset.labels.max()} is above {MAX_LABEL}")
+    if len(set(dataset.query_ids)) != dataset.n_queries:
+        raise DataError(f"{where}: two queries have the same id")
+    for kind, names, refused in (
+        ("query", dataset.query_ids, _NO_QUERY),
+        ("document", dataset.document_ids, _NO_DOCUMENT),
+    ):
+        bad = next((name for name in names if refused.search(name) or not _encodes(name)), None)
+        if bad is not None:
+            raise DataError(f"{where}: {kind} id {bad!r} cannot be written; expected a name without spaces")
+
+
+def _encodes(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _text(dataset: Dataset, start: int, stop: int) -> bytes:
+    """The lines of rows start .. stop-1."""
+    import polars as pl
+
+    queries = np.searchsorted(dataset.offsets, np.arange(start, stop), side="right") - 1
+    heads = [
+        f"{label} qid:{dataset.query_ids[query]}"
+        for label, query in zip(dataset.labels[start:stop].tolist(), queries.tolist(), strict=True)
+    ]
+    tails = [f" #docid = {name}\n" if name else "\n" for name in dataset.document_ids[start:stop]]
+    pieces: list[pl.Series | pl.Expr] = [pl.Series(heads, dtype=pl.String)]
+    for column in range(dataset.n_features):
+        values = pl.Series(np.ascontiguousarray(dataset.features[start:stop, column]))
+        pieces += [pl.lit(f" {column + 1}:"), values.cast(pl.String)]
+    lines = pl.select(pl.concat_str([*pieces, pl.Series(tails, dtype=pl.String)])).to_series()
+    return "".join(lines.to_list()).encode()
+
+
+@contextmanager
+def _packed_by_name(path: Path) -> Iterator[BufferedIOBase]:
+    """A stream for a whole file, packed where its name ends in `.gz`."""
+    with whole_file(path) as raw:
+        if path.name.endswith(".gz"):
+            # No name and no time inside: the same data gives the same bytes.
+            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
+                yield packed
+        else:
+            yield raw
+
+
+# --- Reader for LETOR and SVM-rank text: `LABEL qid:QUERY 1:VALUE 2:VALUE ... #docid = DOCUMENT` ---
+# Format as published with LETOR 4.0 (Qin & Liu 2013, "Introducing LETOR 4.0 datasets") and
+# SVM-rank (Joachims 2006); libsvm rows with a `.query` file of group sizes as LightGBM reads them.
+
+__all__ = ["MAX_FEATURES", "MAX_LABEL", "LetorFile", "read_letor", "write_letor"]
+
+_MOST_PLACES, _PLACES_PER_VALUE = 1 << 25, 100
+"""Features of all rows, which are stored whether given or not: this many, or this many times the given."""
+
+_DOCUMENT = re.compile(rb"\bdoc[_-]?id\s*[=:]\s*(\S+)|\A\s*([^\s#=:]+)\s*\Z", re.IGNORECASE)
+"""A comment with `docid = NAME`, and more or less around it, or of nothing but a NAME."""
+_LABEL = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class LetorFile:
+    """One file: its queries, whether every row gives exactly the features 1..d, and queries passed over."""
+
+    dataset: Dataset
+    dense: bool
+    left_out: int = 0
+
+
+def read_letor(
+    path: Path, *, groups: Path | None = None, dtype: str = "float32", only: Container[str] | None = None
+) -> LetorFile:
+    """Read a LETOR or SVM-rank text file, plain or gzip, with features in float32 or float64.
+
+    With `groups` (one number of rows a line) query ids are `FILE:0`, `FILE:1`, ...; a `qid:` is ignored.
+    With `only` the rows of other queries are passed over: their features are not read.
+
+    Raises:
+        DataError: a file that cannot be read, or the first malformed line with its number.
+    """
+    rows = _LetorRows(name_in_messages(path), grouped=groups is not None, dtype=dtype, only=only)
+    blocks: list[FeatureBlock] = []
+    for first, lines in line_batches(path):
+        blocks += rows.read(first, lines)
+    if not blocks:
+        rest = f"; {rows.left_out} queries are others" if rows.left_out else ""
+        raise DataError(f"letor: {rows.name}: no rows{rest}; expected lines 'LABEL qid:QUERY 1:VALUE ...'")
+    offsets, query_ids = rows.queries() if groups is None else _grouped(path, groups, len(rows.labels))
+    width = max(block.width for block in blocks)
+    if not width:
+        raise DataError(
+            f"letor: {rows.name}: no row has a feature; expected FEATURE:VALUE after the query id"
+        )
+    dense = all(bool(np.all(block.counts == width)) for block in blocks)
+    dataset = Dataset(
+        features=_assemble(blocks, width, rows.name, dtype),
+        labels=np.array(rows.labels, dtype=np.int64),
+        offsets=offsets,
+        query_ids=query_ids,
+        document_ids=tuple(rows.document_ids),
+    )
+    return LetorFile(dataset, dense, rows.left_out)
+
+
+@dataclass
+class _LetorRows:
+    """What was read from the lines of a file so far, apart from the features."""
+
+    name: str
+    grouped: bool
+    dtype: str
+    only: Container[str] | None = None
+    left_out: int = 0
+    labels: list[int] = field(default_factory=list)
+    document_ids: list[str] = field(default_factory=list)
+    starts: dict[bytes, int] = field(default_factory=dict)  # first row of each query, in file order
+    query: bytes | None = None
+    passing: bool = False
+    label_of: dict[bytes, int] = field(default_factory=dict)
+
+    def read(self, first: int, lines: list[bytes]) -> list[FeatureBlock]:
+        """Read a batch of lines whose first one has this number; no block if none holds a row."""
+        rows: list[bytes] = []
+        numbers: list[int] = []
+        fault: DataError | None = None
+        for number, line in enumerate(lines, first):
+            try:
+                row = self._take(line, number)
+            except DataError as error:
+                fault = error  # an earlier row may have a bad feature: that one is reported
+                break
+            if row is not None:
+                rows.append(row)
+                numbers.append(number)
+        blocks = [parse_features(rows, numbers, self.name, self.dtype)] if rows else []
+        if fault is not None:
+            raise fault
+        return blocks
+
+    def _take(self, line: bytes, number: int) -> bytes | None:
+        """Note label, query and document of a line; its features, or None if it is blank."""
+        body, _, comment = line.partition(b"#")
+        fields = body.split(None, 2)
+        if not fields:
+            return None
+        label = self.label_of.get(fields[0])
+        if label is None:
+            label = self.label_of[fields[0]] = _parse_label(fields[0], f"letor: {self.name}:{number}")
+        query = fields[1] if len(fields) > 1 else b""
+        if not self.grouped:
+            self._enter(query, number)
+            if self.passing:
+                return None
+        self.labels.append(label)
+        found = _DOCUMENT.search(comment) if comment else None
+        self.document_ids.append((found[1] or found[2]).decode() if found else "")
+        has_query = not self.grouped or query.startswith(b"qid:")
+        return b" ".join(fields[2 if has_query else 1 :]).strip()
+
+    def _enter(self, query: bytes, number: int) -> None:
+        if query == self.query:
+            return
+        where = f"letor: {self.name}:{number}"
+        if not query.startswith(b"qid:") or query == b"qid:":
+            found = f"{shown(query)} after the label" if query else "nothing after the label"
+            expected = "'qid:NAME', or a group file; qrels of intents are given by --intents"
+            raise DataError(f"{where}: query id missing: {found}; expected {expected}")
+        if query in self.starts:
+            raise DataError(f"{where}: rows of query {shown(query[4:])} are split apart; expected one block")
+        self.query = query
+        self.passing = self.only is not None and query[4:].decode() not in self.only
+        if self.passing:
+            self.left_out += 1
+        else:
+            self.starts[query] = len(self.labels)
+
+    def queries(self) -> tuple[Ints, tuple[str, ...]]:
+        """Offsets, shape (queries + 1,), and ids of the queries."""
+        offsets = np.array([*self.starts.values(), len(self.labels)], dtype=np.int64)
+        return offsets, tuple(query[4:].decode() for query in self.starts)
+
+
+def _parse_label(text: bytes, where: str) -> int:
+    if not _LABEL.fullmatch(text):
+        raise DataError(f"{where}: label {shown(text)} is not a number; expected 0 to {MAX_LABEL}")
+    value = float(text)
+    if value < 0:
+        raise DataError(f"{where}: label {shown(text)} is negative; expected 0 to {MAX_LABEL}")
+    if value > MAX_LABEL:
+        raise DataError(f"{where}: label {shown(text)} is above {MAX_LABEL}; expected 0 to {MAX_LABEL}")
+    if not value.is_integer():
+        raise DataError(f"{where}: label {shown(text)} is fractional; expected a whole number")
+    return int(value)
+
+
+def _grouped(path: Path, groups: Path, rows: int) -> tuple[Ints, tuple[str, ...]]:
+    sizes = read_group_sizes(groups)
+    if sum(sizes) != rows:
+        raise DataError(
+            f"letor: {name_in_messages(groups)}: groups add up to {sum(sizes)} rows, "
+            f"but {name_in_messages(path)} has {rows}"
+        )
+    # The whole name with `.train` or `.test`: else the parts would have the same ids.
+    name = path.name.removesuffix(".gz")
+    offsets = np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))])
+    return offsets, tuple(f"{name}:{query}" for query in range(len(sizes)))
+
+
+def _assemble(blocks: list[FeatureBlock], width: int, name: str, dtype: str) -> Features:
+    """One matrix of all blocks; each is dropped once it is copied, so that memory holds the features once."""
+    rows = sum(block.counts.size for block in blocks)
+    given = sum(int(block.counts.sum()) for block in blocks)
+    if rows * width > max(_MOST_PLACES, _PLACES_PER_VALUE * given):
+        raise DataError(
+            f"letor: {name}: {rows} rows of {width} features, of which {given} are given; "
+            f"expected at least one in {_PLACES_PER_VALUE}"
+        )
+    try:
+        features: Features = np.zeros((rows, width), dtype=dtype)
+    except MemoryError as error:
+        raise DataError(f"letor: {name}: {rows} rows of {width} features do not fit into memory") from error
+    row = rows
+    while blocks:
+        block = blocks.pop()
+        row -= block.counts.size
+        block.fill(features[row : row + block.counts.size])
+    return features

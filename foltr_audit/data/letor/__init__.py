@@ -1,1 +1,0 @@
-"""LETOR text files: their reader and their writer."""

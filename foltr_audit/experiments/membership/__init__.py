@@ -1,1 +1,0 @@
-"""Who took part in a training, told with shadow federations. Begin with `experiment.py`."""

@@ -1,0 +1,306 @@
+"""Noise of defenses: differences of Gamma and of Poisson variates, and discrete Gaussian ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from foltr_audit.kernels.elementary import cosine_and_sine, exp, log, log_normal
+from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
+from foltr_audit.kernels.philox import AHEAD, refill
+from foltr_audit.kernels.threads import in_parts
+
+# --- Differences of Gamma variates: the noise shares that clients of FPDGD add ---------------------
+# Source: Best 1983, "A note on gamma variate generators with shape parameter less than unity", as
+# algorithm RGS in Devroye 1986, "Non-uniform random variate generation", section IX.3.6, for shapes up to 1.
+# It needs one block of two uniform numbers a try, and hardly ever a second try where the shape is small.
+# Sums of many variates, of shapes above 1: Marsaglia & Tsang 2000, "A simple method for generating gamma
+# variables", which takes a second try for at most one variate in twenty.
+
+# exp(-800) is 0 in float64, and so is any multiple of it that can occur.
+_LOG_UNDERFLOW = -800.0
+_CLIENTS = 32  # of one part: less work is done before a thread has started
+
+
+@inlined
+def _fill_gamma(
+    shape: float,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+    numbers: Floats,
+    row: int,
+    out: Floats,
+) -> None:
+    """Fill out[row] with `gamma - gamma'`; `numbers` (1, even) is scratch memory for the stream's."""
+    # Best's formula for the place where the hat changes from a power to an exponential: close to the one with
+    # the fewest rejections.
+    t = 0.07 + 0.75 * math.sqrt(1.0 - shape)
+    b = 1.0 + exp(-t) * shape / t
+    gone = exp(_LOG_UNDERFLOW * shape)
+    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
+    for variate in range(2 * out.shape[1]):
+        x, drawn = 0.0, False
+        while not drawn:
+            at, block = refill(numbers, at, block, client, round_, purpose, key)
+            v, w = b * numbers[0, at], numbers[0, at + 1]
+            at += 2
+            if v < gone:  # the power below would underflow: `log(v) / shape` is less than -800
+                x, drawn = 0.0, True
+            elif v <= 1.0:
+                x = t * exp(log(v) / shape)
+                drawn = w <= (2.0 - x) / (2.0 + x) or w <= exp(-x)
+            else:
+                x = -log(t * (b - v) / shape)
+                y = x / t
+                drawn = w * (shape + y * (1.0 - shape)) <= 1.0 or w <= exp((shape - 1.0) * log(y))
+        column = variate // 2
+        out[row, column] = x if variate % 2 == 0 else out[row, column] - x
+
+
+@kernel
+def _fill_large_differences(
+    shape: float,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+    numbers: Floats,
+    row: int,
+    out: Floats,
+) -> None:
+    """The same for a shape above 1; `numbers` (1, multiple of four)."""
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
+    for variate in range(2 * out.shape[1]):
+        x, drawn = 0.0, False
+        while not drawn:
+            at, block = refill(numbers, at, block, client, round_, purpose, key)
+            normal = math.sqrt(-2.0 * log_normal(numbers[0, at])) * cosine_and_sine(numbers[0, at + 1])[0]
+            root, w = 1.0 + c * normal, numbers[0, at + 2]  # the fourth number is not used
+            at += 4
+            if root > 0.0:
+                cube = root * root * root
+                x = d * cube
+                drawn = log(w) <= 0.5 * normal * normal + d * (1.0 - cube + log(cube))
+        column = variate // 2
+        out[row, column] = x if variate % 2 == 0 else out[row, column] - x
+
+
+def gamma_differences(
+    shape: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
+) -> Floats:
+    """`gamma - gamma'` of scale 1 and a shape above 0 per client and coordinate, shape (C, size)."""
+    out = np.empty((clients.size, size), dtype=np.float64)
+    given = (shape, read_only(clients), round_, purpose, key, out)
+    fill = fill_gamma_differences if shape <= 1.0 else fill_large_gamma_differences
+    in_parts(lambda begin, end: fill(*given, begin, end), clients.size, _CLIENTS)
+    return out
+
+
+@kernel
+def fill_gamma_differences(
+    shape: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `gamma_differences`."""
+    # Two variates a coordinate, two numbers a try, and room for one try that fails.
+    numbers = np.empty((1, min(AHEAD, 4 * out.shape[1] + 2)))
+    for c in range(begin, end):
+        _fill_gamma(shape, clients[c], round_, purpose, key, numbers, c, out)
+
+
+@kernel
+def fill_large_gamma_differences(
+    shape: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
+) -> None:
+    """The same for a shape above 1."""
+    numbers = np.empty((1, AHEAD))
+    for c in range(begin, end):
+        _fill_large_differences(shape, clients[c], round_, purpose, key, numbers, c, out)
+
+
+# --- Differences of two Poisson variates of one mean: Skellam noise --------------------------------
+# Source: Hoermann 1993, "The transformed rejection method for generating Poisson random variables",
+# algorithm PTRS, for means from 10 on; below by inversion. The log mass is taken as in Loader 2000, "Fast and
+# accurate computation of binomial probabilities", so that no digits are lost where the mean is large.
+
+_INVERTED = 10.0  # means from here on are drawn by rejection: the paper's constants hold from 10 on
+_CLOSE = 0.1  # relative distance within which k ln(k / mean) + mean - k would cancel: Loader's choice
+_FEW = 15.0  # Loader's series for log k! is exact to the last digit from here on
+_FACTORIALS = tuple(float(math.factorial(k)) for k in range(int(_FEW)))
+
+
+@kernel
+def _inverted(mean: float, u: float) -> float:
+    """The quantile of a Poisson variate of a small mean."""
+    k, mass = 0.0, exp(-mean)
+    below = mass
+    # By rounding all masses together may stay below u: the loop also ends once they vanish.
+    while u > below and mass > 0.0:
+        k += 1.0
+        mass *= mean / k
+        below += mass
+    return k
+
+
+@kernel
+def _deviance(k: float, mean: float) -> float:
+    """`k ln(k / mean) + mean - k`, also where k and mean are close."""
+    if abs(k - mean) >= _CLOSE * (k + mean):
+        return k * log(k / mean) + mean - k
+    v = (k - mean) / (k + mean)
+    total, power = (k - mean) * v, 2.0 * k * v
+    for j in range(1, 40):  # |v| < 0.1: it ends after eight terms or so
+        power *= v * v
+        before = total
+        total += power / (2 * j + 1)
+        if total == before:
+            break
+    return total
+
+
+@kernel
+def _log_mass(k: float, mean: float) -> float:
+    """Natural logarithm of P(k) of a Poisson variate."""
+    if k == 0.0:
+        return -mean
+    if k < _FEW:
+        return k * log(mean) - mean - log(_FACTORIALS[int(k)])
+    kk = k * k
+    stirling = (1.0 / 12 - (1.0 / 360 - (1.0 / 1260 - (1.0 / 1680) / kk) / kk) / kk) / k
+    return -stirling - _deviance(k, mean) - 0.5 * log(2.0 * math.pi * k)
+
+
+@kernel
+def _rejected(mean: float, b: float, u: float, v: float) -> float:
+    """One try of PTRS; -1 if it fails."""
+    a = -0.059 + 0.02483 * b
+    u -= 0.5
+    near = 0.5 - abs(u)
+    k = math.floor((2.0 * a / near + b) * u + mean + 0.43)
+    if near >= 0.07 and v <= 0.9277 - 3.6224 / (b - 2.0):
+        return k
+    if k < 0.0 or (near < 0.013 and v > near):
+        return -1.0
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    hat = log(v * inverse_alpha / (a / (near * near) + b))
+    return k if hat <= _log_mass(k, mean) else -1.0
+
+
+@kernel
+def _fill_poisson(
+    mean: float,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+    numbers: Floats,
+    row: int,
+    out: Floats,
+) -> None:
+    """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
+    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
+    b = 0.931 + 2.53 * math.sqrt(mean)
+    for column in range(out.shape[1]):
+        first, drawn = -1.0, False
+        while not drawn:
+            at, block = refill(numbers, at, block, client, round_, purpose, key)
+            u, v = numbers[0, at], numbers[0, at + 1]
+            at += 2
+            if mean < _INVERTED:
+                out[row, column] = _inverted(mean, u) - _inverted(mean, v)
+                drawn = True
+            else:
+                k = _rejected(mean, b, u, v)
+                if first < 0.0:
+                    first = k
+                elif k >= 0.0:
+                    out[row, column] = first - k
+                    drawn = True
+
+
+def poisson_differences(
+    mean: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
+) -> Floats:
+    """`k - k'` of Poisson variates of a mean per client and coordinate, shape (C, size)."""
+    out = np.empty((clients.size, size), dtype=np.float64)
+    given = (mean, clients, round_, purpose, key, out)
+    in_parts(lambda begin, end: fill_poisson_differences(*given, begin, end), clients.size, _CLIENTS)
+    return out
+
+
+@kernel
+def fill_poisson_differences(
+    mean: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `poisson_differences`."""
+    numbers = np.empty((1, AHEAD))
+    for c in range(begin, end):
+        _fill_poisson(mean, clients[c], round_, purpose, key, numbers, c, out)
+
+
+# --- Discrete Gaussian variates, by rejection from discrete Laplace ones ---------------------------
+# Where the paper draws exact rational coins, this compares uniform numbers of 52 bits.
+#
+# Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy", algorithms 2 and
+# 3, with coins and geometric variates made from uniform numbers.
+
+
+@kernel
+def _fill(
+    sigma: float,
+    client: int,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+    numbers: Floats,
+    row: int,
+    out: Floats,
+) -> None:
+    """Fill out[row]; `numbers` (1, even) is scratch memory for the stream's."""
+    t = math.floor(sigma) + 1.0
+    centre = sigma * sigma / t
+    at, block = numbers.shape[1], numbers.shape[0] - 1  # 0, but no literal: see `refill`
+    for column in range(out.shape[1]):
+        # A variate takes two pairs: one for its part modulo t, one for the rest, the sign and the coin.
+        low, drawn = -1.0, False
+        while not drawn:
+            at, block = refill(numbers, at, block, client, round_, purpose, key)
+            v, w = numbers[0, at], numbers[0, at + 1]
+            at += 2
+            if low < 0.0:
+                low = math.floor(v * t)
+                low = low if w <= exp(-low / t) else -1.0
+            else:
+                size = low + t * math.floor(-log(v))
+                # One number is sign and coin: given the sign, the rest of it is uniform again.
+                negative = w < 0.5
+                coin = 2.0 * w if negative else 2.0 * w - 1.0
+                off = (size - centre) / sigma
+                # Zero has two signs, and would be drawn twice as often if both were taken.
+                drawn = not (negative and size == 0.0) and coin <= exp(-0.5 * off * off)
+                out[row, column] = -size if negative else size
+                low = -1.0
+
+
+def discrete_gaussians(
+    sigma: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
+) -> Floats:
+    """Whole numbers k with P(k) ~ exp(-(k / sigma)^2 / 2) per client and coordinate, shape (C, size)."""
+    out = np.empty((clients.size, size), dtype=np.float64)
+    given = (sigma, clients, round_, purpose, key, out)
+    in_parts(lambda begin, end: fill_discrete_gaussians(*given, begin, end), clients.size, _CLIENTS)
+    return out
+
+
+@kernel
+def fill_discrete_gaussians(
+    sigma: float, clients: Ints, round_: int, purpose: int, key: np.uint64, out: Floats, begin: int, end: int
+) -> None:
+    """Fill out[begin:end] of `discrete_gaussians`."""
+    numbers = np.empty((1, AHEAD))
+    for c in range(begin, end):
+        _fill(sigma, clients[c], round_, purpose, key, numbers, c, out)
