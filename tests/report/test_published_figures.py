@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -294,14 +293,3 @@ def test_what_was_not_run_is_empty() -> None:
     assert row["found"] is None
     assert row["difference"] is None
     assert row["published"] == 0.5
-
-
-def test_titles_say_what_is_not_real_or_not_whole() -> None:
-    labels = [
-        StudyExtent(data="x", synthetic=synthetic, scale=scale).label
-        for synthetic in (False, True)
-        for scale in (1.0, 0.01)
-    ]
-    assert labels == ["", "scale 0.01", "synthetic data", "synthetic data, scale 0.01"]
-    extent = replace(StudyExtent(data="x", synthetic=True), scale=0.5)
-    assert str(extent) == "synthetic data x, scale 0.5"

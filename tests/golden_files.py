@@ -1,0 +1,59 @@
+"""Whole outputs in tests/golden/, which tests compare: `python -m tests.golden_files` stores them anew.
+
+A `.console` file holds commands of `foltr-audit` with what they print: standard output, warnings and errors,
+and an exit code other than 0. `$ printf TEXT > FILE` makes a file for the commands after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+from tests.fixtures.command import run
+from tests.fixtures.made_reports import TEXTS
+
+GOLDEN = Path(__file__).parent / "golden"
+SESSIONS = tuple(sorted(path.name for path in GOLDEN.glob("*.console")))
+
+
+def played(text: str) -> str:
+    """A session as it prints today, played in the current folder at 80 columns."""
+    with patch.dict(os.environ, COLUMNS="80"):
+        return "\n".join(_lines(text)) + "\n"
+
+
+def _lines(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if line.startswith("#"):
+            yield line
+        if not line.startswith("$ "):
+            continue
+        yield line
+        words = shlex.split(line[2:])
+        if words[0] == "printf":
+            Path(words[3]).write_text(words[1].replace("\\n", "\n"), encoding="utf-8")
+            continue
+        done = run(*words)
+        yield from (each.rstrip() for each in done.out.splitlines())
+        yield from (each for each in done.err.splitlines() if not each.endswith(" after the first round)"))
+        if done.code:
+            yield f"exit {done.code}"
+
+
+def main() -> None:
+    """Store what reports and commands print today."""
+    for name, make in TEXTS.items():
+        (GOLDEN / name).write_text(make(), encoding="utf-8")
+    for name in SESSIONS:
+        path = GOLDEN / name
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            path.write_text(played(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
