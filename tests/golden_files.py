@@ -22,8 +22,8 @@ from tests.fixtures.made_reports import TEXTS
 GOLDEN = Path(__file__).parent / "golden"
 SESSIONS = tuple(sorted(path.name for path in GOLDEN.glob("*.console")))
 
-KNOWN = re.compile(r"known: .*?(?=\)|$)")
-"""The names of all plug-ins, which change with what is installed."""
+OTHERS = re.compile(r"(known|not TOML): .*?(?=\)|$)")
+"""The names of all plug-ins, which change with what is installed, and what Python says of TOML."""
 
 TIMED = re.compile(r"^[\d,]+ interactions in ")
 
@@ -52,7 +52,7 @@ def _lines(text: str) -> Iterator[str]:
         yield from (each.rstrip() for each in done.out.splitlines())
         for each in done.err.splitlines():
             if not TIMED.search(each):
-                yield KNOWN.sub("known: ...", each)
+                yield OTHERS.sub(r"\1: ...", each)
         if done.code:
             yield f"exit {done.code}"
 

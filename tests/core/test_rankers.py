@@ -12,13 +12,11 @@ from foltr_audit.core.rankers.neural import NeuralRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.view import Candidates
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from tests.fixtures.command import run
 from tests.fixtures.reference import dataset, exact_pair_weights, numba_threads, pairwise_gradient
 
 TEXTS = [
@@ -108,51 +106,6 @@ def test_a_text_has_one_canonical_form(text: str, canonical: str) -> None:
     assert known_ranker(text)
     assert ranker_text(text) == ranker_text(canonical) == make_ranker(text, 5).text == canonical
     assert Spec.parse({"train": {"ranker": text}}).train.ranker == canonical
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("lamda", f"unknown 'lamda'; {EXPECTED}"),
-        ("", f"unknown ''; {EXPECTED}"),
-        ("Neural", f"unknown 'Neural'; {EXPECTED}"),
-        ("linear:hidden=3", f"unknown parameter 'hidden' in 'linear:hidden=3'; {EXPECTED}"),
-        ("neural:width=2", f"unknown parameter 'width' in 'neural:width=2'; {EXPECTED}"),
-        ("neural:hidden=4,", f"unknown parameter '' in 'neural:hidden=4,'; {EXPECTED}"),
-        ("neural:hidden=4,hidden=5", "hidden given twice in 'neural:hidden=4,hidden=5'"),
-        ("neural:layers=1,hidden=5,layers=1", "layers given twice in 'neural:layers=1,hidden=5,layers=1'"),
-        ("linear:", f"unknown parameter '' in 'linear:'; {EXPECTED}"),
-        *(
-            (
-                f"neural:layers={n}",
-                f"layers={n} in 'neural:layers={n}'; expected a whole number from 1 to 2",
-            )
-            for n in ("0", "3", "", "two", "-1")
-        ),
-        ("neural:", f"unknown parameter '' in 'neural:'; {EXPECTED}"),
-        *(
-            (
-                f"neural:hidden={n}",
-                f"hidden={n} in 'neural:hidden={n}'; expected a whole number from 1 to 1000",
-            )
-            for n in ("0", "1001", "-1", "1.5", "", "ten", "9" * 5000, "²")
-        ),
-    ],
-)
-def test_what_is_no_ranker(text: str, line: str) -> None:
-    assert not known_ranker(text)
-    with pytest.raises(UsageError) as caught:
-        make_ranker(text, 5)
-    assert str(caught.value) == f"ranker: {line}"
-    with pytest.raises(UsageError) as caught:
-        Spec.parse({"train": {"ranker": text}}, "x.toml", {"train.ranker": "--ranker"})
-    assert str(caught.value) == f"x.toml: --ranker: {line}"
-
-
-def test_the_command_line_names_its_option() -> None:
-    done = run("train", "--ranker", "nueral")
-    assert done.code == 2
-    assert done.one_error() == f"error: --ranker: unknown 'nueral'; {EXPECTED}"
 
 
 @EVERY_RANKER

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rich.console import Console
 from scipy import stats
 from sklearn import metrics as sk
 
@@ -21,18 +19,14 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.group_scores import GROUP_METRICS, GuesserScores, group_scores
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.scoring import AttackScorer
-from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.base import UtilityGroupRow
-from foltr_audit.report.tables.attack import print_attack
-from foltr_audit.report.tables.group_tables import groups_table
-from foltr_audit.report.tables.table import Table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import TraceDataset, TraceHeader
 from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
 from tests.fixtures.judging import judge_clicks
-from tests.fixtures.result_rows import KINDS, dataset, kinds, plain, rows_of_clicks
+from tests.fixtures.result_rows import KINDS, dataset, kinds, rows_of_clicks
 
 SETTING = {
     "trained_on": "perfect",
@@ -317,17 +311,6 @@ def report_of(judged: ClickEvidence, utility_groups: tuple[UtilityGroupRow, ...]
     )
 
 
-def printed(*tables: Table, report: AttackReport | None = None, width: int = 80) -> str:
-    text = io.StringIO()
-    console = Console(file=text, width=width)
-    if report is not None:
-        print_attack(report, console)
-    for table in tables:
-        print_table(table, console)
-    assert all(len(line) <= width for line in text.getvalue().splitlines())
-    return text.getvalue()
-
-
 def test_rows_name_group_place_and_all_clients() -> None:
     judged = leaking(2.0, seed=1)
     found = kinds(rows_of_clicks(judged, "perfect", SETTING, Streams(1)))
@@ -353,27 +336,3 @@ def test_json_tells_of_groups_only_where_there_are_several() -> None:
     one = json.loads(report_of(random_evidence(1)).json())
     fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS}
     assert set(one) == fields - {"groups", "places", "facts", "promises", "published", "tasks"}
-
-
-def test_the_table_shows_the_hardest_hit_below_all_clients() -> None:
-    report = report_of(leaking(2.0, seed=1))
-    lines = printed(report=report).splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("by group of clients"))
-    table = [line for line in lines[first:] if line.strip()]
-    everybody, odd, even = (
-        next(i for i, line in enumerate(table) if i > attack and name in line)
-        for attack in [next(i for i, line in enumerate(table) if line.startswith("attack")) - 1]
-        for name in ("all clients", " odd", " even")
-    )
-    assert everybody < odd < even
-    (row,) = [row for row in plain(report.groups) if row["group"] == "odd" and row["method"] == "attack"]
-    assert f"{row['auc']:.3f}".lstrip("0") in table[odd]
-    assert "200" in table[everybody]
-    assert "by group" not in printed(report=report_of(random_evidence(1)))
-
-
-def test_names_of_groups_are_no_markup() -> None:
-    odd = replace(leaking(1.0, seed=1), groups=("[red]even[/red]", "[bold]odd"))
-    told = printed(groups_table(report_of(odd).groups), width=120)
-    assert "[red]even[/red]" in told
-    assert "[bold]odd" in told
