@@ -24,7 +24,7 @@ from foltr_audit.report.results.base import UtilityGroupRow
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import TraceDataset, TraceHeader
-from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
+from tests.fixtures.evidence import evidence, random_evidence
 from tests.fixtures.judging import judge_clicks
 from tests.fixtures.result_rows import KINDS, dataset, kinds, rows_of_clicks
 
@@ -191,31 +191,6 @@ def test_scores_of_a_group_are_those_of_its_lists_alone(seed: int) -> None:
         assert group.queries == len(set(judged.query[mine].tolist()))
         for name in GROUP_METRICS:
             assert group.differences[name].value == pytest.approx(slow[name] - found.everybody[name])
-
-
-def test_intervals_are_those_of_a_bootstrap_in_plain_loops() -> None:
-    judged = grouped(random_evidence(4))
-    scorer = AttackScorer(judged, Streams(1), 200)
-    (found,) = [one for one in group_scores(scorer) if one.method == "attack"]
-    draws = (
-        Streams(1)
-        .generator("bootstrap")
-        .integers(0, scorer.resamples.names.size, size=(200, scorer.resamples.names.size))
-    )
-    right = judged.guessed["attack"].guess & judged.is_document
-    exact = (right == judged.clicks).all(axis=1).astype(float)
-    every = resampled(exact, np.ones(exact.size), judged.query, draws)
-    for group in found.groups:
-        inside = (judged.group == judged.groups.index(group.group)).astype(float)
-        mine = resampled(exact * inside, inside, judged.query, draws)
-        ends = share_ends(float(exact[inside > 0].mean()), mine, len(set(judged.query[inside > 0])))
-        assert group.metrics["exact"].ci95 == pytest.approx(ends, rel=1e-9, abs=1e-12)
-        values = mine - every
-        low, high = middle(values)
-        every_ends = share_ends(float(exact.mean()), every, len(set(judged.query)))
-        if ends != middle(mine):
-            low, high = min(low, ends[0] - every_ends[1]), max(high, ends[1] - every_ends[0])
-        assert group.differences["exact"].ci95 == pytest.approx((low, high), rel=1e-9, abs=1e-12)
 
 
 def test_the_auc_of_resamples_is_that_of_their_documents() -> None:
