@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import shlex
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +31,14 @@ TIMED = re.compile(r"^[\d,]+ interactions in ")
 
 def played(text: str) -> str:
     """A session as it prints today, played in the current folder at 80 columns."""
-    with patch.dict(os.environ, COLUMNS="80"):
-        return "\n".join(_lines(text)) + "\n"
+    before = set(sys.modules)
+    with patch.dict(os.environ, COLUMNS="80"), patch.object(sys, "path", list(sys.path)):
+        try:
+            return "\n".join(_lines(text)) + "\n"
+        finally:  # modules of the session are not those of other tests
+            for name in set(sys.modules) - before:
+                if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(Path.cwd()):
+                    del sys.modules[name]
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -43,6 +50,7 @@ def _lines(text: str) -> Iterator[str]:
         yield line
         words = shlex.split(line[2:])
         if words[0] == "printf":
+            Path(words[3]).parent.mkdir(parents=True, exist_ok=True)
             Path(words[3]).write_text(words[1].replace("\\n", "\n"), encoding="utf-8")
             continue
         if words[0] == "ls":
@@ -52,7 +60,7 @@ def _lines(text: str) -> Iterator[str]:
         yield from (each.rstrip() for each in done.out.splitlines())
         for each in done.err.splitlines():
             if not TIMED.search(each):
-                yield OTHERS.sub(r"\1: ...", each)
+                yield OTHERS.sub(r"\1: ...", each.replace(str(Path.cwd()), "."))
         if done.code:
             yield f"exit {done.code}"
 

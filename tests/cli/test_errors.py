@@ -1,47 +1,10 @@
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.command import SMALL, Done, run
-
-GOOD = b"1 qid:a 1:0.5 2:1\n0 qid:a 1:0.1 2:2\n"
-FILES = {
-    "empty": (b"", "no rows"),
-    "binary": (b"\x00\x01\x02", "data.txt:1"),
-    "label no number": (GOOD + b"x qid:b 1:1 2:1\n", "data.txt:3"),
-    "label negative": (GOOD + b"-1 qid:b 1:1 2:1\n", "data.txt:3"),
-    "label fractional": (GOOD + b"1.5 qid:b 1:1 2:1\n", "data.txt:3"),
-    "feature 0": (GOOD + b"1 qid:b 0:1 2:1\n", "data.txt:3"),
-    "feature repeated": (GOOD + b"1 qid:b 1:1 1:1\n", "data.txt:3"),
-    "feature huge": (GOOD + b"1 qid:b 1:1 99999999999:1\n", "data.txt:3"),
-    "feature no number": (GOOD + b"1 qid:b one:1 2:1\n", "data.txt:3"),
-    "value NaN": (GOOD + b"1 qid:b 1:nan 2:1\n", "data.txt:3"),
-    "value infinite": (GOOD + b"1 qid:b 1:inf 2:1\n", "data.txt:3"),
-    "query missing": (GOOD + b"1 1:1 2:1\n", "data.txt:3"),
-    "query split": (GOOD + b"1 qid:b 1:1 2:1\n1 qid:a 1:1 2:1\n", "data.txt:4"),
-    "gzip cut": (gzip.compress(GOOD * 1000)[:-20], "data.txt"),
-}
-
-
-@pytest.mark.parametrize("case", FILES)
-def test_a_bad_data_file_is_one_clear_line_that_names_file_and_line(case: str, tmp_path: Path) -> None:
-    content, expected = FILES[case]
-    path = tmp_path / "data.txt"
-    path.write_bytes(content)
-    done = run("attack", "--data", path)
-    assert done.code == 2
-    assert expected in done.one_error()
-
-
-def test_a_group_file_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "rank.train").write_bytes(b"1 1:1\n0 1:2\n")
-    (tmp_path / "rank.train.query").write_bytes(b"3\n")
-    done = run("data", "info", tmp_path)
-    assert done.code == 2
-    assert "rank.train.query" in done.one_error()
 
 
 def test_labels_beyond_every_published_click_model_are_refused(tmp_path: Path) -> None:

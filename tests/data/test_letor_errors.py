@@ -114,19 +114,6 @@ def test_errors_name_the_fold(tmp_path: Path) -> None:
     assert refusal(path).startswith("letor: Fold3/train.txt:2: label 'x'")
 
 
-@pytest.mark.parametrize("text", [b"", b"\n\n", b"# only a comment\n", gzip.compress(b"", mtime=0)])
-def test_no_rows(tmp_path: Path, text: bytes) -> None:
-    path = tmp_path / "train.txt"
-    path.write_bytes(text)
-    assert refusal(path) == "letor: train.txt: no rows; expected lines 'LABEL qid:QUERY 1:VALUE ...'"
-
-
-def test_no_features(tmp_path: Path) -> None:
-    path = tmp_path / "train.txt"
-    path.write_bytes(b"1 qid:7\n0 qid:7 # nothing\n")
-    assert refusal(path).startswith("letor: train.txt: no row has a feature")
-
-
 def test_gzip_that_is_cut_short_or_changed(tmp_path: Path) -> None:
     packed = gzip.compress(GOOD * 1000)
     path = tmp_path / "train.txt.gz"
@@ -166,39 +153,6 @@ def test_a_matrix_beyond_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = tmp_path / "train.txt"
     path.write_bytes(GOOD)
     assert refusal(path) == "letor: train.txt: 1 rows of 2 features do not fit into memory"
-
-
-@pytest.mark.parametrize(
-    ("groups", "message"),
-    [
-        (b"1\n2\n", "groups add up to 3 rows, but rank.train has 2"),
-        (b"1\n", "groups add up to 1 rows, but rank.train has 2"),
-        (b"", "groups add up to 0 rows, but rank.train has 2"),
-        (b"1\n\n0\n", "3: group size '0'; expected a whole number from 1"),
-        (b"-2\n", "1: group size '-2'; expected a whole number from 1"),
-        (b"1.5\n", "1: group size '1.5'; expected a whole number from 1"),
-        (b"1\n1 1\n", "2: group size '1 1'; expected a whole number from 1"),
-        (b"1\ntwo\n", "2: group size 'two'; expected a whole number from 1"),
-        (b"1\n" + b"9" * 50, "2: group size of 50 bytes; expected a whole number from 1"),
-        (b"1\n\0\n", "2: a NUL byte; expected a text file, plain or gzip"),
-    ],
-)
-def test_group_files(tmp_path: Path, groups: bytes, message: str) -> None:
-    path = tmp_path / "rank.train"
-    path.write_bytes(b"1 1:2\n0 1:3\n")
-    sizes = tmp_path / "rank.train.query"
-    sizes.write_bytes(groups)
-    colon = "" if message[0].isdigit() else " "
-    assert refusal(path, sizes) == f"letor: rank.train.query:{colon}{message}"
-    assert "no such file" in refusal(path, tmp_path / "none.query")
-
-
-def test_a_bad_feature_beside_a_group_file(tmp_path: Path) -> None:
-    path = tmp_path / "rank.train"
-    path.write_bytes(b"1 1:2\n0 1:3 1:4\n")
-    sizes = tmp_path / "rank.train.query"
-    sizes.write_bytes(b"2\n")
-    assert refusal(path, sizes) == "letor: rank.train:2: feature 1 given twice"
 
 
 def small() -> Dataset:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from foltr_audit.core.records.dataset import joined
 from foltr_audit.data.layout import folds_of, locate
 from foltr_audit.data.letor.reader import read_letor
 from foltr_audit.data.sources import load_data
-from foltr_audit.errors import DataError, UsageError
+from foltr_audit.errors import UsageError
 from tests.data.test_sources import lay, queries, rows
 from tests.fixtures.command import SHARED, run
 
@@ -88,32 +87,6 @@ def test_sparse_pieces_take_the_widest(tmp_path: Path) -> None:
     every = joined([data.part(name) for name in Collection.PARTS])
     of = {query: every.features[every.offsets[place]].tolist() for place, query in enumerate(every.query_ids)}
     assert of == {"a": [0, 1, 0, 0], "b": [1, 0, 0, 0], "c": [0, 0, 0, 3]}
-
-
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"S1.txt": "", "S3.txt": ""}, r"S3\.txt, but no S2\.txt; expected every piece"),
-        ({"S1.txt": "", "S1.txt.gz": ""}, r"S1\.txt and S1\.txt\.gz; expected one of them"),
-        ({"S1.txt": "", "T1.txt": ""}, r"pieces of several names: S1\.txt, T1\.txt; expected one NAME"),
-        ({"S2.txt": "", "S3.txt": ""}, r"no training split; expected .* pieces NAME1\.txt, NAME2\.txt"),
-        ({"vali.txt": "", "S1.txt": ""}, r"no training split"),
-        (
-            {"S1.txt": rows("a"), "S2.txt": rows("b", width=3)},
-            r"dense rows of 2 features in S1\.txt, but of 3 in S2",
-        ),
-        ({"S1.txt": rows("a"), "S2.txt": "1 qid:b 1:x\n"}, r"letor: S2\.txt:1: feature 1: value 'x'"),
-        (
-            {"S1.txt": rows("a", "b"), "S2.txt": rows("c", "b")},
-            r"S2\.txt: query 'b' is also in S1\.txt; expected",
-        ),
-        ({"S1.txt": rows("a"), "S2.txt/file": ""}, r"S2\.txt: a folder, where a file is expected"),
-        ({"1.txt": "2 1 D1 1\n"}, r"letor: 1\.txt:1: query id missing"),
-    ],
-)
-def test_pieces_that_cannot_be_meant(tmp_path: Path, files: Mapping[str, str], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        load_data(lay(tmp_path, files))
 
 
 @pytest.mark.parametrize(

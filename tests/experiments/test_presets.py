@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tomllib
 from fnmatch import fnmatch
@@ -18,10 +17,9 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.presets import RANDOM, load_preset, preset_names, read_preset
-from tests.fixtures.command import SHARED, run
+from tests.fixtures.command import run
 from tests.fixtures.import_graph import ROOT
 
-PAPER = SHARED / "papers" / "fpdgd-label-attacks-pham-2022.txt"
 QUICK = ("--clients", 30, "--rounds", 2)
 SMALL = ("attack", "--preset", "pham-2022", "--data", "synthetic:mq2007:60", *QUICK)
 CELLS = ("as published", "corrected")
@@ -136,31 +134,6 @@ def test_a_grid_is_each_with_each() -> None:
         for each in cast("list[Any]", tables["as published"])
     }
     assert points == {(s, r, c) for s in (1, 2) for r in (200, 400) for c in (10, 1000, 20)}
-
-
-@pytest.mark.skipif(not PAPER.is_file(), reason="the shared papers are not here")
-@pytest.mark.parametrize(("name", "column"), [("pham-2022-mslr-web10k", 0), ("pham-2022", 1)])
-def test_the_figures_are_those_of_the_paper(name: str, column: int) -> None:
-    names = {
-        "Random 3": "random:k=3",
-        "Random 4": "random:k=4",
-        "Higher score": "higher-score",
-        "Higher prob.": "higher-probability",
-        "Higher dist.": "higher-distance",
-        "OLSR": "olsr",
-    }
-    text = PAPER.read_text()
-    expected: dict[tuple[str, str], list[float]] = {}
-    method = ""
-    for line in text[text.index("Table 4. Average") :].splitlines():
-        method = names.get(line.strip(), method)
-        pairs = re.findall(r"([\d.]+) \(([\d.]+)\)", line)
-        if len(pairs) == 3:
-            expected[method, line.split()[0].lower()] = [float(pair[column]) for pair in pairs]
-    assert len(expected) == 18
-    figures = load_preset(name).published.attacks
-    found = {(one.method, one.click_model): [one.accuracy, one.precision, one.recall] for one in figures}
-    assert found == expected
 
 
 def test_the_two_cells_of_pham_2022_differ_in_what_was_corrected_only() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.report.pictures import curves
 from foltr_audit.report.pictures.change_marks import IntentSpan, insert_gaps
-from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw, save_curves
+from foltr_audit.report.pictures.curves import PANELS, LearningCurve, draw
 from foltr_audit.report.results.periods import period_rows
 from foltr_audit.report.results.settings import short_scenario
 from foltr_audit.report.results.twins import (
@@ -235,15 +234,3 @@ def test_curves_that_disagree_on_the_intents_have_lines_without_names() -> None:
     )
     found = draw({metric: [many] for metric in PANELS}, DATA)
     assert [text.get_text() for text in found.axes[0].texts] == ["1", "2"] * 5
-
-
-def test_pictures_with_marks_have_the_same_bytes_each_time(tmp_path: Path) -> None:
-    def make_cells() -> list[RunResult]:
-        return [abrupt(), fixed(1, FIRST), fixed(2, SECOND)]
-
-    one, two = tmp_path / "one.svg", tmp_path / "two.svg"
-    save_curves(one, make_cells(), DATA)
-    save_curves(two, make_cells(), DATA)
-    assert one.read_bytes() == two.read_bytes()
-    save_curves(two, make_cells()[:1], DATA)
-    assert one.read_bytes() != two.read_bytes()

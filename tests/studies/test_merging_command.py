@@ -21,24 +21,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return ("--data", str(folder), "--category-feature", str(CATEGORY), *QUICK)
 
 
-def test_tables(data: tuple[str, ...]) -> None:
-    done = run("merge", *data, "--initial")
-    assert (done.code, done.said) == (0, "")
-    for text in (
-        "category in feature 2; first and second",
-        "linear combination: the whole test part",
-        "stacking: the whole test part",
-        "M_12a",
-        "M_21S",
-        "(.752)",
-        "(.761)",
-        "selected hyper-parameters",
-        "weights of M_2",
-        "merged models beat",
-    ):
-        assert text in " ".join(done.out.split()), "wherever a long path breaks its line"
-
-
 def test_json_is_one_object_and_a_folder_holds_it_with_pictures(
     data: tuple[str, ...], tmp_path: Path
 ) -> None:
