@@ -94,16 +94,6 @@ def test_a_training_stands_beside_its_numbers(tmp_path: Path) -> None:
     assert run("trace", "validate", tmp_path / "run").code == 0
 
 
-def test_an_attack_stands_beside_its_numbers() -> None:
-    done = scaled("pham-2022")
-    assert done.code == 0, done.err
-    assert done.out.startswith(
-        "pham-2022: Pham 2022, table 4, on synthetic data synthetic:mq2007:60, scale 1e-"
-    )
-    flat = " ".join(done.out.split())
-    assert "table 4: accuracy/precision/recall (synthetic data, scale 1e-06)" in flat
-
-
 def test_periods_stand_beside_their_numbers(tmp_path: Path) -> None:
     picture = tmp_path / "curves.svg"
     done = scaled("zhuang-2021-table-5", "--json", "--plot", picture)

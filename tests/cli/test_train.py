@@ -125,28 +125,6 @@ def test_matplotlib_waits_for_a_plot_and_pyplot_for_ever(
     assert done.stdout.decode().splitlines()[-1] == str(expected)
 
 
-def test_twins_are_trained_beside_stored_and_compared(tmp_path: Path) -> None:
-    skewed = ("--scenario", "click-skew:models=perfect/informational")
-    options = ("train", *SMALL, *skewed, "--runs", 2, "--out", tmp_path / "run", "--twins")
-    done = run(*options, "--json")
-    report = done.json()
-    assert done.code == 0
-    scenarios = [cell["population"]["scenario"] for cell in report["config"]["cells"]]
-    assert [text.rpartition("strength=")[2] for text in scenarios] == ["1", "0"] * 2
-    twin, plain = report["twins"][0], run("train", *SMALL, *skewed, "--runs", 2, "--json").json()
-    assert (twin["twin"], twin["metric"], twin["pairs"]) == ("evenly dealt", "offline_ndcg@10", 2)
-    assert twin["mean"] == plain["utility"][0]["ndcg@10"]
-    assert twin["mean_twin"] == report["utility"][1]["ndcg@10"]
-    assert plain["twins"] == []
-    assert [row["clients"] for row in plain["population"][0]["groups"]] == [20, 20]
-    before = files(tmp_path / "run")
-    again = run(*options, "--resume", "--full")
-    assert again.code == 0
-    assert files(tmp_path / "run") == before
-    for words in ("40 clients, click-skew", "evenly dealt", "informational clicks"):
-        assert words in again.out
-
-
 def test_init_goes_on_from_a_model_and_zeros_are_the_default(tmp_path: Path) -> None:
     first = run("train", *SMALL, "--out", tmp_path / "first", "--json").json()
     again = run("train", *SMALL, "--init", tmp_path / "first", "--json").json()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.fixtures.command import SMALL, run
 
 ONE = ("--click-model", "informational", "--eps", 1.2)
@@ -47,12 +45,6 @@ def test_the_query_may_be_hidden() -> None:
     assert without | {"sees": with_["sees"]} == with_
     assert (with_["sees"], without["sees"]) == ("message and lists", "message")
     assert "olsr" in methods(hidden["refused"])
-
-
-def test_sampled_lists_cannot_be_made_again() -> None:
-    done = run("attack", *SMALL, "--method", "query-id", "--target", "training")
-    assert done.code == 2
-    assert "deterministic lists" in done.one_error()
 
 
 def test_all_queries_are_used_where_there_are_fewer() -> None:
@@ -96,25 +88,6 @@ def test_a_recorded_run_tells_the_same_counts(tmp_path: Path) -> None:
     again = run("attack", "--trace", tmp_path / "run", "--json").json()
     assert again["counts"] == direct["counts"]
     assert methods(again["counts"])[-1] == "aggregate:restarts=2"
-
-
-def test_click_attacks_do_not_read_sums() -> None:
-    done = run("attack", *SMALL, *ONE, *SUMS, "--method", "olsr")
-    assert done.code == 2
-    assert "it finds the clicks behind single messages, and these are sums" in done.one_error()
-
-
-def test_counts_need_sums() -> None:
-    done = run("attack", *SMALL, *ONE, "--method", "aggregate")
-    assert done.code == 2
-    assert "--view aggregate" in done.one_error()
-
-
-@pytest.mark.parametrize("options", [("--target", "training"), ("--attack-interactions", 2)])
-def test_sums_are_of_fresh_clients_with_one_list(options: tuple[object, ...]) -> None:
-    done = run("attack", *SMALL, "--view", "aggregate", "--method", "aggregate", *options)
-    assert done.code == 2
-    assert done.one_error()
 
 
 # --- tables ---------------------------------------------------------------------------------------

@@ -110,22 +110,6 @@ def test_one_ranker_per_intent_plays_every_interaction_of_the_single_one(data: C
     assert offline["mean_twin"] == pytest.approx(np.mean(ends))
 
 
-def test_evenly_dealt_twins_are_held_against_their_runs(data: Collection) -> None:
-    specs = [spec("intent-skew", repetition=run) for run in range(2)]
-    plan, cells = ran(data, *specs)
-    report = TrainReport.of(plan, cells)
-    offline, online = plain(report.twins)
-    assert (offline["twin"], offline["pairs"]) == ("evenly dealt", 2)
-    ours = [cell.trained.ndcg for cell in cells if cell.spec in specs]
-    assert offline["mean"] == pytest.approx(np.mean(ours))
-    assert offline["p"] is not None
-    assert online["metric"] == "online_mean"
-    assert report.periods == ()
-    (skewed,) = plain(report.population)
-    assert skewed["strengths"] == {"intent-skew": 1.0}
-    assert [row["intent"] for row in skewed["groups"]] == [1, 2]
-
-
 def test_twins_are_stored_and_resumed_like_any_run(data: Collection, tmp_path: Path) -> None:
     plan, cells = ran(data, spec("abrupt"), output=RunOutput(tmp_path / "out"))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
