@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import foltr_audit as fa
-from benchmarks.function_audits import FUNCTIONS, rows
 from foltr_audit.auditing.estimators import TrialScores
 from foltr_audit.auditing.estimators.base import clopper_pearson
 from foltr_audit.auditing.function_audit import output_scores
@@ -216,10 +215,3 @@ def test_impossible_settings_are_one_line(options: dict[str, Any], expected: str
     with pytest.raises(UsageError, match=expected) as caught:
         audited(laplace(1.0), **options)
     assert "\n" not in str(caught.value)
-
-
-def test_the_benchmark_prints_a_row_for_each_mechanism() -> None:
-    head, rule, intact, reused = rows(2, [200], (FUNCTIONS[0], FUNCTIONS[-1]))
-    assert head.count("|") == rule.count("|") == intact.count("|") == 5
-    assert intact.startswith("| Laplace, one number |")
-    assert reused.endswith("| 100.0 % | 100.0 % |")

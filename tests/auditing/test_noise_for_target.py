@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from foltr_audit.auditing.noise_for_target import NoiseCalibration, calibrate, list_mechanisms
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.core.plugins import PrivacyEvent
-from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
 from foltr_audit.privacy.events import NoiseAddition
 from foltr_audit.privacy.gaussian_dp import gaussian_mu
@@ -191,19 +190,3 @@ def test_missing_shares_need_more_noise() -> None:
     assert 46 * float(whole.worst_loss(3 / 46)) == pytest.approx(1.2, rel=1e-3)
     poles = np.zeros(46), np.full(46, 3 / 46)
     assert float(whole.worst_loss(poles[1] - poles[0]).sum()) <= 1.2 * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"mechanism": "laplas"}, "did you mean 'laplace'"),
-        ({"target": 0.0}, "--target-eps: 0"),
-        ({"target": math.nan}, "--target-eps: nan"),
-        ({"target": math.inf}, "--target-eps: inf"),
-        ({"norm": -1.0}, "--norm: -1"),
-        ({"order": 3}, "--ord: 3"),
-    ],
-)
-def test_wrong_calls(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        calibrate(**{"mechanism": "laplace", "target": 1.0, "situation": at(), **wrong})

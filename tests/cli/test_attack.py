@@ -75,15 +75,6 @@ def test_all_methods_and_several_epsilons_make_a_row_each() -> None:
     assert undefended["ndcg@10"] == undefended["ndcg@10_undefended"]
 
 
-def test_the_table_says_synthetic_and_what_it_means() -> None:
-    done = run("attack", *SMALL, "--eps", 1.2, "--full")
-    assert done.code == 0
-    assert done.said == ""
-    assert "warning" not in done.out
-    for word in ("synthetic", "olsr", "random:k=3", "ideal", "At a claimed epsilon of 1.2"):
-        assert word in done.out
-
-
 def test_adding_a_method_leaves_the_others_as_they_were() -> None:
     alone = run("attack", *SMALL, "--eps", 1.2, "--method", "olsr", "--json").json()["results"]
     both = run("attack", *SMALL, "--eps", 1.2, "--method", "max-gain", "--method", "olsr", "--json").json()[
@@ -335,12 +326,6 @@ def test_written_synthetic_data_still_say_synthetic(tmp_path: Path) -> None:
     done = run("attack", "--data", made, "--clients", 10, "--rounds", 1, "--click-model", "perfect")
     assert done.code == 0
     assert "synthetic data" in done.out
-
-
-def test_each_epsilon_tells_its_own_lists() -> None:
-    done = run("attack", *SMALL, "--eps", 1.2, "--eps", "inf", "--click-model", "perfect", "--full")
-    assert "claimed 1.2: " in done.out
-    assert "claimed none: " in done.out
 
 
 def test_a_recorded_run_tells_its_utility(recorded: Path) -> None:

@@ -37,9 +37,6 @@ def test_delta_adds_to_what_can_be_found() -> None:
     assert row["auc"] == pytest.approx(1 - 0.9**2 / 2)
     assert row["accuracy"] == pytest.approx(0.55)
     assert row["tpr_at_1"] == pytest.approx(0.11)
-    done = run("ceiling", "--eps", 0, "--delta", 0.1)
-    assert "epsilon at delta 0.1" in done.out
-    assert "With a probability of delta" in done.out
 
 
 def test_the_other_direction() -> None:
@@ -48,8 +45,6 @@ def test_the_other_direction() -> None:
     assert by_auc["auc"] == pytest.approx(0.6)
     assert by_accuracy["accuracy"] == pytest.approx(0.75)
     assert (by_auc["delta"], by_auc["given"]) == (0.001, "AUC 0.6")
-    shown = run("ceiling", "--auc", 0.6).out
-    assert ".4054" in shown, "ln 1.5 = .40546..., rounded down so that it promises no more"
 
 
 def test_the_default_is_a_table_from_a_tenth_to_ten() -> None:
@@ -59,7 +54,6 @@ def test_the_default_is_a_table_from_a_tenth_to_ten() -> None:
     assert eps == sorted(eps)
     aucs = [row["auc"] for row in rows]
     assert aucs == sorted(aucs)
-    assert ">.999" in run("ceiling").out, "less than 1 is not shown as 1"
 
 
 def test_gaussian_dp() -> None:
@@ -76,8 +70,6 @@ def test_a_chain_by_its_proof() -> None:
     pure = math.exp(1.2) / (1 + math.exp(1.2))
     assert 0.5 < laplace["auc"] < pure, "noise on many coordinates is more private than its pure epsilon"
     assert (none["auc"], none["tpr_at_01"]) == (1, 1)
-    shown = run("ceiling", "--defense", LAPLACE, *SMALL_DATA, "--view", "individual+lists")
-    assert "the server sees the message and lists" in " ".join(shown.out.split())
 
 
 @pytest.mark.parametrize(
@@ -123,28 +115,3 @@ def test_the_odds_of_the_page_are_those_of_epsilon() -> None:
         assert float(odds) == pytest.approx(factor, rel=5e-3)
         assert int(tenth) == round(100 * factor / (factor + 9))
         assert int(half) == round(100 * factor / (factor + 1))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (("--eps", -1), "--eps: -1; expected at least 0"),
-        (("--eps", math.nan), "--eps: nan"),
-        (("--eps", 1, "--delta", 1), "--delta: 1; expected at least 0, below 1"),
-        (("--prior", 0), "--prior: 0; expected above 0, below 1"),
-        (("--auc", 0.4), "--auc: 0.4"),
-        (("--accuracy", 1), "--accuracy: 1"),
-        (("--auc", 0.52, "--delta", 0.1), "expected at least 0.595"),
-        (("--mu", -1), "mu=-1"),
-        (("--mu", 1, "--delta", 0.1), "--delta: only with"),
-        (("--unit", "click"), "--unit: only with --defense"),
-        (("--rank-with", "global"), "--rank-with: only with --defense"),
-        (("--defense", "lapluce"), "did you mean 'laplace'"),
-        (("--defense", "none", "--view", "server", *SMALL_DATA), "unknown view 'server'"),
-        (("--defense", "none", "--rounds", 0, *SMALL_DATA), "rounds 0"),
-    ],
-)
-def test_refusals(wrong: tuple[object, ...], message: str) -> None:
-    done = run("ceiling", *wrong)
-    assert done.code == 2
-    assert message in done.one_error()

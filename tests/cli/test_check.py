@@ -205,50 +205,6 @@ def test_only_what_a_limit_needs_is_run(folder: Path, tmp_path: Path) -> None:
     assert [(cell["kind"], cell["alternative"]) for cell in index["cells"]] == [("attack", "published")]
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "told"),
-    [
-        ("", (), "no limit in it"),
-        ("max_attack_auc = 0.6", ("--eps", 1, "--defense", "clip:norm=1"), "one or the other"),
-        ("max_attack_auc = 0.6", ("--trace", "x", "--comparison", "y"), "--comparison: not with --trace"),
-        ("max_attack_auc = 0.6", ("--trace", "nowhere"), "no such folder"),
-        ("max_attack_auc = 0.6", ("--trace", "nowhere", "--eps", 1), "--eps: not with --trace"),
-        ("max_attack_auc = 0.6", ("--comparison", "nowhere"), "no such folder"),
-        ("max_attack_auc = 0.6", ("--comparison", "nowhere", "--runs", 2), "--runs: not with --comparison"),
-        ("max_attack_auc = 0.6", ("--method", "query-id"), "finds the query"),
-        ("max_attack_auc = 0.6", ("--method", "nothing"), "nothing"),
-        ("max_attack_auc = 0.6", ("--no-trace",), "records no messages"),
-        ("max_attack_auc = 0.6", ("--trials", 100), "only with a limit that needs an audit"),
-        ("max_attack_auc = 0.6", ("--format", "junit=no/such/folder.xml"), "in a folder that does not exist"),
-        ("max_attack_auc = 0.6", ("--format", "markdown=."), "not a plain file"),
-        ("max_attack_auc = 0.6", ("--format", "junti"), "did you mean 'junit'"),
-        ("max_attack_auc = 0.6", ("--format", "table=x.txt"), "a table is for stdout"),
-        ("max_attack_auc = 0.6", ("--json", "--format", "github"), "both go to stdout"),
-        ("max_attack_auc = 0.6", ("--resume",), "only with --out"),
-        (
-            "max_proven_eps = 1.0",
-            ("--learner", "foltr-es"),
-            "max_proven_eps cannot be judged: learner foltr-es",
-        ),
-        ("max_proven_eps = 1.0", ("--trials", 3), "trials=3"),
-        ("no_refuted_claims = true", (), "makes no claim"),
-        (
-            "max_proven_eps = 1.0",
-            ("--scenario", "quantity-skew:zipf=1", "--method", "olsr", "--click-model", "perfect"),
-            "clients have different numbers of interactions",
-        ),
-        ("min_ndcg = 0.1", ("--sensitivity", 3), "only with --eps"),
-        ("min_ndcg = 0.1", ("--defense", "clips:norm=1"), "clips"),
-        ("min_ndcg = 0.1", ("--defense", "metric-rr:eps=1"), "metric"),
-    ],
-)
-def test_bad_input_is_one_line(text: str, options: tuple[object, ...], told: str, tmp_path: Path) -> None:
-    start = () if any(str(one) in ("--trace", "--comparison") for one in options) else TINY
-    done = run("check", limits(tmp_path, "limits", text), *start, *options)
-    assert done.code == 2
-    assert told in done.one_error()
-
-
 def test_a_config_whose_cells_are_no_grid_is_refused(folder: Path, tmp_path: Path) -> None:
     config = tmp_path / "plan.toml"
     config.write_text(

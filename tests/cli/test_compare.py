@@ -116,20 +116,6 @@ def test_resume_alone_ends_the_comparison_that_is_kept(one_run: Path, tmp_path: 
     assert files(copy) == before
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        *(("--trials", "19"), ("--view", "foo"), ("--unit", "foo"), ("--attack-on", "foo")),
-        *(("--repeats", "0"), ("--attack-interactions", "0"), ("--target", "foo")),
-        *(("--clients", "0"), ("--rounds", "-1")),
-    ],
-)
-def test_a_wrong_value_of_every_cell_ends_the_command(option: str, value: str) -> None:
-    done = run("compare", *FAST, option, value)
-    assert done.code == 2
-    assert value in done.one_error()
-
-
 def test_two_names_of_one_chain_are_told(tmp_path: Path) -> None:
     same = "clip:norm={clip}+gamma-laplace:eps={eps},sensitivity={sensitivity}"
     found = run("compare", *FAST, "--defense", same, "--runs", "1", "--json").json()
@@ -137,13 +123,6 @@ def test_two_names_of_one_chain_are_told(tmp_path: Path) -> None:
     assert [(row["defense"], row["why"]) for row in found["left_out"]] == [
         ("clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3", "the same chain as published, eps 1.2")
     ]
-
-
-def test_a_world_that_cannot_be_is_refused_before_anything_runs() -> None:
-    done = run("compare", *FAST, "--scenario", "intent-skew")
-    assert done.code == 2
-    assert "compare: nothing to run: " in done.err
-    assert "expected several" in done.err
 
 
 @pytest.mark.parametrize(
@@ -213,36 +192,6 @@ def test_a_picture_is_drawn_and_a_bad_name_is_refused_before_anything_runs(tmp_p
     assert "<svg" in (tmp_path / "trade.svg").read_text()
     bad = run("compare", *FAST, "--plot", tmp_path / "trade.txt", "--out", tmp_path / "out")
     assert (bad.code, "--plot" in bad.err, (tmp_path / "out").exists()) == (2, True, False)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--eps", "0"), "eps"),
-        (("--eps", "nan"), "eps"),
-        (("--eps", "1", "--defense", "clip:norm=1"), "--eps: no --defense depends on it"),
-        (("--defense", "nonne"), "unknown 'nonne'"),
-        (("--defense", "proven-x"), "expected one of proven-"),
-        (("--sensitivity", "3", "--sensitivity-grid", "1,3"), "give one or the other"),
-        (("--sensitivity-grid", "1,x"), "--sensitivity-grid: '1,x'"),
-        (("--jobs", "0"), "--jobs: 0"),
-        (("--scheduler", "tcp://x"), "--scheduler: only with --backend"),
-        (("--runs", "0"), "--runs: 0"),
-        (("--resume",), "--resume: only with --out"),
-        (("--method", "olrs"), "olrs"),
-        (("--click-model", "perfekt"), "perfekt"),
-        (("--config", "no-such.toml"), "no-such.toml"),
-        (("--data", "no-such"), "no-such"),
-        (("--defense", "clip:norm=-1"), "norm"),
-    ],
-)
-def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], said: str) -> None:
-    done = run("compare", "--clients", "5", *arguments)
-    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
-    assert done.code == 2
-    assert len(errors) == 1
-    assert said in errors[0]
-    assert done.out == ""
 
 
 def test_the_help_names_the_default_defenses() -> None:

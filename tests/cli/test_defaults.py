@@ -20,10 +20,7 @@ from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.experiments.plan import table_in
 from foltr_audit.experiments.recommend.recommend import SearchBudget
 from foltr_audit.experiments.recommend.space import PrivacyLimits
-from foltr_audit.report.results.attack_rows import AttackRow
-from foltr_audit.report.results.meaning import describe_results
 from tests.fixtures.command import run
-from tests.fixtures.result_rows import attack_row
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "10", "--rounds", "2", "--click-model", "perfect")
 
@@ -100,24 +97,6 @@ def test_one_default_in_all_commands() -> None:
     assert grid.delta == PrivacyLimits(max_eps=1.0).delta == defaults.DELTA
     trials = {AuditSpec.model_validate(grid.spec["audit"]).trials, audit.trials, SearchBudget().trials}
     assert trials == {searched["trials"], defaults.TRIALS} == {defaults.TRIALS}
-
-
-def rows(*methods: str) -> list[AttackRow]:
-    """Rows of attacks that are no better than guessing."""
-    metrics = {"auc": 0.5, "auc_ci95": [0.45, 0.55], "recall": 0.3, "precision": 0.3}
-    return [
-        attack_row(method=method, sees="message", lists=300, queries=300, **metrics) for method in methods
-    ]
-
-
-def test_a_verdict_names_the_attacks_that_it_is_of() -> None:
-    told = describe_results(rows("olsr"))
-    assert "no attack that ran (olsr) is shown to be better than guessing" in told
-    assert "no attack is shown" not in told
-    assert told.endswith("Stronger attacks were not tried: leave out --method to run them.")
-    told = describe_results(rows("olsr", "lad", "map"))
-    assert "no attack that ran (olsr, lad, map) is shown to be better than guessing" in told
-    assert "Stronger" not in told
 
 
 @pytest.mark.parametrize(

@@ -13,33 +13,6 @@ from foltr_audit.errors import UsageError, suggest_name
 from tests.fixtures.command import SMALL, run
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("attack", "--eps", "one"), "Invalid value for '--eps' / '--published-eps': expected a number"),
-        (("attack", "--rounds", "1.5"), "Invalid value for '--rounds': expected a whole number"),
-        (("recommend", "--max-eps", 4, "--view", "colluding"), "'--view': 'colluding' is not one of"),
-        (("compare", "--backend", "foo"), "Invalid value for '--backend': 'foo' is not one of 'local'"),
-        (("study", "run", "pham-2022-table-4"), "'pham-2022-table-4'; did you mean 'pham-2022'?"),
-        (("compare", "--resume"), "--resume: only with --out"),
-        (("attack", "--eps", -1), "--eps: -1; expected a number above 0"),
-        (
-            ("calibrate", "--target-eps", 1, "--arriving", 2000),
-            "--arriving: 2000 of 1000 messages; expected 1",
-        ),
-    ],
-)
-def test_one_line_in_plain_words(arguments: tuple[object, ...], said: str) -> None:
-    done = run(*arguments)
-    assert done.code == 2
-    assert said in done.one_error()
-
-
-def test_colluders_are_an_option() -> None:
-    done = run("audit", *SMALL, "--eps", 1.2, "--trials", 40, "--view", "colluding", "--colluders", 2000)
-    assert done.one_error() == "error: --colluders: 2000 of 40 clients; expected 0 to 39"
-
-
 def test_files_of_others_are_not_quoted(tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("root:x:0:0:administrator:/root:/bin/bash\n")

@@ -7,7 +7,7 @@ import re
 import pytest
 from foltr_audit.studies.model_merging import MergeSpec
 
-from foltr_audit.cli.common import ATTACK, AUDIT, MEMBERSHIP, SHARED, UNLEARNING, field_flags
+from foltr_audit.cli.common import ATTACK, AUDIT, MEMBERSHIP, SHARED, UNLEARNING
 from foltr_audit.cli.options import FieldOption
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.audit import AuditSpec
@@ -16,7 +16,6 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.settings.membership import MembershipSpec
 from foltr_audit.core.settings.unlearning import UnlearningSpec
 from foltr_audit.experiments.plan import apply_changes
-from tests.fixtures.command import run
 
 OF_PROTOCOLS = (*ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)
 FIELDS = tuple(name for name in (*SHARED, *OF_PROTOCOLS) if "." in name or name == "seed")
@@ -59,17 +58,6 @@ def test_the_default_that_a_help_names_is_that_of_the_field(name: str) -> None:
     if one.kind in (int, float) and one.form == "one":
         typed = apply_changes(left_out, {name: one.kind(words[0])})
     assert Spec.parse(typed).table() == Spec.parse(left_out).table()
-
-
-def test_errors_name_the_option_that_sets_a_field() -> None:
-    flags = field_flags()
-    assert flags["attack.interactions"] == "--attack-interactions"
-    assert flags["data.source"] == "--data"
-    assert flags["trace.every"] == "--trace-every"
-    for option, value in (("--repeats", "0"), ("--normalise", "most"), ("--choices", "1")):
-        done = run("attack", "--data", "synthetic:mq2007:30", option, value)
-        assert done.code == 2
-        assert option in done.one_error()
 
 
 def test_a_study_has_options_of_its_fields_too() -> None:

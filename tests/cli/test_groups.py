@@ -137,17 +137,10 @@ def test_groups_of_an_intent_are_served_as_their_intent_is() -> None:
     )
 
 
-def test_tables_name_the_groups() -> None:
-    told = run("train", *SMALL[:-2], "--scenario", "label-skew", "--full").out
-    by_group = told.partition("by group of clients, worst served first")[2]
-    assert by_group.index("all clients") < by_group.index("grade 0") < by_group.index("grade 2")
-
-
 @pytest.mark.parametrize("command", ["train", "attack"])
 def test_identical_clients_have_no_groups(command: str) -> None:
     report = json.loads(run(command, *SMALL, "--json").out)
     assert not {"groups", "utility_groups"} & set(report)
-    assert "by group" not in run(command, *SMALL).out
 
 
 def test_clicks_alone_tell_no_fresh_clients_apart() -> None:

@@ -6,8 +6,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.fixtures.command import run
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", 20, "--rounds", 2)
@@ -62,31 +60,6 @@ def test_options_change_every_learner(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (
-            ("--learner", "pdgd", "--eps", 1.2),
-            "--eps: learner pdgd has no published defense; expected --defense",
-        ),
-        (("--learner", "foltr-es", "--eps", 1.2, "--sensitivity", 3), "--sensitivity: 3: learner foltr-es"),
-        (("--learner", "foltr-es", "--eps", -1), "--eps: -1; expected a number above 0"),
-        (("--learner", "folter-es"), "unknown learner 'folter-es'; did you mean 'foltr-es'?"),
-        (("--learner", "foltr-es", "--pdgd", "pham-2022"), "--pdgd: learner foltr-es has no such setting"),
-        (("--learner", "dbgd", "--ranker", "neural"), "learner dbgd: it perturbs linear models"),
-        (
-            ("--learner", "foltr-es:metric=dcg", "--defense", "metric-rr:p=0.5"),
-            "defense metric-rr: p=0.5 is for 11 values, and the metric has 1024",
-        ),
-    ],
-)
-def test_what_a_learner_cannot_do_is_said(options: tuple[object, ...], expected: str) -> None:
-    done = run("train", *SMALL, *options)
-    assert done.code == 2
-    assert done.err.startswith(f"error: {expected}")
-    assert done.err.count("\n") == 1
-
-
 def test_without_a_method_the_attack_is_one_that_can_read_the_messages(tmp_path: Path) -> None:
     for learner, method in (("foltr-es", "es-first-click"), ("coltr:candidates=5", "seen-clicks")):
         options = ("attack", *SMALL, "--learner", learner, "--click-model", "perfect")
@@ -124,11 +97,3 @@ def test_learners_of_one_attack_have_tables_of_their_own() -> None:
     assert es["bias_bound"] < 1e-5
     refused = {(row["learner"].partition(":")[0], row["method"]) for row in report["refused"]}
     assert ("fpdgd", "es-first-click:prior=relevance") in refused
-    shown = run(*options, "--full").out
-    assert "train.learner=foltr-es" in shown
-    assert shown.count("what the server learns, in bits per list") == 2
-    assert "what the server learns of a list's clicks, by learner, in bits" in shown
-    assert "foltr-es by es-first-click" in shown
-    utility = [line.split()[:3] for line in shown.splitlines() if line.startswith("perfect ")]
-    assert ["perfect", "fpdgd", "clip:norm=1.5+gamma-laplace:eps=4.5,sensitivity=3"] in utility
-    assert ["perfect", "foltr-es", "metric-rr:eps=4.5"] in utility

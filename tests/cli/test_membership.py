@@ -34,17 +34,6 @@ def test_rows_have_metrics_with_chance_and_ceiling() -> None:
     assert {row["ndcg@10_undefended"] for row in report["utility"]} == {report["utility"][0]["ndcg@10"]}
 
 
-def test_tables_say_what_is_seen_known_and_proven() -> None:
-    done = run(*FEW, "--defense", "clip:norm=1+gaussian:sigma=200", "--of", "log", "--view", "released")
-    assert done.code == 0
-    text = " ".join(done.out.split())
-    assert "first and trained model" in text
-    assert "every global model" not in text
-    assert "the draws behind its lists and clicks, are known" in text
-    assert "of one client over 3 rounds: Gaussian noise" in text
-    assert "no attack tells members from others better than chance" in text
-
-
 def test_a_configuration_repeats_it_and_a_folder_keeps_it(tmp_path: Path) -> None:
     config, out = tmp_path / "spec.toml", tmp_path / "run"
     first = run(*FEW, "--method", "lira-offline", "--save-config", config, "--out", out, "--json")
@@ -65,30 +54,3 @@ def test_the_api_gives_the_same_rows() -> None:
     assert json.loads(fa.membership(spec).json())["results"] == run(*FEW, "--json").json()["results"]
     with pytest.raises(fa.FoltrAuditError, match="no membership protocol"):
         fa.membership(fa.Spec())
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--method", "lyra"), "--method=lyra"),
-        (("--view", "server"), "--view=server"),
-        (("--of", "query"), "--of=query"),
-        (("--shadows", 2), "--shadows=2"),
-        (("--gamma", 0), "--gamma=0"),
-        (("--offline-scale", 2), "--offline-scale=2"),
-        (("--learner", "foltr-es"), "membership needs messages that are models"),
-        (("--cohort", 11), "cohort=11"),
-    ],
-)
-def test_what_cannot_be_meant_is_one_line(options: tuple[object, ...], told: str) -> None:
-    done = run(*FEW, *options)
-    assert done.code == 2
-    assert told in done.one_error()
-
-
-def test_a_comparison_has_no_membership_protocol(tmp_path: Path) -> None:
-    config = tmp_path / "grid.toml"
-    config.write_text("[spec.membership]\n")
-    done = run("compare", "--config", config)
-    assert done.code == 2
-    assert "membership" in done.one_error()

@@ -113,30 +113,6 @@ def test_the_examples_are_what_new_writes(tmp_path: Path) -> None:
         assert (EXAMPLES / name).read_bytes() == (tmp_path / name).read_bytes(), f"examples/{name}"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (("attack", "Bad_Name"), "expected lower-case letters"),
-        (("attack", "../outside"), "expected lower-case letters"),
-        (("attack", f"{LONGEST}b"), "at most 40"),
-        (("attack", "olsr"), "is the name of a registered attack"),
-        (("defense", "clip"), "is the name of a registered defense"),
-        (("attack", "view"), "a name of Python or of foltr-audit"),
-        (("defense", "json"), "a name of Python or of foltr-audit"),
-        (("attack", "class"), "a name of Python or of foltr-audit"),
-        (("limits", "a/b"), "expected lower-case letters"),
-        (("limits", "limits", "--into", "nowhere"), "no such folder"),
-    ],
-)
-def test_names_that_cannot_be_meant(
-    arguments: tuple[str, ...], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = run("new", *arguments)
-    assert (done.code, problem in done.one_error()) == (2, True), done.err
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(("kind", "name"), [("attack", "mine"), ("defense", "mine"), ("limits", "mine.toml")])
 def test_nothing_is_replaced(kind: str, name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("kept")

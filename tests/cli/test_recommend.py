@@ -130,32 +130,3 @@ def test_without_the_extra_one_line_says_how_to_get_it(
     expected = "the package optuna is not installed; pip install 'foltr-audit[recommend]'"
     assert done.one_error() == f"error: recommend: {expected}"
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--max-eps", "0"), "--max-eps: 0; expected at least 0.0001, or inf"),
-        (("--max-eps", "nan"), "--max-eps: nan; expected at least"),
-        (("--max-eps", "1", "--max-attack-auc", "1.5"), "--max-attack-auc: 1.5; expected above 0, at most 1"),
-        (("--max-eps", "1", "--max-attack-auc", "nan"), "--max-attack-auc: nan; expected"),
-        (("--max-eps", "1", "--view", "aggregate", "--max-attack-auc", ".6"), "attacks read single messages"),
-        (("--max-eps", "1", "--view", "aggregate", "--method", "olsr"), "--method: attacks read single"),
-        (("--max-eps", "1", "--delta", "1"), "--delta: 1; expected between 0 and 1"),
-        (("--max-eps", "1", "--candidates", "0"), "--candidates: 0; expected at least 1"),
-        (("--max-eps", "1", "--runs", "0"), "--runs: 0; expected at least 1"),
-        (("--max-eps", "1", "--trials", "5"), "--trials=5: "),
-        (("--max-eps", "1", "--fold", "all"), "--fold all: a query that selects in one fold"),
-        (("--max-eps", "1", "--learner", "fpdgd", "--learner", "dbgd"), "2 experiments; expected one"),
-        (("--max-eps", "1", "--method", "query-id"), "--method: query-id"),
-        (("--max-eps", "1", "--method", "olrs"), "did you mean 'olsr'?"),
-        (("--max-eps", "1", "--learner", "foltr-es"), "expected one that sends models"),
-        (("--max-eps", "1", "--resume"), "--resume: only with --out"),
-        (("--max-eps", "1", "--jobs", "0"), "--jobs: 0"),
-    ],
-)
-def test_options_that_cannot_be_meant(options: tuple[str, ...], message: str) -> None:
-    done = run("recommend", "--data", "synthetic:mq2007:60", *options)
-    assert done.code == 2
-    assert message in done.err
-    assert "Traceback" not in done.err

@@ -82,29 +82,6 @@ def test_no_arguments_show_the_help() -> None:
     assert "attack" in done.out
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "parameter"),
-    [
-        ("attacks", "olsr", "tolerance"),
-        ("defenses", "gamma-laplace", "sensitivity"),
-        ("scenarios", "uniform", None),
-        ("poisonings", "lie", "share"),
-        ("click-models", "navigational", None),
-        ("learners", "fpdgd", "learning_rate"),
-    ],
-)
-def test_list_shows_plug_ins_with_their_parameters(kind: str, name: str, parameter: str | None) -> None:
-    done = run("list", kind, "--json")
-    assert done.code == 0
-    rows = {row["name"]: row for row in done.json()["plugins"]}
-    assert rows[name]["summary"]
-    if parameter is not None:
-        assert parameter in [entry["name"] for entry in rows[name]["parameters"]]
-    shown = run("list", kind)
-    assert shown.code == 0
-    assert name in shown.out
-
-
 def test_ctrl_c_inside_a_kernel_is_an_interrupt_and_other_system_errors_are_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

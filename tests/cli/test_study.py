@@ -14,7 +14,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import Plan, apply_changes, read_tables
 from foltr_audit.experiments.presets import load_preset, preset_names
 from foltr_audit.experiments.runner import Runner
-from foltr_audit.report.tables.presets import FOLDS, count, preset_plan
+from foltr_audit.report.tables.presets import FOLDS, preset_plan
 from tests.fixtures.command import run
 
 INTENTS, MQ2007 = "synthetic:clueweb-intents:15", "synthetic:mq2007:60"
@@ -48,12 +48,6 @@ def test_list_names_every_preset_with_its_data_and_size() -> None:
     assert periods["interactions"] == 25 * 3 * 3 * 4 * 50_000
 
 
-def test_large_numbers_in_short() -> None:
-    assert [count(n) for n in (7, 999, 1000, 2_664_000, 108_003_000, 2_700_000_000)] == [
-        "7", "999", "1 k", "2.66 M", "108 M", "2.7 G",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("name", RUN)
 def test_show_is_the_plan_that_config_accepts(name: str, tmp_path: Path) -> None:
     done = run("study", "show", name)
@@ -69,42 +63,7 @@ def test_show_is_the_plan_that_config_accepts(name: str, tmp_path: Path) -> None
     assert len(told["published"]["figures"]) == len(published.figures)
 
 
-def test_an_unknown_name() -> None:
-    for command in ("show", "run"):
-        done = run("scenario", command, "pham2022")
-        assert done.code == 2
-        assert "unknown preset 'pham2022'; did you mean 'pham-2022'?" in done.one_error()
-
-
 # --- run ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ((), "study run pham-2022: no --data; it needs MQ2007 of LETOR 4.0"),
-        (("--data", "nowhere"), "--data: nowhere: no such file or folder; pham-2022 needs MQ2007"),
-        (("--data", MQ2007, "--synthetic"), "--data and --synthetic: give one or the other"),
-        (("--synthetic", "--scale", 0), "--scale: 0; expected a number above 0 and at most 1"),
-        (("--synthetic", "--scale", 1.5), "--scale: 1.5; expected a number above 0 and at most 1"),
-        (("--synthetic", "--scale", "nan"), "--scale: nan; expected a number above 0 and at most 1"),
-        (
-            ("--synthetic", "--plot", "x.svg"),
-            "--plot: not with pham-2022, which is of kind attack",
-        ),
-        (("--synthetic", "--resume"), "--resume: only with --out"),
-    ],
-)
-def test_what_cannot_be_meant_is_one_clear_line(options: tuple[object, ...], words: str) -> None:
-    done = run("study", "run", "pham-2022", *options)
-    assert done.code == 2
-    assert words in done.one_error()
-
-
-def test_missing_data_say_how_to_get_them_and_what_stands_in() -> None:
-    line = run("study", "run", "wang-2021-figure-5").one_error()
-    assert "Microsoft Research" in line
-    assert line.endswith("or --synthetic for the twin, synthetic:mslr-web10k:1000")
 
 
 def scaled(name: str, *options: object) -> Any:
@@ -135,16 +94,6 @@ def test_a_training_stands_beside_its_numbers(tmp_path: Path) -> None:
     assert run("trace", "validate", tmp_path / "run").code == 0
 
 
-def test_an_attack_stands_beside_its_numbers() -> None:
-    done = scaled("pham-2022")
-    assert done.code == 0, done.err
-    assert done.out.startswith(
-        "pham-2022: Pham 2022, table 4, on synthetic data synthetic:mq2007:60, scale 1e-"
-    )
-    flat = " ".join(done.out.split())
-    assert "table 4: accuracy/precision/recall (synthetic data, scale 1e-06)" in flat
-
-
 def test_periods_stand_beside_their_numbers(tmp_path: Path) -> None:
     picture = tmp_path / "curves.svg"
     done = scaled("zhuang-2021-table-5", "--json", "--plot", picture)
@@ -157,17 +106,6 @@ def test_periods_stand_beside_their_numbers(tmp_path: Path) -> None:
         assert row["found"] is not None
         assert 0 <= row["found"] <= 1
     assert picture.is_file()
-
-
-def test_every_table_says_that_it_is_of_synthetic_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
-    out = scaled("pham-2022-figure-2").out
-    lines = out.splitlines()
-    titles = [lines[i - 1] for i, line in enumerate(lines) if "trained on" in line and i]
-    bars = [i for i, line in enumerate(lines) if set(line.strip()) == {"─"}]
-    assert len(bars) == 2
-    assert sum("(synthetic data, scale 1e-06)" in line for line in lines) == len(bars), titles
-    assert "on synthetic data synthetic:mq2007:60, scale 1e-06" in lines[0]
 
 
 def test_repetitions_are_scaled_and_may_be_given() -> None:
@@ -225,15 +163,6 @@ def test_the_study_of_merged_models_is_a_valid_one() -> None:
     assert tomllib.loads(shown.out)["merge"] == preset.merging()
     (row,) = [row for row in run("study", "list", "--json").json()["presets"] if row["name"] == MERGE]
     assert (row["trials"], row["trees"]) == (30, 3000)
-
-
-@pytest.mark.parametrize("option", ["--runs 2", "--fold 1", "--intents x", "--plot x.svg", "--resume"])
-def test_options_that_say_nothing_to_it(option: str) -> None:
-    done = run("study", "run", MERGE, "--synthetic", *option.split())
-    assert done.code == 2
-    assert f"{option.split()[0]}: not with {MERGE}, which is of kind merge" in done.one_error()
-    other = run("study", "run", "pham-2022", "--synthetic", "--category-feature", 3)
-    assert "--category-feature: not with pham-2022, which is of kind attack" in other.one_error()
 
 
 @pytest.mark.slow

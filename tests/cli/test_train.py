@@ -1,21 +1,16 @@
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
 
 from foltr_audit.core.ranking_metrics import OFFLINE
-from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import Runner, RunResult, run_plan
-from foltr_audit.report.results.train import TrainReport, TrainSpeed, print_train
+from foltr_audit.report.results.train import TrainSpeed
 from foltr_audit.utils.progress import Stopwatch
 from tests.fixtures.command import SHARED, SMALL, files, run
 
@@ -68,89 +63,6 @@ def test_the_speed_leaves_out_the_first_round(monkeypatch: pytest.MonkeyPatch) -
     assert str(TrainSpeed(160, 76.0, (0, 0.0))) == "160 interactions in 76.0 s"
 
 
-def test_the_table_has_a_line_per_round_and_several_epsilons_one_run_each() -> None:
-    done = run("train", *SMALL, "--eps", 1.2, "--eps", "inf", "--full")
-    assert done.code == 0
-    lines = [line.split() for line in done.out.splitlines()]
-    shown = [line[:2] for line in lines if len(line) == 8 and line[0] in ("1.2", "none")]
-    assert shown == [[eps, str(round_)] for eps in ("1.2", "none") for round_ in range(3)]
-
-
-@pytest.mark.parametrize(("rounds", "every", "shown"), [(20, 1, 20), (21, 1, 11), (45, 2, 12), (45, 20, 3)])
-def test_of_many_rounds_some_are_shown_and_the_last_one(rounds: int, every: int, shown: int) -> None:
-    small = ("--data", "synthetic:mq2007:60", "--clients", 2, "--interactions", 1)
-    done = run("train", *small, "--rounds", rounds, "--evaluate-every", every, "--full")
-    lines = [line.split() for line in done.out.splitlines()]
-    numbers = [int(line[1]) for line in lines if len(line) == 8 and line[0] == "none"]
-    assert len(numbers) == shown
-    assert numbers[-1] == rounds - 1
-    assert all((number + 1) % every == 0 for number in numbers[:-1])
-    assert (f"{shown} of {rounds} rounds: all with --json or --out" in done.out) == (shown < rounds)
-
-
-def test_the_tables_hold_every_metric_within_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    done = run("train", *SMALL, "--runs", 2, "--full")
-    assert max(len(line.rstrip()) for line in done.out.split("warning")[0].splitlines()[2:]) <= 80
-    report = run("train", *SMALL, "--runs", 2, "--json").json()
-    first, utility = [row for row in report["rounds"] if row["round"] == 0], report["utility"][0]
-    lines = [line.split() for line in done.out.splitlines()]
-    shown = next(line for line in lines if line[:2] == ["none", "0"])[2:]
-    names = ("online_ndcg@10", "offline_ndcg@10", "offline_mrr@10", "offline_map@10", DCG, "maxrr")
-    means = [(first[0][name] + first[1][name]) / 2 for name in names]
-    assert [float(text) for text in shown] == [pytest.approx(mean, abs=5.1e-4) for mean in means]
-    assert "means of 2 runs" in done.out
-    last = next(line for line in lines if line[:1] == ["perfect"])
-    assert float(last[5]) == pytest.approx(utility["online_mean"], abs=5.1e-4)
-    assert float(last[6]) == pytest.approx(utility["online_sum"], abs=5.1e-3)
-    online = [[row["online_ndcg@10"] for row in report["rounds"] if row["run"] == run] for run in (0, 1)]
-    assert utility["online_mean"] == pytest.approx(np.mean(online), rel=1e-12)
-    discounted = [sum(0.9995**t * value for t, value in enumerate(values)) for values in online]
-    assert utility["online_sum"] == pytest.approx(np.mean(discounted), rel=1e-12)
-
-
-def test_learners_and_other_settings_are_named_where_rows_differ_in_them() -> None:
-    made = TrainReport.of(*_plan_and_cells())
-    learners = ("foltr-es:sigma=2", "coltr")
-    rounds = [replace(row, setting=replace(row.setting, learner=x)) for x in learners for row in made.rounds]
-    utility = [
-        replace(row, setting=replace(row.setting, learner=x)) for x in learners for row in made.utility
-    ]
-    told = _printed(replace(made, rounds=tuple(rounds), utility=tuple(utility)))
-    assert [line[:3] for line in told if line[:1] in (["foltr-es"], ["coltr"])] == [
-        ["foltr-es", "none", "0"],
-        ["coltr", "none", "0"],
-    ]
-    assert [line[:3] for line in told if line[:1] == ["perfect"]] == [
-        ["perfect", "foltr-es", "none"],
-        ["perfect", "coltr", "none"],
-    ]
-    alone = _printed(made)
-    assert [line[:2] for line in alone if line[:1] == ["none"]] == [["none", "0"]]
-
-
-def test_the_caption_says_how_queries_without_relevant_documents_count() -> None:
-    for how, words in (("zero", "count 0"), ("skip", "are left out")):
-        told = _printed(TrainReport.of(*_plan_and_cells(how)))
-        assert f"without relevant documents {words}" in " ".join(part for line in told for part in line)
-
-
-def _plan_and_cells(no_relevant: str = "zero") -> tuple[Plan, list[RunResult]]:
-    table = {
-        "data": {"source": "synthetic:mq2007:60"},
-        "population": {"clients": 5},
-        "train": {"rounds": 1, "no_relevant": no_relevant},
-    }
-    plan = Plan.of([table])
-    return plan, run_plan(plan, None, Runner())
-
-
-def _printed(report: TrainReport) -> list[list[str]]:
-    console = Console(width=100, file=io.StringIO(), record=True)
-    print_train(report, console)
-    return [line.split() for line in console.export_text().splitlines()]
-
-
 def test_the_rounds_as_a_parquet_table(tmp_path: Path) -> None:
     options = (
         "train",
@@ -198,19 +110,6 @@ def test_plots_of_a_run_and_of_the_same_run_resumed(tmp_path: Path) -> None:
     assert again.read_bytes() == pictures[0].read_bytes()
 
 
-def test_plots_are_refused_before_anything_runs(tmp_path: Path) -> None:
-    for name, words in (
-        ("x.gif", "expected a name ending in .svg, .png or .pdf"),
-        ("none/x.svg", "no such folder"),
-        ("run/x.svg", "no such folder"),
-    ):
-        refused = run("train", *SMALL, "--out", tmp_path / "run", "--plot", tmp_path / name)
-        assert refused.code == 2
-        assert refused.one_error().startswith(f"error: --plot: {tmp_path / name}: ")
-        assert words in refused.one_error()
-        assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("picture", "expected"), [((), []), (("--plot", "x.png"), ["matplotlib"])], ids=["without", "plot"]
 )
@@ -224,37 +123,6 @@ def test_matplotlib_waits_for_a_plot_and_pyplot_for_ever(
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=tmp_path)
     assert done.stdout.decode().splitlines()[-1] == str(expected)
-
-
-def test_twins_are_trained_beside_stored_and_compared(tmp_path: Path) -> None:
-    skewed = ("--scenario", "click-skew:models=perfect/informational")
-    options = ("train", *SMALL, *skewed, "--runs", 2, "--out", tmp_path / "run", "--twins")
-    done = run(*options, "--json")
-    report = done.json()
-    assert done.code == 0
-    scenarios = [cell["population"]["scenario"] for cell in report["config"]["cells"]]
-    assert [text.rpartition("strength=")[2] for text in scenarios] == ["1", "0"] * 2
-    twin, plain = report["twins"][0], run("train", *SMALL, *skewed, "--runs", 2, "--json").json()
-    assert (twin["twin"], twin["metric"], twin["pairs"]) == ("evenly dealt", "offline_ndcg@10", 2)
-    assert twin["mean"] == plain["utility"][0]["ndcg@10"]
-    assert twin["mean_twin"] == report["utility"][1]["ndcg@10"]
-    assert plain["twins"] == []
-    assert [row["clients"] for row in plain["population"][0]["groups"]] == [20, 20]
-    before = files(tmp_path / "run")
-    again = run(*options, "--resume", "--full")
-    assert again.code == 0
-    assert files(tmp_path / "run") == before
-    for words in ("40 clients, click-skew", "evenly dealt", "informational clicks"):
-        assert words in again.out
-
-
-def test_twins_of_nothing_are_refused_before_anything_runs(tmp_path: Path) -> None:
-    refused = run("train", *SMALL, "--twins", "--out", tmp_path / "run")
-    assert refused.code == 2
-    assert refused.one_error() == (
-        "error: --twins: scenario uniform has no twin; expected a scenario that has"
-    )
-    assert not list(tmp_path.iterdir())
 
 
 def test_init_goes_on_from_a_model_and_zeros_are_the_default(tmp_path: Path) -> None:

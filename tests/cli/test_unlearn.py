@@ -57,31 +57,3 @@ def test_a_run_is_unlearned_by_its_spec(tmp_path: Path) -> None:
     assert "fed-remove" in text
     assert "fine-tune" not in text
     assert "Means over 210 trainings" in text
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--client", 4), "client 4: expected an id below 4"),
-        (("--client", -1), "--client=-1"),
-        (("--method", "eraser"), "--method=eraser"),
-        (("--calibrate-every", 0), "--calibrate-every=0"),
-        (("--ball", 0), "--ball=0"),
-        (("--trials", 99), "--trials=99"),
-        (("--trials", 1_000_000), "--trials: 1000000; 6 methods with 46 parameters"),
-        (("--learner", "foltr-es"), "unlearning needs messages that are models"),
-        (("--defense", "secure-aggregation", "--method", "fed-eraser"), "secure aggregation hides"),
-    ],
-)
-def test_what_cannot_be_meant_is_one_line(options: tuple[object, ...], told: str) -> None:
-    done = run(*FEW, *options)
-    assert done.code == 2
-    assert told in done.one_error()
-
-
-def test_a_comparison_has_no_unlearning_protocol(tmp_path: Path) -> None:
-    config = tmp_path / "grid.toml"
-    config.write_text("[spec.unlearning]\n")
-    done = run("compare", "--config", config)
-    assert done.code == 2
-    assert "unlearning" in done.one_error()

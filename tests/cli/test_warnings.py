@@ -48,12 +48,6 @@ def test_each_code_is_explained() -> None:
     assert all(code in run("explain").out for code in WARNINGS)
 
 
-def test_an_unknown_code_has_one_line_with_the_nearest() -> None:
-    done = run("explain", "FA1022")
-    assert done.code == 2
-    assert "did you mean 'FA102'" in done.one_error()
-
-
 def test_verbose_shows_the_log() -> None:
     logger = logging.getLogger("foltr_audit")
     before = [*logger.handlers]

@@ -11,14 +11,12 @@ from foltr_audit.core.rankers import NeuralRanker, Ranker, known_ranker, make_ra
 from foltr_audit.core.records import Dataset
 from foltr_audit.core.records.view import Candidates
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
 from foltr_audit.kernels.pdgd import pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from tests.fixtures.command import run
-from tests.fixtures.reference import dataset, exact_pair_weights, numba_threads, pairwise_gradient
+from tests.fixtures.reference import dataset, exact_pair_weights, pairwise_gradient
 
 TEXTS = [
     "linear",
@@ -107,51 +105,6 @@ def test_a_text_has_one_canonical_form(text: str, canonical: str) -> None:
     assert known_ranker(text)
     assert ranker_text(text) == ranker_text(canonical) == make_ranker(text, 5).text == canonical
     assert Spec.parse({"train": {"ranker": text}}).train.ranker == canonical
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("lamda", f"unknown 'lamda'; {EXPECTED}"),
-        ("", f"unknown ''; {EXPECTED}"),
-        ("Neural", f"unknown 'Neural'; {EXPECTED}"),
-        ("linear:hidden=3", f"unknown parameter 'hidden' in 'linear:hidden=3'; {EXPECTED}"),
-        ("neural:width=2", f"unknown parameter 'width' in 'neural:width=2'; {EXPECTED}"),
-        ("neural:hidden=4,", f"unknown parameter '' in 'neural:hidden=4,'; {EXPECTED}"),
-        ("neural:hidden=4,hidden=5", "hidden given twice in 'neural:hidden=4,hidden=5'"),
-        ("neural:layers=1,hidden=5,layers=1", "layers given twice in 'neural:layers=1,hidden=5,layers=1'"),
-        ("linear:", f"unknown parameter '' in 'linear:'; {EXPECTED}"),
-        *(
-            (
-                f"neural:layers={n}",
-                f"layers={n} in 'neural:layers={n}'; expected a whole number from 1 to 2",
-            )
-            for n in ("0", "3", "", "two", "-1")
-        ),
-        ("neural:", f"unknown parameter '' in 'neural:'; {EXPECTED}"),
-        *(
-            (
-                f"neural:hidden={n}",
-                f"hidden={n} in 'neural:hidden={n}'; expected a whole number from 1 to 1000",
-            )
-            for n in ("0", "1001", "-1", "1.5", "", "ten", "9" * 5000, "²")
-        ),
-    ],
-)
-def test_what_is_no_ranker(text: str, line: str) -> None:
-    assert not known_ranker(text)
-    with pytest.raises(UsageError) as caught:
-        make_ranker(text, 5)
-    assert str(caught.value) == f"ranker: {line}"
-    with pytest.raises(UsageError) as caught:
-        Spec.parse({"train": {"ranker": text}}, "x.toml", {"train.ranker": "--ranker"})
-    assert str(caught.value) == f"x.toml: --ranker: {line}"
-
-
-def test_the_command_line_names_its_option() -> None:
-    done = run("train", "--ranker", "nueral")
-    assert done.code == 2
-    assert done.one_error() == f"error: --ranker: unknown 'nueral'; {EXPECTED}"
 
 
 @EVERY_RANKER
@@ -351,23 +304,3 @@ def test_an_output_bias_would_never_learn() -> None:
             )
             np.testing.assert_allclose(weights.sum(axis=1), 0.0, rtol=0, atol=1e-14)
             assert np.abs(weights).max() > 0.1
-
-
-@EVERY_RANKER
-def test_threads_and_cohorts_change_no_byte(text: str) -> None:
-    data, ranker, rng = ragged(features=40), make_ranker(text, 40), np.random.default_rng(10)
-    queries = rng.integers(0, len(LENGTHS), size=300)
-    models = rng.normal(size=(300, ranker.n_parameters))
-    shown, weights = shown_of(data, queries, 10), rng.normal(size=(300, 10))
-
-    def all_bytes(threads: int) -> list[bytes]:
-        with numba_threads(threads):
-            scores, _ = ranker.scores(models, data, queries)
-            return [scores.tobytes(), ranker.gradient(models, data, queries, shown, weights).tobytes()]
-
-    together = all_bytes(1)
-    assert all_bytes(2) == together
-    single = [slice(c, c + 1) for c in range(300)]
-    scores = [ranker.scores(models[c], data, queries[c])[0].tobytes() for c in single]
-    steps = [ranker.gradient(models[c], data, queries[c], shown[c], weights[c]).tobytes() for c in single]
-    assert [b"".join(scores), b"".join(steps)] == together

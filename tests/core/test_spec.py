@@ -246,98 +246,9 @@ def refusal(table: dict[str, Any], where: str = "spec", **more: Any) -> str:
     return line
 
 
-@pytest.mark.parametrize(
-    ("table", "line"),
-    [
-        ({"sead": 1}, "x.toml: unknown field 'sead'; did you mean 'seed'? (known: attack, audit, data, "),
-        ({"schema_": 1}, "x.toml: unknown field 'schema_'; did you mean 'schema'?"),
-        ({"data": {"sources": "x"}}, "x.toml: unknown field data.sources; did you mean 'source'?"),
-        ({"population": {"client": 3}}, "x.toml: unknown field population.client; did you mean 'clients'?"),
-        ({"train": {"epochs": 3}}, "x.toml: unknown field train.epochs; "),
-        ({"attack": {"repeat": 3}}, "x.toml: unknown field attack.repeat; did you mean 'repeats'?"),
-    ],
-)
-def test_unknown_fields_get_the_nearest_name(table: dict[str, Any], line: str) -> None:
-    assert refusal(table, "x.toml").startswith(line)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "line"),
-    [
-        ("schema", "foltr-audit/spec/2", "schema=foltr-audit/spec/2: "),
-        ("seed", -1, "seed=-1: input should be greater than or equal to 0"),
-        ("seed", 2**63, f"seed={2**63}: input should be less than {2**63}"),
-        ("seed", 1.5, "seed=1.5: "),
-        ("seed", "one", "seed=one: "),
-        ("repetition", -1, "repetition=-1: "),
-        ("defense", 3, "defense=3: "),
-        ("defense", ["clap"], "unknown defense 'clap'; did you mean 'clip'?"),
-        ("defense", ["clip:norm=0"], "defense clip: norm=0: "),
-        ("data", "mq2008", "data=mq2008: "),
-        ("data.source", "", "data.source=: "),
-        ("data.source", 3, "data.source=3: "),
-        ("data.fold", -1, "data.fold=-1: "),
-        (
-            "data.normalise",
-            "l2",
-            "data.normalise=l2: input should be 'zscore', 'zscore-parts', 'query-minmax' or",
-        ),
-        ("population.clients", 0, "population.clients=0: "),
-        ("population.clients", float("nan"), "population.clients=nan: "),
-        ("population.cohort", 0, "population.cohort=0: "),
-        ("population.cohort", 51, "population: cohort=51: expected at most the number of clients, 50"),
-        (
-            "population.separation",
-            3,
-            "population: separation=3: cohorts of 20 out of 50 clients; expected at "
-            "most 2, the cohorts without a common client",
-        ),
-        ("population.scenario", "zipf", "unknown scenario 'zipf'; known: abrupt, click-skew"),
-        ("train.rounds", 0, "train.rounds=0: "),
-        (
-            "train.ranker",
-            "lambda",
-            "train.ranker: unknown 'lambda'; expected linear or neural:hidden=H,layers=L",
-        ),
-        ("train.click_model", "perfekt", "unknown click model 'perfekt'; did you mean 'perfect'?"),
-        ("train.learner", "fpdgd:interactions=0", "learner fpdgd: interactions=0: "),
-        ("train.learner", "fpdgd:learning_rate=nan", "learner fpdgd: learning_rate=nan: "),
-        ("data.intents", "", "data.intents: intents '': expected a folder of qrels, or synthetic:I"),
-        ("data.intents", "synthetic:1", "data.intents: intents 'synthetic:1': expected synthetic:I with I "),
-        (
-            "data.intents",
-            "synthetic:11",
-            "data.intents: intents 'synthetic:11': expected synthetic:I with I ",
-        ),
-        ("data.intents", "synthetic:x", "data.intents: intents 'synthetic:x': expected synthetic:I with I "),
-        ("train.no_relevant", "one", "train.no_relevant=one: "),
-        ("trace.message", "es", "trace.message=es: "),
-        ("trace.dtype", "float16", "trace.dtype=float16: "),
-        ("attack.methods", [], "attack.methods=[]: "),
-        ("attack.methods", ["olrs"], "unknown attack 'olrs'; did you mean 'olsr'?"),
-        ("attack.click_models", [], "attack.click_models=[]: "),
-        ("attack.click_models", ["random"], "unknown click model 'random'; "),
-        ("attack.target", "all", "attack.target=all: "),
-        ("attack.on", [], "attack.on=[]: "),
-        ("attack.on", ["dev"], "attack.on: unknown part 'dev'; "),
-        ("attack.on", ["tset"], "attack.on: unknown part 'tset'; did you mean 'test'?"),
-        ("attack.repeats", 0, "attack.repeats=0: "),
-        ("attack.min_documents", 0, "attack.min_documents=0: "),
-    ],
-)
-def test_refused_values(name: str, value: Any, line: str) -> None:
-    assert refusal(having(name, value), "x.toml").startswith(f"x.toml: {line}")
-
-
 def test_a_field_may_be_called_by_its_option() -> None:
     line = refusal(having("population.clients", 0), "train", names={"population.clients": "--clients"})
     assert line == "train: --clients=0: input should be greater than or equal to 1"
-
-
-@pytest.mark.parametrize("text", ["seed = ", "seed = 1\nseed = 2", "[data", "= 3", "seed = 1 2"])
-def test_what_is_no_toml(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^x\.toml: not TOML: "):
-        Spec.from_toml(text, "x.toml")
 
 
 def test_a_spec_needs_its_own_schema() -> None:

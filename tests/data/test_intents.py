@@ -268,20 +268,6 @@ def test_what_the_option_means(tmp_path: Path) -> None:
     assert intent_files(str(tmp_path)) == (tmp_path / "1.txt",)
 
 
-def test_info_shows_relevant_documents_of_each_intent() -> None:
-    facts = run("data", "info", "synthetic:mq2007:30", "--intents", "synthetic:3", "--json").json()
-    part = synthetic_intents(synthesise("mq2007", queries=30).test, 3)
-    counts = {
-        str(intent): count for intent, count in enumerate(per_query(part).sum(axis=0).tolist(), start=1)
-    }
-    assert facts["parts"]["test"]["relevant_per_intent"] == counts
-    assert (facts["intents"], facts["intents_from"]) == (3, "synthetic:3")
-    assert "relevant per intent" in run("data", "info", "synthetic:clueweb-intents:5").out
-    plain = run("data", "info", "synthetic:mq2007:30", "--json").json()
-    assert plain["intents"] == 1
-    assert "relevant_per_intent" not in plain["parts"]["test"]
-
-
 @pytest.mark.parametrize("command", ["train", "attack", "audit"])
 def test_commands_refuse_intents_that_are_not_there(command: str, tmp_path: Path) -> None:
     done = run(command, "--data", "synthetic:mq2007:30", "--intents", tmp_path)

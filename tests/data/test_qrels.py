@@ -172,26 +172,6 @@ def test_a_source_is_joined_before_it_is_split(tmp_path: Path) -> None:
     assert collection.fingerprint != load_data(str(tmp_path / "all.txt"), normalisation="none").fingerprint
 
 
-@pytest.mark.parametrize(
-    ("letor", "qrels", "line"),
-    [
-        (LETOR, "77 1 D1 1", "judges no document of the train part"),
-        (LETOR, "3 1 other 1", "judges no document of the train part"),
-        (
-            LETOR.replace("#docid", "#"),
-            "3 1 D1 1",
-            "train part, query 3: a document has no id; expected '#docid",
-        ),
-    ],
-)
-def test_nothing_to_join_is_refused(tmp_path: Path, letor: str, qrels: str, line: str) -> None:
-    (tmp_path / "all.txt").write_text(letor)
-    folder = lay(tmp_path / "qrels", {"1.txt": qrels})
-    done = run("data", "info", tmp_path / "all.txt", "--intents", folder)
-    assert done.code == 2
-    assert line in done.one_error()
-
-
 # --- writing --------------------------------------------------------------------------------------
 
 

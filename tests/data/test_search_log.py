@@ -198,44 +198,6 @@ def test_users_are_part_of_the_fingerprint(tmp_path: Path) -> None:
 
 # --- what is refused ------------------------------------------------------------------------------
 
-HEAD = "qid,user_id,timestamp,query,target_doc_id,candidate_doc_ids\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", r"metadata\.csv: empty; expected a header"),
-        (HEAD, r"metadata\.csv: no rows"),
-        ("user_id,timestamp,target_doc_id\n", r"metadata\.csv:1: no column qid; expected one"),
-        ("qid,timestamp,target_doc_id\n", r"metadata\.csv:1: no column user_id"),
-        ("qid,user_id,target_doc_id\n", r"metadata\.csv:1: no column timestamp or time"),
-        ("qid,user_id,timestamp,time,target_doc_id\n", r":1: several columns timestamp or time"),
-        ("qid,user_id,timestamp\n", r"metadata\.csv:1: no column target_doc_id"),
-        ("qid,qid,user_id,timestamp,target_doc_id\n", r":1: column 'qid' is given twice"),
-        (f"{HEAD}1,2\n", r":2: 2 columns; expected 6, as in the header"),
-        (f"{HEAD},7,2006-03-01 07:00:00,q,a,\"{{'a'}}\"\n", r":2: no query id; expected a name"),
-        (f"{HEAD}1, ,2006-03-01 07:00:00,q,a,\"{{'a'}}\"\n", r":2: no user; expected a name"),
-        (f"{HEAD}1,7,2006-03-01 07:00:00,q,,\"{{'a'}}\"\n", r":2: no clicked document; expected"),
-        (f"{HEAD}{'9' * 5000},7,2006-03-01 07:00:00,q,a,x\n", r":2: query id '9{40}'; expected a name of at"),
-        (f'{HEAD}"1\n2",7,2006-03-01 07:00:00,q,a,x\n', r":2: query id '1\\n2'; expected"),
-        (f"{HEAD}1,7,yesterday,q,a,\"{{'a'}}\"\n", r":2: time 'yesterday'; expected YYYY-MM-DD"),
-        (f"{HEAD}1,7,2006-13-01 07:00:00,q,a,\"{{'a'}}\"\n", r":2: time '2006-13-01 07:00:00'"),
-        (f"{HEAD}1,7,{'9' * 50}-01-01 07:00:00,q,a,\"{{'a'}}\"\n", r":2: time '9{40}'; expected"),
-        (f"{HEAD}1,7,2006-03-01 07:00:00,q,a,\n", r":2: no candidate documents; expected a list"),
-        (f"{HEAD}1,7,2006-03-01 07:00:00,q,a,__import__('os')\n", r":2: the clicked document 'a' is none of"),
-        (f"{HEAD}1,7,2006-03-01 07:00:00,q,a,\"{{'b', 'c'}}\"\n", r"'a' is none of the 2 candidate"),
-        (f'{HEAD}1,7,2006-03-01 07:00:00,"q,a,b\n2,3\n', r"metadata\.csv:2: unexpected end of data"),
-        (f'{HEAD}1,7,2006-03-01 07:00:00,"{"q" * 200_000}",a,b\n', r":2: field larger than field limit"),
-        (f"{HEAD}1,7,2006\0,q,a,b\n", r"data: metadata\.csv:2: a NUL byte"),
-    ],
-)
-def test_a_malformed_log_costs_one_line_that_names_the_row(tmp_path: Path, text: str, message: str) -> None:
-    write_log(tmp_path, ROWS)
-    (tmp_path / "metadata.csv").write_text(text)
-    with pytest.raises(DataError, match=message) as error:
-        load(tmp_path)
-    assert "\n" not in str(error.value)
-
 
 def changed(place: int, **fields: object) -> list[Search]:
     return [replace(row, **fields) if number == place else row for number, row in enumerate(ROWS)]  # type: ignore[arg-type]

@@ -204,43 +204,6 @@ def test_dense_parts_must_agree(tmp_path: Path) -> None:
         load_data(source)
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        (
-            {"vali.txt": "", "test.txt": ""},
-            r"no training split; expected train\.txt with .* or metadata\.csv with letor\.txt",
-        ),
-        ({"Fold1/train.txt": ""}, r"Fold1: no vali part; expected train\.txt, vali\.txt and test\.txt"),
-        ({}, r"no training split"),
-        ({"b.train": "", "a.train": "", "a.train.query": ""}, r"several data sets: a, b; expected one NAME"),
-        (
-            {"train.txt": "", "train.txt.gz": ""},
-            r"the train split exists twice: train\.txt and train\.txt\.gz",
-        ),
-        (
-            {"train.txt": "", "vali.txt": "", "valid.txt": ""},
-            r"the vali split exists twice: vali\.txt and valid",
-        ),
-        (
-            {"x.train": "", "x.test": "", "x.test.gz": ""},
-            r"the test split exists twice: x\.test and x\.test\.gz",
-        ),
-        ({"train.txt": "1 qid:1 1:x\n"}, r"letor: train\.txt:1: feature 1: value 'x' is not a number"),
-        (
-            {"x.train": "1 1:1\n"},
-            r"letor: x\.train:1: query id missing: .* expected 'qid:NAME', or a group file",
-        ),
-        ({"x.train": "1 1:1\n", "x.train.query": "2"}, r"letor: x\.train\.query: groups add up to 2 rows"),
-        ({"train.txt/file": ""}, r"train\.txt: a folder, where a file is expected"),
-    ],
-)
-def test_folders_that_cannot_be_meant(tmp_path: Path, files: Mapping[str, str], message: str) -> None:
-    source = lay(tmp_path, files)
-    with pytest.raises(DataError, match=message):
-        load_data(source)
-
-
 def test_no_such_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for read in (load_data, folds_of):
         with pytest.raises(DataError, match=r"data: .*none: no such file or folder"):

@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from foltr_audit.core.defense_chain import parse_chain
-from foltr_audit.errors import PluginError
 from foltr_audit.privacy.events import ClickRandomization, NormScaling
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.utils.arrays import Bools, Floats
@@ -173,22 +171,3 @@ def test_stages_and_events() -> None:
     assert grown.of == "update"
     assert grown.factor == pytest.approx(1 / math.tanh(0.5), rel=1e-12)
     assert ClickRR(keep=0.75).epsilon == pytest.approx(math.log(3), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("click-rr", "expected either eps or keep"),
-        ("click-rr:eps=1,keep=0.7", "expected either eps or keep"),
-        ("click-rr:eps=0", "eps=0"),
-        ("click-rr:eps=40", "eps=40"),
-        ("click-rr:eps=nan", "eps=nan"),
-        ("click-rr:keep=0.5", "keep=0.5"),
-        ("click-rr:keep=1", "keep=1"),
-        ("click-rr:keep=0.2", "keep=0.2"),
-    ],
-)
-def test_refusals(text: str, message: str) -> None:
-    with pytest.raises(PluginError, match=r"^defense click-rr: [^\n]*$") as caught:
-        parse_chain([text])
-    assert message in str(caught.value)

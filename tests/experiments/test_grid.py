@@ -142,28 +142,3 @@ def test_the_grid_of_a_spec_has_that_spec() -> None:
     assert differ == {"train.click_model", "trace.every", "attack.methods"}
     assert mine[0].attack is not None
     assert mine[0].attack.methods == spec.attacks
-
-
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        ({"epss": [1]}, "epss"),
-        ({"eps": []}, "eps"),
-        ({"eps": [0.0]}, "eps"),
-        ({"runs": 0}, "runs"),
-        ({"spec": {"train": {"learner": "fpdgd"}}}, "train.learner is varied by the grid"),
-        ({"spec": {"defense": ["none"]}}, "defense is varied by the grid"),
-        ({"defenses": ["nonne"]}, "unknown 'nonne'"),
-    ],
-)
-def test_bad_grids_are_refused_in_one_line(table: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        ComparisonGrid.parse(table, "grid.toml")
-    assert said in str(caught.value)
-    assert str(caught.value).startswith("grid.toml: ")
-    assert "\n" not in str(caught.value)
-
-
-def test_text_that_is_no_toml_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"grid\.toml: not TOML"):
-        ComparisonGrid.from_toml("runs = ", "grid.toml")

@@ -6,12 +6,10 @@ import tomllib
 from copy import deepcopy
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import Plan, apply_changes, expand, read_tables
 from tests.fixtures.spec_tables import SPEC_TABLES
 
@@ -94,33 +92,6 @@ def test_cells_override_what_is_shared() -> None:
     first, second = read(text).specs
     assert (first.seed, first.train.rounds) == (4, 7)
     assert (second.seed, second.train.rounds, second.train.click_model) == (5, 8, "perfect")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["cells = 3", "cells = []", "cells = [1]", "cells = {seed = 1}", 'cells = "all"', "cells = [{}, 2]"],
-)
-def test_cells_must_be_tables(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^plan\.toml: cells: expected \[\[cells\]\] tables"):
-        read_tables(text, "plan.toml")
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("[[cells", "plan.toml: not TOML: "),
-        ("[[cells]]\nsead = 1", "plan.toml: unknown field 'sead'; did you mean 'seed'?"),
-        ("[[cells]]\n[[cells.cells]]\nseed = 1", "plan.toml: unknown field 'cells'; "),
-        ("seed = 1\n[[cells]]\nseed = -1", "plan.toml: seed=-1: "),
-        ("[[cells]]\ndata = 1", "plan.toml: data=1: "),
-        ("data = 1\n[[cells]]\ndata = {fold = 1}\n[[cells]]", "plan.toml: data=1: "),
-    ],
-)
-def test_refused_plans(text: str, line: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        read(text)
-    assert str(caught.value).startswith(line)
-    assert "\n" not in str(caught.value)
 
 
 # --- axes -----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tomllib
 from fnmatch import fnmatch
@@ -18,10 +17,9 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.presets import RANDOM, load_preset, preset_names, read_preset
-from tests.fixtures.command import SHARED, run
+from tests.fixtures.command import run
 from tests.fixtures.import_graph import ROOT
 
-PAPER = SHARED / "papers" / "fpdgd-label-attacks-pham-2022.txt"
 QUICK = ("--clients", 30, "--rounds", 2)
 SMALL = ("attack", "--preset", "pham-2022", "--data", "synthetic:mq2007:60", *QUICK)
 CELLS = ("as published", "corrected")
@@ -32,14 +30,6 @@ CELLS = ("as published", "corrected")
 
 @pytest.mark.parametrize("name", preset_names())
 class TestEveryPreset:
-    def test_says_what_it_is(self, name: str) -> None:
-        preset = load_preset(name)
-        assert preset.name == name
-        assert preset.about.endswith(".")
-        assert "--data" in preset.data.get
-        assert re.search(r"\b(19|20)\d\d\b", preset.source), "a year"
-        assert preset.published.figures or preset.published.attacks or preset.published.shows
-
     def test_its_cells_are_canonical_specs_whose_plugins_can_be_made(self, name: str) -> None:
         for table in tables_of(name):
             spec = Spec.parse(table)
@@ -146,31 +136,6 @@ def test_a_grid_is_each_with_each() -> None:
     assert points == {(s, r, c) for s in (1, 2) for r in (200, 400) for c in (10, 1000, 20)}
 
 
-@pytest.mark.skipif(not PAPER.is_file(), reason="the shared papers are not here")
-@pytest.mark.parametrize(("name", "column"), [("pham-2022-mslr-web10k", 0), ("pham-2022", 1)])
-def test_the_figures_are_those_of_the_paper(name: str, column: int) -> None:
-    names = {
-        "Random 3": "random:k=3",
-        "Random 4": "random:k=4",
-        "Higher score": "higher-score",
-        "Higher prob.": "higher-probability",
-        "Higher dist.": "higher-distance",
-        "OLSR": "olsr",
-    }
-    text = PAPER.read_text()
-    expected: dict[tuple[str, str], list[float]] = {}
-    method = ""
-    for line in text[text.index("Table 4. Average") :].splitlines():
-        method = names.get(line.strip(), method)
-        pairs = re.findall(r"([\d.]+) \(([\d.]+)\)", line)
-        if len(pairs) == 3:
-            expected[method, line.split()[0].lower()] = [float(pair[column]) for pair in pairs]
-    assert len(expected) == 18
-    figures = load_preset(name).published.attacks
-    found = {(one.method, one.click_model): [one.accuracy, one.precision, one.recall] for one in figures}
-    assert found == expected
-
-
 def test_the_two_cells_of_pham_2022_differ_in_what_was_corrected_only() -> None:
     published, corrected = map(Spec.parse, tables_of("pham-2022"))
     assert published.attack is not None
@@ -246,42 +211,7 @@ def test_a_wrong_preset_is_one_clear_line(old: str, new: str, message: str) -> N
     assert str(caught.value).startswith(message)
 
 
-def test_an_unknown_name() -> None:
-    with pytest.raises(UsageError, match=r"unknown preset 'pham2022'; did you mean 'pham-2022'\?"):
-        load_preset("pham2022")
-
-
-@pytest.mark.parametrize("name", ["../presets/pham-2022", "pham-2022.toml", "", "/etc/passwd"])
-def test_a_name_is_no_path(name: str) -> None:
-    done = run("attack", "--preset", name)
-    assert done.code == 2
-    assert "unknown preset" in done.one_error()
-
-
-def test_options_that_do_not_go_with_a_preset(tmp_path: Path) -> None:
-    config = tmp_path / "spec.toml"
-    config.write_text("seed = 1")
-    both = run("attack", "--preset", "pham-2022", "--config", config)
-    assert both.code == 2
-    assert "--config and --preset" in both.one_error()
-    traced = run("attack", "--preset", "pham-2022", "--trace", tmp_path)
-    assert traced.code == 2
-    assert "--preset: not with --trace" in traced.one_error()
-    refused = run(*SMALL, "--rounds", 0)
-    assert refused.code == 2
-    assert "--rounds=0" in refused.one_error()
-    lost = run(*SMALL, "--data", tmp_path / "nowhere")
-    assert lost.code == 2
-    assert "no such file" in lost.one_error()
-
-
 # --- the command ----------------------------------------------------------------------------------
-
-
-def test_only_presets_that_attack() -> None:
-    done = run("attack", "--preset", "wang-2021-table-2")
-    assert done.code == 2
-    assert "wang-2021-table-2 is of kind train; see foltr-audit study run" in done.one_error()
 
 
 @pytest.fixture(scope="module")
@@ -315,19 +245,6 @@ def test_only_the_validation_part_is_attacked(report: dict[str, Any]) -> None:
     assert len(report["utility"]) == 2
 
 
-def test_the_table_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    done = run(*SMALL)
-    assert done.code == 0
-    lines = done.out[done.out.index("Pham 2022, table 4: accuracy") :].splitlines()
-    assert max(map(len, lines)) <= 80
-    assert re.search(r"published +as published +corrected", "\n".join(lines[1:4]))
-    assert any(re.search(r"olsr +\.88/\.80/\.93 +[\d.]+/[\d.-]+/[\d.]+ +[\d.]+/", line) for line in lines)
-    assert sum("higher-probability" in line for line in lines) == 3
-    assert "of MQ2007" in lines[-2] + lines[-3] + lines[-4]
-    assert "synthetic" in done.out
-
-
 def test_options_override_every_cell() -> None:
     options = ("--method", "olsr", "--method", "higher-score", "--click-model", "perfect", "--repeats", 2)
     told = run(*SMALL, *options, "--eps", 1.2, "--eps", 5, "--seed", 9, "--json").json()
@@ -343,9 +260,6 @@ def test_options_override_every_cell() -> None:
         "clip:norm=1.5+gamma-laplace:eps=5,sensitivity=3",
     }
     assert len(rows) == 2 * 2 * 4
-    shown = run(*SMALL, *options, "--eps", 1.2, "--eps", 5).out
-    assert "Pham 2022, table 4, eps 1.2, trained on perfect" in shown
-    assert "Pham 2022, table 4, eps 5, trained on perfect" in shown
 
 
 def test_cells_that_options_make_equal_are_run_once() -> None:

@@ -100,9 +100,3 @@ def test_the_whole_command() -> None:
     promised = {one["view"]: one["auc"] for one in evidence["ceilings"]}
     assert promised["individual"] == pytest.approx(chosen["auc_proven"])
     assert found["config"]["limits"]["max_eps"] == "inf"
-
-
-def test_one_limit_on_proofs_is_needed() -> None:
-    done = run("recommend", *TINY)
-    assert done.code == 2
-    assert "--max-eps: missing; expected it, --max-proven-auc, or both" in done.one_error()

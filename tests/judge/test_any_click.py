@@ -13,7 +13,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.scoring import any_click_scores
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Estimate
-from tests.fixtures.evidence import evidence, random_evidence, resampled
+from tests.fixtures.evidence import evidence, random_evidence
 
 
 def base_rate(judged: ClickEvidence, resamples: QueryBootstrap) -> Estimate:
@@ -54,27 +54,6 @@ def test_a_probability_predicts_a_click_where_it_is_likelier_than_none() -> None
     assert found.accuracy.value == 0.8
     (named,) = any_click_scores(replace(judged, probabilities=frozenset()), resamples_of(judged))
     assert named.accuracy.value == 0.2
-
-
-def test_intervals_equal_a_bootstrap_in_plain_loops() -> None:
-    judged = random_evidence(4, lists=100, silent=0.4)
-    (found,) = any_click_scores(judged, resamples_of(judged))
-    n = np.unique(judged.query).size
-    draws = Streams(1).generator("bootstrap").integers(0, n, size=(200, n))
-    guess = judged.guessed["attack"].guess & judged.is_document
-    for score, values in (
-        (found.accuracy, guess.any(axis=1) == judged.has_click),
-        (base_rate(judged, resamples_of(judged)), judged.has_click),
-    ):
-        means = resampled(values.astype(float), np.ones(100), judged.query, draws)
-        assert score.value == pytest.approx(values.mean(), rel=1e-12)
-        assert score.ci95 == pytest.approx(np.quantile(means, [0.025, 0.975]), rel=1e-12)
-    names = np.unique(judged.query)
-    areas = []
-    for draw in draws:
-        rows = np.concatenate([np.flatnonzero(judged.query == names[number]) for number in draw])
-        areas.append(sk.roc_auc_score(judged.has_click[rows], judged.guessed["attack"].any_click[rows]))
-    assert found.auc.ci95 == pytest.approx(np.quantile(areas, [0.025, 0.975]), rel=1e-12)
 
 
 @pytest.mark.parametrize("clicked", [True, False])

@@ -21,7 +21,7 @@ from foltr_audit.judge.calibration import (
 )
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.rng import Streams
-from tests.fixtures.evidence import evidence, resampled
+from tests.fixtures.evidence import evidence
 
 
 def honest(seed: int, lists: int = 80, k: int = 6, queries: int = 12) -> ClickEvidence:
@@ -65,25 +65,6 @@ def test_the_reliability_table_equals_scikit_learn() -> None:
     shares, means = calibration_curve(clicked, p, n_bins=10, strategy="uniform")
     assert [row.clicked for row in found] == pytest.approx(shares, rel=1e-12)
     assert [row.probability for row in found] == pytest.approx(means, rel=1e-12)
-
-
-def test_intervals_equal_a_bootstrap_in_plain_loops() -> None:
-    judged = honest(5)
-    found, here = calibrated(judged), judged.is_document
-    n = np.unique(judged.query).size
-    draws = Streams(1).generator("bootstrap").integers(0, n, size=(200, n))
-    count = here.sum(axis=1).astype(float)
-    p = np.where(here, judged.guessed["attack"].scores, 0.0)
-    squares = np.where(here, (p - judged.clicks) ** 2, 0.0).sum(axis=1)
-    surprise = np.where(here, -np.log(np.where(judged.clicks, p, 1 - p)), 0.0).sum(axis=1)
-    shares = resampled(judged.clicks.sum(axis=1).astype(float), count, judged.query, draws)
-    for score, values in (
-        (found.brier, resampled(squares, count, judged.query, draws)),
-        (found.log_loss, resampled(surprise, count, judged.query, draws)),
-        (found.brier_base_rate, shares * (1 - shares)),
-        (found.log_loss_base_rate, -shares * np.log(shares) - (1 - shares) * np.log(1 - shares)),
-    ):
-        assert score.ci95 == pytest.approx(np.quantile(values, [0.025, 0.975]), rel=1e-12)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

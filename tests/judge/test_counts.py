@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from foltr_audit.attacks.aggregate_counts import AggregateCounts
 from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.attacks.query_identification import QueryIdentification
 
@@ -19,7 +18,6 @@ from foltr_audit.errors import UsageError
 from foltr_audit.inference.count_decoder import cascade_rates, median_rates
 from foltr_audit.judge.counts import CountEvidence
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.protocol import judge
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
@@ -192,31 +190,3 @@ def test_without_truth_or_messages_nothing_is_summed(setup_of: SetupOf) -> None:
         judged(replace(recording, has_truth=False), data)
     with pytest.raises(UsageError, match="no message"):
         judged(replace(recording, records=[], truth=[]), data)
-
-
-@pytest.mark.slow
-def test_answers_do_not_depend_on_the_truth(setup_of: SetupOf) -> None:
-    recording, data = fresh(setup_of, clients=100, repeats=4)
-    turned = [replace(truth, clicks=~truth.clicks & (record.shown >= 0))
-              for record, truth in zip(recording.records, recording.truth, strict=True)]  # fmt: skip
-    honest = judged(recording, data, [AggregateCounts(restarts=1)])
-    other = judged(replace(recording, truth=turned), data, [AggregateCounts(restarts=1)])
-    assert other.counts.sum() != honest.counts.sum()
-    assert (
-        other.estimates["aggregate:restarts=1"].tobytes()
-        == honest.estimates["aggregate:restarts=1"].tobytes()
-    )
-
-
-def test_pieces_add_up(setup_of: SetupOf) -> None:
-    evidence = judged(*fresh(setup_of, clients=100, repeats=2))
-    both = join_pieces([evidence, evidence])
-    n = evidence.query.size
-    assert both.query.tolist() == 2 * evidence.query.tolist()
-    for name in ("clients", "shown", "counts"):
-        assert np.array_equal(getattr(both, name)[n:], getattr(evidence, name))
-    assert list(both.estimates) == ["toy-peeking"]
-    refused = replace(evidence, estimates={}, refused={"toy-peeking": "why"})
-    assert join_pieces([evidence, refused]).estimates == {}
-    fewer = replace(evidence, baselines={"constant": evidence.baselines["constant"]})
-    assert list(join_pieces([evidence, fewer]).baselines) == ["constant"]

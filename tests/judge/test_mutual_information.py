@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -17,7 +16,6 @@ from foltr_audit.attacks.olsr import OLSR
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from rich.console import Console
 
 from foltr_audit.core.plugins import Attack, Ball, Inference, View
 from foltr_audit.core.records import Collection
@@ -28,9 +26,7 @@ from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.privacy.randomized_response import RandomizedResponse
-from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack_rows import AttackPlace, information_rows
-from foltr_audit.report.tables.attack_details import information_table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
@@ -360,19 +356,3 @@ def test_rows_hold_the_estimate_and_baselines_have_none() -> None:
     wrong = with_bits(np.array([np.inf]), np.array([1.0]))
     (row,) = plain(information_rows(wrong, where(), resamples(wrong)))
     assert (row["bits"], row["share"], row["bias_bound"], row["wrong_prior"]) == (None, None, None, 1)
-
-
-def test_the_table_fits_and_says_what_is_bounded() -> None:
-    sure = with_bits(np.array([3.0, 2.0, 5.0]), np.array([1.0, 1.0, 2.0]), exact=True)
-    unsure = with_bits(np.array([3.0, 2.0, 5.0]), np.array([1.0, np.inf, 2.0]))
-    rows = [
-        row
-        for eps, judged in ((1.2, sure), (4.5, unsure))
-        for row in information_rows(judged, where(eps), resamples(judged))
-    ]
-    text = io.StringIO()
-    print_table(information_table(rows), Console(file=text, width=80))
-    lines = [" ".join(line.split()) for line in text.getvalue().splitlines()]
-    assert all(len(line) <= 80 for line in text.getvalue().splitlines())
-    assert any(line.startswith("attack 1.2 2.000 ") and line.endswith(".000 3.333 60.0 %") for line in lines)
-    assert "called the clicks of 1 list impossible" in " ".join(lines)

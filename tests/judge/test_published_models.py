@@ -185,18 +185,6 @@ def test_a_round_without_a_change_tells_nothing() -> None:
     assert (changes.tally.rounds, changes.tally.unchanged) == (4, 1)
 
 
-def test_the_report_says_whose_updates_were_published(tmp_path: Path) -> None:
-    folder = foreign_trace.write(tmp_path / "t", header(PLAIN), ruled(PLAIN, RULE))
-    report = fa.attack_trace(folder, "map", view="client")
-    assert {row.method: row.found.exact.value for row in report.results}["map"] == 1.0
-    (row,) = report.published
-    assert row.found == SingledOut(rounds=5, singled_out=5, right=5, published=5)
-    assert row.sees == "global models and lists"
-    shown = run("attack", "--trace", str(folder), "--view", "client", "--method", "map")
-    assert "names the right client in 5" in " ".join(shown.out.split())
-    assert "the client sees the global models and lists" in " ".join(shown.out.split())
-
-
 def test_what_does_not_fit_the_view_is_refused(tmp_path: Path) -> None:
     done = run("attack", "--view", "client", "--data", "synthetic:mq2007:60")
     assert (done.code, "view client: expected target training" in done.err) == (2, True)

@@ -17,7 +17,6 @@ from foltr_audit.core.records import Collection
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.protocol import judge
 from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks
 from foltr_audit.rng import Streams
@@ -266,25 +265,3 @@ def test_without_truth_or_messages_nothing_is_scored(setup_of: SetupOf) -> None:
         judged(replace(recording, has_truth=False), data, [Blind()])
     with pytest.raises(UsageError, match="no message"):
         judged(replace(recording, records=[], truth=[]), data, [Blind()])
-
-
-def test_pieces_add_up(setup_of: SetupOf) -> None:
-    recording, data = fresh(setup_of, clients=100, repeats=2)
-    at_once = judged(recording, data, [Blind(says="random"), QueryIdentification()])
-    pieces = [
-        judged(
-            replace(recording, records=[record], truth=[truth]),
-            data,
-            [Blind(says="random"), QueryIdentification()],
-        )
-        for record, truth in zip(recording.records, recording.truth, strict=True)
-    ]
-    whole = join_pieces(pieces)
-    assert whole.query.tolist() == at_once.query.tolist()
-    for label, placed in at_once.placed.items():
-        assert whole.placed[label].probability.tobytes() == placed.probability.tobytes()
-        assert np.array_equal(whole.placed[label].rank, placed.rank)
-    blind = {label: placed for label, placed in pieces[0].placed.items() if label != "query-id"}
-    refused = replace(pieces[0], placed=blind, refused={"query-id": "why"})
-    some = join_pieces([pieces[1], refused])
-    assert (list(some.placed), some.refused) == ([Blind(says="random").label], {"query-id": "why"})

@@ -29,7 +29,6 @@ from tests.fixtures.reference import (
     golden,
     laplacian,
     list_probability,
-    numba_threads,
     observed_length,
     observed_pairs,
     pair_weight,
@@ -341,25 +340,6 @@ def test_a_list_has_the_same_bytes_beside_other_clicks_on_it(setting: PDGDSettin
         ends, at = np.array([0, lists[one][0].size]), slice(row, row + 1)
         alone = pdgd_coefficients(lists[one][0], ends, shown[at], clicks[at], *rules)
         assert all(a.tobytes() == b[at].tobytes() for a, b in zip(alone, together, strict=True))
-
-
-def test_any_number_of_threads_gives_the_same_bytes() -> None:
-    rng = np.random.default_rng(9)
-    lengths = rng.integers(1, 40, size=400)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    scores = rng.normal(size=starts[-1]) * 5
-    shown = top_lists(scores, starts, 10)
-    clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
-
-    def all_bytes(threads: int) -> list[bytes]:
-        with numba_threads(threads):
-            arrays: list[NDArray[Any]] = [pair_weights(scores, starts, shown, True)]
-            for setting in SETTINGS:
-                flags = setting.normaliser == "candidates", setting.pairs == "last-click+1"
-                arrays += pdgd_coefficients(scores, starts, shown, read_only(clicks), *flags)
-            return [array.tobytes() for array in arrays]
-
-    assert all_bytes(2) == all_bytes(1)
 
 
 def test_settings_have_names() -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.kernels.philox import philox, uniforms
 from foltr_audit.rng import ClientStreams, Streams
-from tests.fixtures.reference import LOW, Words, chi_square_p, numba_threads, philox_counter, philox_words
+from tests.fixtures.reference import LOW, Words, chi_square_p, philox_counter, philox_words
 
 # kat_vectors of the Random123 distribution, "philox4x32 10": counter, key words, answer.
 KNOWN = [
@@ -141,14 +141,6 @@ def test_a_number_depends_on_its_name_only(clients: list[int], round_: int, firs
         backwards = [alone.uniform(1, first=first + i)[0, 0] for i in reversed(range(size))]
         assert row.tolist() == backwards[::-1]
     np.testing.assert_array_equal(streams.uniform(size, first=first), together)
-
-
-def test_any_number_of_threads_gives_the_same_bytes() -> None:
-    ids = np.arange(1000)
-    with numba_threads(2):
-        two = uniforms(0, 50, ids, 1, 2, np.uint64(3)).tobytes()
-    with numba_threads(1):
-        assert uniforms(0, 50, ids, 1, 2, np.uint64(3)).tobytes() == two
 
 
 def test_generators_of_the_server_are_named_too() -> None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,19 +22,13 @@ from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.report.render.document import html_page, markdown
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ServedRow
-from foltr_audit.report.results.wording import CHOSEN, FIXED, FRONT, measured
 from tests.fixtures.comparisons import (
-    LEARNER,
     checked,
-    claim,
-    failed,
     provenance,
     report,
     setting,
     several,
-    unfinished,
     warning,
-    where,
 )
 
 EVIL = "<script>alert(1)</script>|`*&\"'"
@@ -121,45 +114,10 @@ def test_pictures_and_tables_have_names() -> None:
     assert all(values["tabindex"] == "0" and values["aria-label"] for values in boxes)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "false: message",
-        "not on the front claim refuted",
-        "noise of 1/1000",
-        "fingerprint train vali test 0 ab12 3 1 1",
-        "cells/0123456789ab/spec.toml",
-        ".003",
-        "foltr-audit compare --config grid.toml",
-        LEARNER,
-    ],
-)
-def test_what_must_be_in_it(words: str) -> None:
-    assert words in read().text
-
-
 def test_versions_are_those_of_what_is_installed() -> None:
     found = versions()
     assert {"Python", *PACKAGES} == set(found)
     assert found["numpy"] == np.__version__
-
-
-def test_unfinished_failed_and_left_out_cells_are_shown() -> None:
-    found = report(
-        setting("none", runs=1),
-        unfinished=[unfinished(2, 1, "slow one")],
-        failed=[failed("out of luck")],
-        left_out=[GridExclusion(defense="b", learner="z", why="does not fit")],
-    )
-    text = Reader(page_of(found)).text
-    for words in ("Not finished: 1 of 2 cells are done.", "slow one", "out of luck", "does not fit"):
-        assert words in text
-
-
-def test_a_comparison_without_anything_has_a_page() -> None:
-    text = Reader(page_of(report())).text
-    assert "No cell of this comparison is done" in text
-    assert "At a glance" not in text
 
 
 def test_large_comparisons_have_fewer_pictures_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,26 +193,6 @@ def test_markdown_shows_it_as_text_too() -> None:
 # --- other forms --------------------------------------------------------------------------------------
 
 
-def test_markdown_has_whole_tables() -> None:
-    text = markdown(document(several(), provenance(), pictures=False))
-    assert text.startswith("# Defenses of federated online learning to rank, compared\n")
-    widths: list[int] = []
-    for line in text.splitlines():
-        if line.startswith("|"):
-            widths.append(len(re.findall(r"(?<!\\)\|", line)))
-        elif widths:
-            assert len(widths) >= 3
-            assert len(set(widths)) == 1
-            widths = []
-    assert "| skellam, eps 1.2 | epsilon 1.2 (proven: message) | .560 (" in text
-    assert '```\nschema = "foltr-audit/grid/1"' in text
-
-
-def test_what_is_dominated_says_by_what() -> None:
-    rows = setting("none", auc=0.99, ndcg=0.45), setting("skellam", 1.2, auc=0.56, ndcg=0.46)
-    assert "dominated by skellam, eps 1.2" in Reader(page_of(report(*rows))).text
-
-
 def test_csv_has_one_line_per_row_and_two_columns_per_interval() -> None:
     rows = list(csv.DictReader(io.StringIO(csv_text(every_column(several().rows())))))
     assert [row["name"] for row in rows] == [
@@ -282,33 +220,6 @@ def test_no_text_is_a_formula_to_a_spreadsheet(text: str) -> None:
     assert list(found.values()) == [safe, f"{safe}; b", "-1.5", "-inf", "a=1"]
 
 
-def with_delta() -> CompareReport:
-    """One claim with a delta, on data of several intents."""
-    place = where("gaussian", 1.2)
-    audited = checked("proven", delta=1e-5)
-    rows = [
-        setting(name, eps, evaluated_on="the training split", **more)
-        for name, eps, more in (("none", None, {}), ("gaussian", 1.2, audited))
-    ]
-    return report(*rows, claims=[claim(place, "proven", delta=1e-5)])
-
-
-@pytest.mark.parametrize("pictures", [True, False])
-def test_its_notes_say_what_the_values_are_not(pictures: bool) -> None:
-    found = document(with_delta(), provenance(), pictures=pictures)
-    text = Reader(html_page(found)).text if pictures else markdown(found)
-    for words in (CHOSEN, FIXED, FRONT, measured(0.95), "the training split"):
-        assert words in text
-    assert "the test split" not in text
-    assert "epsilon 1.2 (delta 1e-05)" in text
-    assert ("delta 1e-05" if pictures else "| 1.2 (delta 1e-05) |") in text
-
-
-def test_the_guide_has_the_same_words_for_the_front() -> None:
-    guide = Path(__file__).parents[2] / "docs" / "compare.md"
-    assert FRONT in " ".join(guide.read_text(encoding="utf-8").split())
-
-
 def test_the_same_results_are_the_same_bytes() -> None:
     assert page_of(several()) == page()
 
@@ -333,14 +244,3 @@ def test_words_and_lines_stand_out_in_light_dark_and_print() -> None:
             assert min(contrast(scheme[name], paper) for name in ("ink", "dim", "link")) >= 4.5
             assert min(contrast(scheme[f"c{number}"], paper) for number in range(1, 8)) >= 3.0
         assert min(contrast(scheme[name], scheme[f"{name}-paper"]) for name in ("good", "bad")) >= 4.5
-
-
-def test_a_table_that_goes_on_has_a_shadow_at_its_edge() -> None:
-    style = page().partition("<style>")[2].partition("</style>")[0]
-    screen, _, paper = style.partition("@media print")
-    box = next(part for part in screen.split("}") if part.strip().startswith(".box {"))
-    assert "overflow-x: auto" in box
-    assert "no-repeat local" in box
-    assert "no-repeat scroll" in box
-    assert ".box table { mix-blend-mode: darken; }" in screen
-    assert re.search(r"\.box \{[^}]*background: none", paper)

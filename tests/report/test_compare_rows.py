@@ -25,10 +25,11 @@ from foltr_audit.report.results.compare import (
     warning_rows,
     with_front,
 )
-from foltr_audit.report.results.compare_rows import ComparedAttackRow, CompareRow
+from foltr_audit.report.results.compare_rows import ComparedAttackRow, ComparedWarningRow, CompareRow
+from foltr_audit.report.tables.compare import warnings_by_defense
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Estimate, JsonValue
-from tests.fixtures.comparisons import attack, result, same_queries, where
+from tests.fixtures.comparisons import attack, result, same_queries, warning, where
 from tests.fixtures.evidence import random_evidence
 
 NDCG = np.array([[0.2, 0.4, np.nan, 0.9, 0.1], [0.3, 0.2, np.nan, 0.8, 0.3]])
@@ -286,3 +287,13 @@ def test_a_stored_cell_is_what_was_run_and_damage_is_found(tmp_path: Path) -> No
     (where / "arrays.npz").write_bytes(bytes(packed))
     with pytest.raises(TraceError, match=r"arrays\.npz: damaged"):
         read_cell(where, spec)
+
+
+def test_a_warning_is_said_once_with_all_that_it_is_about() -> None:
+    def row(alternative: str, eps: float | None, text: str) -> ComparedWarningRow:
+        return warning("x", text, eps=eps, alternative=alternative)
+
+    rows = [row("published", 1.2, "w"), row("published", 10.0, "w"), row("published", 10.0, "w")]
+    rows += [row("sign", None, "v"), row("b", 2.0, "w")]
+    told = [each.text for each in warnings_by_defense(rows)]
+    assert told == ["published, eps 1.2, 10; b, eps 2: w", "sign: v"]

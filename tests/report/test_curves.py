@@ -168,27 +168,7 @@ def test_same_bytes_and_no_date(tmp_path: Path, cells: list[RunResult], suffix: 
     assert [path.name for path in sorted(tmp_path.iterdir())] == [one.name, two.name]
 
 
-def test_other_curves_give_other_bytes(tmp_path: Path, cells: list[RunResult]) -> None:
-    save_curves(tmp_path / "all.svg", cells, DATA)
-    save_curves(tmp_path / "some.svg", cells[:3], DATA)
-    assert (tmp_path / "all.svg").read_bytes() != (tmp_path / "some.svg").read_bytes()
-
-
-def test_a_source_with_signs_of_mathematics_is_written_as_it_is(
-    tmp_path: Path, cells: list[RunResult]
-) -> None:
-    save_curves(tmp_path / "x.svg", cells, dataset(source=r"/data/$\frac{$_^", synthetic=False))
-    assert (tmp_path / "x.svg").stat().st_size > 1000
-
-
 # --- refusals -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["x.gif", "x", "x.svgz", ".svg"])
-def test_other_formats_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        check_picture(tmp_path / name)
-    assert str(refused.value) == f"--plot: {tmp_path / name}: expected a name ending in .svg, .png or .pdf"
 
 
 def test_places_where_no_picture_can_go_are_refused(tmp_path: Path) -> None:

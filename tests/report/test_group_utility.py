@@ -9,10 +9,12 @@ import pytest
 from scipy import stats
 
 from foltr_audit.core.records.population import EVERYBODY
+from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.groups import TrainingHistory, rows_of_trainings, utility_groups_table
 from foltr_audit.utils.formatting import json_text
+from tests.fixtures.made_reports import on_terminal
 from tests.fixtures.result_rows import Plain, plain, setting
-from tests.judge.test_group_scores import INTENTS, SETTING, TWO, printed
+from tests.judge.test_group_scores import INTENTS, SETTING, TWO
 
 
 def rounds(online: dict[str, list[float]], every: list[float], **final: float) -> list[dict[str, float]]:
@@ -101,13 +103,15 @@ def test_identical_clients_have_no_rows() -> None:
 
 def test_the_table_of_utility_shows_the_worst_served_below_all_clients() -> None:
     one = two_groups([0.5, 0.5], [0.25, 0.25], [0.375, 0.375])
-    told = printed(utility_groups_table(rows_of_trainings([one], setting(**SETTING))))
+    told = on_terminal(print_table, utility_groups_table(rows_of_trainings([one], setting(**SETTING))), 80)
     lines = [" ".join(line.split()) for line in told.splitlines()]
     assert lines.index("perfect 1.2 all clients .375 .375") < lines.index("odd .250 .250 -.125")
     assert lines.index("odd .250 .250 -.125") < lines.index("even .500 .500 .125")
     assert "offline" not in told
     assert "interval" not in told
     for trainings, shown in ((2, False), (3, True)):
-        told = printed(utility_groups_table(rows_of_trainings([one] * trainings, setting(**SETTING))))
+        told = on_terminal(
+            print_table, utility_groups_table(rows_of_trainings([one] * trainings, setting(**SETTING))), 80
+        )
         assert ("interval over runs" in told) == shown
         assert (".25-.25" in told) == shown

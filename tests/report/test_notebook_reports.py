@@ -12,7 +12,7 @@ import foltr_audit as fa
 from foltr_audit.errors import UsageError
 from foltr_audit.report.results.plain_report import NotebookReport
 from tests.fixtures.comparisons import several
-from tests.report.test_attack_tables import judged_lists, report_of
+from tests.fixtures.made_reports import attack_report, judged_lists
 
 SMALL = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10}, "train": {"rounds": 2}}
 
@@ -22,7 +22,7 @@ def reports() -> dict[str, NotebookReport]:
     """A report of each kind."""
     audit = {"trials": 50, "views": ["aggregate"]}
     return {
-        "attack": report_of({1.2: judged_lists()}),
+        "attack": attack_report({1.2: judged_lists()}),
         "train": fa.simulate(fa.Spec(**SMALL)),
         "audit": fa.audit({**SMALL, "audit": audit}, defense=fa.published_chain(eps=1.2)),
         "compare": several(),
@@ -66,7 +66,7 @@ def test_a_picture_changes_no_setting_of_matplotlib(reports: dict[str, NotebookR
 
 
 def test_texts_of_others_are_escaped() -> None:
-    found = report_of({1.2: judged_lists()})
+    found = attack_report({1.2: judged_lists()})
     rows = tuple(
         row if row.baseline else replace(row, method="<script>alert(1)</script>") for row in found.results
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from foltr_audit import api
 from foltr_audit.core.settings.experiment import Spec
@@ -18,7 +16,7 @@ from foltr_audit.judge.intents import IntentDecisions, IntentEvidence
 from foltr_audit.judge.linkage import LinkEvidence
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import TruthRanks
-from foltr_audit.report.results.attack import AttackReport, inquiry_rows, print_attack
+from foltr_audit.report.results.attack import AttackReport, inquiry_rows
 from foltr_audit.rng import Streams
 from tests.fixtures.client_recordings import DATA, SHARES
 from tests.fixtures.command import SMALL, run
@@ -159,23 +157,6 @@ def test_training_rounds_are_attacked(recorded_run: tuple[Path, AttackReport]) -
     assert plain(report.linkage)[0]["accuracy"] == 0.25, "everybody has as many interactions"
 
 
-def test_a_report_fits_a_terminal(recorded_run: tuple[Path, AttackReport]) -> None:
-    text = io.StringIO()
-    print_attack(recorded_run[1], Console(file=text, width=80))
-    assert all(len(line) <= 80 for line in text.getvalue().splitlines())
-    flat = " ".join(text.getvalue().split())
-    for words in (
-        "which intent?",
-        "same client?",
-        "relevant shown",
-        "most frequent (3 messages)",
-        "same-queries",
-    ):
-        assert words in flat
-    assert "of the clients' intents from 3 messages (guessing: 50 %;" in flat
-    assert "among 4 (guessing: 25 %; " in flat
-
-
 def test_fresh_clients_are_linked_by_their_own_query() -> None:
     """The same client asks the same query again: what a server sees of that links nearly all."""
     fresh = spec("uniform", "linkage", target="fresh", click_models=("perfect",), repeats=2, min_documents=5)
@@ -232,19 +213,3 @@ def test_intents_are_told_on_the_command_line() -> None:
     assert row["accuracy_ci95"][0] > max(row["chance"], row["shown"])
     done = run("attack", *SMALL, *world, *options[:-1], "--hide", "intents")
     assert "the observer does not know: intents" in done.one_error()
-
-
-def test_one_intent_is_refused_on_the_command_line() -> None:
-    done = run("attack", *SMALL, "--target", "training", "--method", "intent-inference")
-    assert done.code == 2
-    assert "--intents" in done.one_error()
-
-
-def test_the_list_names_both() -> None:
-    table = run("list", "attacks", "--json").json()
-    found = {row["name"]: row for row in table["plugins"]}
-    for name in ("intent-inference", "linkage"):
-        assert found[name]["status"] == "experimental"
-    assert {row["name"] for row in found["intent-inference"]["parameters"]} >= {"messages", "shares"}
-    known = run("list", "knowledge", "--json").json()
-    assert "intents" in [row["name"] for row in known["knowledge"]]

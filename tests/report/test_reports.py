@@ -18,7 +18,7 @@ from foltr_audit.data.load import load_collection
 from foltr_audit.judge.bootstrap import binomial_interval
 from foltr_audit.report.results.attack_rows import AttackRow
 from foltr_audit.report.results.meaning import beats_guessing, describe_results, doubt_rows, sure_auc
-from foltr_audit.utils.formatting import json_text, short
+from foltr_audit.utils.formatting import json_text
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.command import SMALL, files, run
 from tests.fixtures.result_rows import KINDS, attack_row, plain
@@ -143,20 +143,6 @@ def test_without_a_leak_the_sentence_claims_none_and_with_one_it_does() -> None:
     assert naive > 25, "the uncorrected rule fails this test"
 
 
-def test_the_sentence_names_a_guess_that_is_better_than_the_attack() -> None:
-    """Of the same clicks: a guess at other clicks is no comparison."""
-    rng = np.random.default_rng(7)
-    rows = _rows(rng, 1, 200, shift=0.3)
-    auc = float(rows[1].found.auc.value)
-    for other, named in ((auc + 0.1, True), (auc - 0.1, False)):
-        prior = attack_row(method="relevance-prior", baseline=True, auc=other)
-        told = describe_results([*rows, prior])
-        numbers = f"its AUC is {short(other)}, that of attack-0 {short(auc)}."
-        assert told.endswith(f"relevance-prior, orders the documents better: {numbers}") == named
-        elsewhere = replace(prior, where=replace(prior.where, click_model="another"))
-        assert "orders the documents better" not in describe_results([*rows, elsewhere])
-
-
 def test_the_sentence_says_that_few_lists_were_attacked() -> None:
     rng = np.random.default_rng(7)
     for shift in (0.0, 0.5):
@@ -200,14 +186,6 @@ def test_an_auc_beats_guessing_where_its_sure_value_does(
     assert beats_guessing(found, queries, choices) == (sure_auc(found, queries, choices) > 0.5)
 
 
-def test_training_rounds_refuse_options_of_the_fresh_protocol() -> None:
-    for option in (["--click-model", "perfect"], ["--repeats", "2"], ["--attack-on", "vali"]):
-        done = run("attack", *SMALL, "--target", "training", *option)
-        assert done.code == 2
-        assert run("attack", *SMALL, "--server", "flatten", *option).one_error() == done.one_error()
-        assert f"{option[0]}: only with --target fresh" in done.one_error()
-
-
 def test_a_resumed_folder_holds_one_plan(tmp_path: Path) -> None:
     options = ("attack", *SMALL, "--click-model", "perfect", "--rounds", 1)
     several, one = tmp_path / "several", tmp_path / "one"
@@ -244,24 +222,6 @@ def test_equal_ids_in_two_parts_are_two_queries(tmp_path: Path) -> None:
         "--json",
     ).json()
     assert report["results"][0]["queries"] == 20
-
-
-@pytest.mark.parametrize(
-    "text", ["attack = 3", "train = 3", 'data = "x"', "attack.click_models = 3", "train.learner = 3"]
-)
-def test_a_config_of_other_types_is_one_line(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "spec.toml"
-    path.write_text(text)
-    options = ("--method", "olsr", "--interactions", 2, "--data", "synthetic:mq2007:60")
-    done = run("attack", "--config", path, *options, "--train-click-model", "same")
-    assert done.code == 2
-    assert "spec.toml" in done.one_error()
-
-
-def test_every_count_is_told() -> None:
-    done = run("attack", *SMALL, "--click-model", "informational", "--full")
-    for words in ("without a click left out", "every document clicked kept", "too few documents left out"):
-        assert words in done.out
 
 
 def test_an_attack_that_reads_backwards_is_not_called_guessing() -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+import pytest
 from rich.console import Console
 
 from foltr_audit.report.render.csv import csv_text
 from foltr_audit.report.render.document import DocumentSection, ReportDocument, html_page, table_lines
 from foltr_audit.report.render.terminal import print_table
+from foltr_audit.report.results.attack import print_attack
+from foltr_audit.report.tables.columns import NAME_WIDTH, name_lines
 from foltr_audit.report.tables.table import Cell, Column, Table, make_table
+from tests.fixtures.made_reports import TEXTS, attack_report, judged_lists, on_terminal
+from tests.golden_files import GOLDEN
 
 
 class _Leak(NamedTuple):
@@ -21,14 +28,6 @@ class _Leak(NamedTuple):
 
 
 LEAKS = (_Leak("none", 0.75, bad=True), _Leak("<b>[red]|=clip", 0.5))
-
-
-def _broken(text: str) -> str:
-    return text.replace("|", "|\n")
-
-
-def _auc(row: _Leak) -> Cell:
-    return Cell(f"{row.auc}", ".4-.9", "bad" if row.bad else "")
 
 
 def leaks(*, spare: tuple[str, ...] = ()) -> Table:
@@ -44,7 +43,7 @@ def leaks(*, spare: tuple[str, ...] = ()) -> Table:
     return make_table("leaks [1]", columns, LEAKS, caption="of few", section=lambda row: row.bad, spare=spare)
 
 
-def on_terminal(table: Table, width: int = 80) -> str:
+def shown(table: Table, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width)
     print_table(table, console)
     assert isinstance(console.file, io.StringIO)
@@ -52,8 +51,8 @@ def on_terminal(table: Table, width: int = 80) -> str:
 
 
 def test_every_renderer_shows_texts_literally() -> None:
-    assert "<b>[red]|=clip" in on_terminal(leaks())
-    assert "leaks [1]" in on_terminal(leaks())
+    assert "<b>[red]|=clip" in shown(leaks())
+    assert "leaks [1]" in shown(leaks())
     assert r"&lt;b&gt;\[red\]\|=clip" in "\n".join(table_lines(leaks()))
     page = html_page(ReportDocument(title="", subtitle="", sections=[DocumentSection("", "", [leaks()])]))
     assert "&lt;b&gt;[red]|=clip" in page
@@ -61,7 +60,7 @@ def test_every_renderer_shows_texts_literally() -> None:
 
 
 def test_intervals_stand_below_and_marks_are_shown() -> None:
-    lines = [line.split() for line in on_terminal(leaks()).splitlines()]
+    lines = [line.split() for line in shown(leaks()).splitlines()]
     below = lines.index(["none", "0.75", "0"]) + 1
     assert lines[below] == [".4-.9"]
     assert lines[below + 1] == []  # a section ends
@@ -71,8 +70,8 @@ def test_intervals_stand_below_and_marks_are_shown() -> None:
 
 
 def test_a_narrow_terminal_leaves_columns_out() -> None:
-    assert "no room" not in on_terminal(leaks(spare=("AUC",)), 80)
-    told = on_terminal(leaks(spare=("AUC", "rank")), 14)
+    assert "no room" not in shown(leaks(spare=("AUC",)), 80)
+    told = shown(leaks(spare=("AUC", "rank")), 14)
     assert "no room for AUC" in " ".join(told.split())
     assert "0.75" not in told
     assert ["<b>[red]|", "1"] in [line.split() for line in told.splitlines()]
@@ -82,3 +81,41 @@ def test_csv_has_a_line_for_each_row() -> None:
     header, *rows = csv.reader(io.StringIO(csv_text(leaks())))
     assert header == ["defense", "AUC", "rank"]
     assert rows == [["none", "0.75 (.4-.9)", "0"], ["<b>[red]|=clip", "0.5 (.4-.9)", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "proven-skellam+secure-aggregation, eps 1.2",
+            ["proven-skellam +", "secure-aggregation,", "eps 1.2"],
+        ),
+        ("proven-laplace, eps 1.2", ["proven-laplace,", "eps 1.2"]),
+        ("published, eps 1.2", ["published, eps 1.2"]),
+        (
+            "clip:norm=3+laplace:eps=1e+06,sensitivity=3.0",
+            ["clip:norm=3 +", "laplace:eps=1e+06,", "sensitivity=3.0"],
+        ),
+    ],
+)
+def test_names_break_after_their_parts(name: str, lines: list[str]) -> None:
+    found = name_lines(name).split("\n")
+    assert found == lines
+    assert max(map(len, found)) <= NAME_WIDTH
+
+
+def test_names_from_files_are_no_markup() -> None:
+    judged = judged_lists(refused={"lad[bold]": "no [red]order[/red]"})
+    judged = replace(judged, query=np.char.add("[red]", judged.query))
+    made = attack_report({1.2: judged}, ("[red]q1", "[/red]"), click_model="[bold]clicks")
+    text = " ".join(on_terminal(print_attack, made, 80).split())
+    assert "[red]q1" in text
+    assert "query [/red]: not attacked" in text
+    assert "lad[bold]: cannot run: no [red]order[/red]" in text
+    assert "[bold]clicks clicks, the server sees the message and lists" in text
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_report_prints_what_is_stored(name: str) -> None:
+    """`python -m tests.golden_files` stores what it prints now."""
+    assert TEXTS[name]() == (GOLDEN / name).read_text(encoding="utf-8")

@@ -1,34 +1,22 @@
-"""Periods, twins and populations in the report of a training, on runs made by hand."""
+"""Periods and twins in the report of a training, and their curves, on runs made by hand."""
 
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from foltr_audit.core.plugins import Scenario, ScenarioContext
+from foltr_audit.core.plugins import Scenario
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.experiments.plan import Plan
-from foltr_audit.experiments.runner import RunResult, WorldDescription
+from foltr_audit.experiments.runner import RunResult
 from foltr_audit.judge.significance import paired_t_test
 from foltr_audit.report.pictures import curves
-from foltr_audit.report.pictures.curves import (
-    PANELS,
-    IntentSpan,
-    LearningCurve,
-    draw,
-    insert_gaps,
-    save_curves,
-)
+from foltr_audit.report.pictures.curves import PANELS, IntentSpan, LearningCurve, draw, insert_gaps
 from foltr_audit.report.results.base import short_scenario
-from foltr_audit.report.results.train import TrainReport, print_train
 from foltr_audit.report.results.twins import (
     SPECIFIC,
     fixed_intents,
@@ -38,66 +26,11 @@ from foltr_audit.report.results.twins import (
     specific_rankers,
     twin_rows,
 )
-from foltr_audit.simulation.intent_metrics import PLAYED, of_intent
-from foltr_audit.simulation.population_summary import GroupFacts, PopulationFacts
+from foltr_audit.simulation.intent_metrics import PLAYED
+from tests.fixtures.made_reports import FIRST, RUN, SECOND, N, abrupt, fixed, skewed, trained
 from tests.fixtures.result_rows import dataset, plain
-from tests.fixtures.run_results import run_of
 
 DATA = dataset()
-N = 10
-"""Interactions of a round."""
-
-AROUND = ScenarioContext(intents=2, largest_label=1, interactions=1, total=4 * N)
-
-
-def cell(scenario: str, values: Any, online: Any = (0.1, 0.2, 0.3, 0.4), repetition: int = 0) -> RunResult:
-    """A run of four rounds with nDCG values (4, 2) under two intents."""
-    spec = Spec(population={"scenario": scenario, "clients": N}, repetition=repetition)
-    plugin = make(Scenario, scenario)
-    environment = plugin.environment(AROUND)
-    values = np.asarray(values, dtype=np.float64)
-    chances = (
-        np.full((4, 2), 0.5) if environment is None else environment.probabilities(np.arange(4) * N + N - 1)
-    )
-    rows = [
-        {
-            "round": float(i),
-            "online_ndcg@10": float(online[i]),
-            "maxrr": 0.5,
-            "clipped": 0.0,
-            "offline_ndcg@10": float((chances[i] * values[i]).sum()),
-            **{of_intent(k): float(values[i, k]) for k in range(2)},
-        }
-        for i in range(4)
-    ]
-    twins = {
-        name: Spec(population={"scenario": text, "clients": N}, repetition=repetition)
-        for name, text in plugin.twins(AROUND).items()
-    }
-    return run_of(spec, rows, world=WorldDescription(environment=environment, per_round=N, twins=twins))
-
-
-RUN = [[0.3, 0.2], [0.8, 0.4], [0.6, 0.5], [0.5, 0.6]]
-FIRST = [[0.3, 0.2], [0.8, 0.4], [0.9, 0.4], [1.0, 0.4]]
-SECOND = [[0.2, 0.5], [0.2, 0.6], [0.2, 0.8], [0.2, 0.8]]
-
-
-def fixed(intent: int, values: Any, repetition: int = 0) -> RunResult:
-    return cell(f"fixed-intent:intent={intent}", values, repetition=repetition)
-
-
-def abrupt(repetition: int = 0, values: Any = RUN) -> RunResult:
-    return cell("abrupt", values, repetition=repetition)
-
-
-def text_of(report: TrainReport) -> str:
-    console = Console(width=100, file=io.StringIO(), record=True)
-    print_train(report, console)
-    return console.export_text()
-
-
-def report_of(*cells: RunResult) -> TrainReport:
-    return TrainReport.of(Plan(tuple(each.spec for each in cells)), cells)
 
 
 # --- periods --------------------------------------------------------------------------------------
@@ -127,36 +60,18 @@ def test_periods_are_means_over_runs_and_count_those_with_a_twin() -> None:
 
 
 def test_worlds_without_a_change_have_no_periods() -> None:
-    assert period_rows([fixed(1, FIRST), cell("mixed", RUN), cell("uniform", RUN)]) == ()
+    assert period_rows([fixed(1, FIRST), trained("mixed", RUN), trained("uniform", RUN)]) == ()
 
 
 def test_periods_of_several_settings_stand_apart() -> None:
-    rows = plain(period_rows([abrupt(), cell("swap:changes=1", RUN)]))
+    rows = plain(period_rows([abrupt(), trained("swap:changes=1", RUN)]))
     assert [row["population.scenario"] for row in rows] == ["abrupt:period=0"] * 2 + [
         make(Scenario, "swap:changes=1").text
     ] * 2
     assert [row["ndcg_delta@10"] for row in rows] == [None] * 4
 
 
-def test_the_table_of_periods() -> None:
-    alone = text_of(report_of(abrupt()))
-    lines = [line.split() for line in alone.splitlines()]
-    assert ["none", "1", "1-20", "1", "-", "-", ".150", ".800"] in lines
-    assert ["none", "2", "21-40", "2", ".500", "-", ".350", ".600"] in lines
-    assert "with --twins" in alone
-    twins = text_of(report_of(abrupt(), fixed(1, FIRST), fixed(2, SECOND)))
-    assert "with --twins" not in twins
-    assert ".313" in twins
-    assert "periods" not in text_of(report_of(fixed(1, FIRST)))
-    assert "trained model (training split)" in twins
-    assert "test split" not in twins
-
-
 # --- twins ----------------------------------------------------------------------------------------
-
-
-def skewed(text: str, ndcg: float, online: float, repetition: int) -> RunResult:
-    return cell(text, np.full((4, 2), ndcg), (online,) * 4, repetition)
 
 
 def test_the_evenly_dealt_twin_is_tested_in_pairs() -> None:
@@ -173,7 +88,6 @@ def test_the_evenly_dealt_twin_is_tested_in_pairs() -> None:
         assert row["difference"] == pytest.approx(test.difference)
         assert row["difference_ci95"] == pytest.approx(list(test.interval))
         assert row["p"] == row["p_bonferroni"] == pytest.approx(test.p)
-    assert "evenly dealt" in text_of(report_of(*cells))
 
 
 def test_a_single_pair_has_a_difference_and_no_test() -> None:
@@ -201,7 +115,7 @@ def test_comparisons_of_one_metric_are_corrected_together() -> None:
 
 
 def by_itself(intent: int, values: Any, online: Any, counts: Any, repetition: int = 0) -> RunResult:
-    made = cell(f"mixed:only={intent}", values, online, repetition)
+    made = trained(f"mixed:only={intent}", values, online, repetition)
     rows = [{**row, PLAYED: float(count)} for row, count in zip(made.trained.rounds, counts, strict=True)]
     return replace(made, trained=replace(made.trained, rounds=rows))
 
@@ -214,7 +128,7 @@ def rankers(repetition: int = 0) -> list[RunResult]:
 
 
 def test_the_single_ranker_beside_one_per_intent() -> None:
-    single = cell("mixed", RUN)
+    single = trained("mixed", RUN)
     offline, online = plain(twin_rows([single, *rankers()]))
     assert offline["twin"] == online["twin"] == SPECIFIC
     assert offline["mean"] == pytest.approx((0.5 + 0.6) / 2)
@@ -226,7 +140,7 @@ def test_the_single_ranker_beside_one_per_intent() -> None:
 
 
 def test_a_missing_ranker_leaves_no_ensemble() -> None:
-    single, cells = cell("mixed", RUN), rankers()
+    single, cells = trained("mixed", RUN), rankers()
     assert specific_rankers(single, runs_by_spec([single, *cells])) == cells
     assert specific_rankers(single, runs_by_spec([single, cells[1]])) == []
     assert twin_rows([single, cells[1]]) == ()
@@ -234,37 +148,6 @@ def test_a_missing_ranker_leaves_no_ensemble() -> None:
 
 
 # --- populations ----------------------------------------------------------------------------------
-
-
-def made_population(groups: int = 2) -> PopulationFacts:
-    first = GroupFacts(
-        group="kind 0",
-        clients=5,
-        share=0.5,
-        intent=None,
-        grades=None,
-        click_model="perfect",
-        interactions=4,
-        queries=3,
-        relevant_per_query=1.25,
-    )
-    made = tuple(replace(first, group=f"kind {i % 2}", intent=i % 2 or None) for i in range(groups))
-    return PopulationFacts(scenario="intent-skew", clients=10, strengths={"intent-skew": 0.5}, groups=made)
-
-
-def of_clients(found: RunResult, groups: int = 2) -> RunResult:
-    return replace(found, world=replace(found.world, described=made_population(groups)))
-
-
-def test_the_table_of_clients() -> None:
-    report = report_of(*(of_clients(abrupt(run)) for run in range(2)))
-    assert report.population == (made_population(),)
-    text = text_of(report)
-    assert "10 clients, intent-skew" in text
-    assert "intent-skew: 50.0 % of the interactions are of any kind" in text
-    lines = [line.split() for line in text.splitlines()]
-    assert ["kind", "1", "5", "50.0", "%", "1", "all", "perfect", "4", "3", "1.25"] in lines
-    assert "24 of 30 groups" in text_of(report_of(of_clients(abrupt(), groups=30)))
 
 
 def test_joined_scenarios_are_shortened_one_by_one() -> None:
@@ -296,7 +179,7 @@ def test_twins_of_one_intent_are_drawn_in_its_periods_and_not_by_themselves() ->
 
 
 def test_one_ranker_per_intent_is_a_curve_in_both_panels() -> None:
-    cells = [cell("mixed", RUN), *rankers()]
+    cells = [trained("mixed", RUN), *rankers()]
     (offline,), (online,) = (curves.reference_curves(cells, metric) for metric in PANELS)
     assert offline.label == online.label == SPECIFIC
     np.testing.assert_allclose(offline.mean, [0.4, 0.7, 0.85, 0.9])
@@ -336,7 +219,7 @@ def test_change_points_are_marked_with_their_intents() -> None:
 
 
 def test_curves_that_disagree_on_the_intents_have_lines_without_names() -> None:
-    figure = drawn([abrupt(), cell("swap:first=2,second=1,changes=1", RUN)])
+    figure = drawn([abrupt(), trained("swap:first=2,second=1,changes=1", RUN)])
     for axis in figure.axes:
         assert not axis.texts
         assert sum(line.get_xdata()[0] == line.get_xdata()[-1] for line in axis.lines) == 1
@@ -350,15 +233,3 @@ def test_curves_that_disagree_on_the_intents_have_lines_without_names() -> None:
     )
     found = draw({metric: [many] for metric in PANELS}, DATA)
     assert [text.get_text() for text in found.axes[0].texts] == ["1", "2"] * 5
-
-
-def test_pictures_with_marks_have_the_same_bytes_each_time(tmp_path: Path) -> None:
-    def make_cells() -> list[RunResult]:
-        return [abrupt(), fixed(1, FIRST), fixed(2, SECOND)]
-
-    one, two = tmp_path / "one.svg", tmp_path / "two.svg"
-    save_curves(one, make_cells(), DATA)
-    save_curves(two, make_cells(), DATA)
-    assert one.read_bytes() == two.read_bytes()
-    save_curves(two, make_cells()[:1], DATA)
-    assert one.read_bytes() != two.read_bytes()

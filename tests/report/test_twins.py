@@ -110,22 +110,6 @@ def test_one_ranker_per_intent_plays_every_interaction_of_the_single_one(data: C
     assert offline["mean_twin"] == pytest.approx(np.mean(ends))
 
 
-def test_evenly_dealt_twins_are_held_against_their_runs(data: Collection) -> None:
-    specs = [spec("intent-skew", repetition=run) for run in range(2)]
-    plan, cells = ran(data, *specs)
-    report = TrainReport.of(plan, cells)
-    offline, online = plain(report.twins)
-    assert (offline["twin"], offline["pairs"]) == ("evenly dealt", 2)
-    ours = [cell.trained.ndcg for cell in cells if cell.spec in specs]
-    assert offline["mean"] == pytest.approx(np.mean(ours))
-    assert offline["p"] is not None
-    assert online["metric"] == "online_mean"
-    assert report.periods == ()
-    (skewed,) = plain(report.population)
-    assert skewed["strengths"] == {"intent-skew": 1.0}
-    assert [row["intent"] for row in skewed["groups"]] == [1, 2]
-
-
 def test_twins_are_stored_and_resumed_like_any_run(data: Collection, tmp_path: Path) -> None:
     plan, cells = ran(data, spec("abrupt"), output=RunOutput(tmp_path / "out"))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
@@ -199,31 +183,3 @@ def test_clients_that_are_alike_have_no_table(data: Collection, setup_of: SetupO
     _, cells = ran(data, spec("abrupt"))
     assert [cell.world.described for cell in cells] == [None] * 3
     assert Runner(data=setup_of().collection).run(setup_of().spec).world.described is None
-
-
-# --- every learner under every environment --------------------------------------------------------
-
-LEARNERS = ("fpdgd", "foltr-es", "foltr-es:antithetic=false", "pdgd", "dbgd", "coltr:candidates=20")
-ENVIRONMENTS = ("abrupt", "smooth-abrupt", "leaking", "swap:changes=3", "mixed", "mixed:only=2")
-NEURAL = "neural:hidden=64,layers=2"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("learner", LEARNERS)
-@pytest.mark.parametrize("ranker", ["linear", NEURAL])
-def test_every_learner_works_under_every_environment(data: Collection, learner: str, ranker: str) -> None:
-    for scenario in ENVIRONMENTS:
-        train = {"rounds": 8, "learner": learner, "ranker": ranker}
-        try:
-            one = spec(scenario, train=train)
-        except UsageError as refused:
-            pytest.skip(str(refused))
-        (cell,) = run_plan(Plan((one,)), None, Runner(data=data))
-        rows = cell.trained.rounds
-        assert len(rows) == 8
-        assert np.isfinite(cell.trained.parameters).all()
-        assert all(0 <= row["offline_ndcg@10/intent 2"] <= 1 for row in rows)
-        report = TrainReport.of(Plan((one,)), [cell])
-        periods = 0 if cell.world.environment is None else len(cell.world.environment.change_points) + 1
-        assert len(report.periods) == (periods if periods > 1 else 0)
-        assert all(row["ndcg_drop@10"] is not None for row in plain(report.periods[1:]))

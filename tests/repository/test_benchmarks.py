@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import processes
 from benchmarks.__main__ import SUBJECTS, main
 from benchmarks.engine import threads_here
-from benchmarks.figures import SCHEMA, TARGETS, BenchmarkFigure, BenchmarkReport
+from benchmarks.figures import SCHEMA, TARGETS
 from benchmarks.options import BenchmarkOptions
 from benchmarks.plain_loop import PlainLoop, cascade_clicks, pdgd_gradient, sample_list
 from benchmarks.shapes import mq2007
-from benchmarks.tables import markdown, number
-from benchmarks.timing import TimingSpread, TimingTask, WorkRates, interleave
 from foltr_audit.core.click_models import InformationalClickModel, PerfectClickModel
 from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.simulation.federation import Federation
@@ -84,17 +80,6 @@ def test_the_plain_clicks_are_a_cascade() -> None:
         assert chi_square_p([clicked, 4000 - clicked], [chance, 1 - chance]) > 1e-4
 
 
-def test_a_plain_round_averages_clipped_models_and_its_noise_has_the_laplace_variance() -> None:
-    features, labels = PlainLoop.queries_of(dataset(np.zeros((4, 200)), [0, 2, 1, 0], [2, 2]))
-    click, stop = (np.asarray(values) for values in PerfectClickModel.setting(2))
-    start, rng = np.full(200, 1.0), np.random.default_rng(5)
-    loop = PlainLoop(features, labels, click, stop, clients=5, interactions=2, clip=2.0)
-    np.testing.assert_allclose(loop.round(start, rng), start * 2.0 / np.sqrt(200.0))
-    noisy = PlainLoop(features, labels, click, stop, clients=5, interactions=2, noise=3.0)
-    sums = np.concatenate([5 * (noisy.round(start, rng) - start) for _ in range(20)])
-    assert abs(sums.var() / (2 * 3.0**2) - 1) < 0.25  # a standard error of 3.5 %, 7 of them
-
-
 def test_the_plain_loop_learns_like_the_engine() -> None:
     """Both take the same number of steps from zero: the models point the same way, and are as long."""
     shape = mq2007(BenchmarkOptions(quick=True))
@@ -111,61 +96,6 @@ def test_the_plain_loop_learns_like_the_engine() -> None:
 
 
 # --- timing and reporting -------------------------------------------------------------------------
-
-
-def test_contestants_take_turns() -> None:
-    turns: list[str] = []
-
-    def work(name: str, n: int) -> None:
-        assert n == 1
-        turns.append(name)
-
-    contestants = [
-        TimingTask(name, partial(work, name), 1.0, tidy=partial(turns.append, "tidy")) for name in "ab"
-    ]
-    rates = interleave(contestants, 3, 0.0)
-    assert turns == ["a", "tidy", "b", "tidy"] * 4
-    assert {name: len(values) for name, values in rates.by_name.items()} == {"a": 3, "b": 3}
-
-
-def test_ratios_are_taken_pair_by_pair() -> None:
-    rates = WorkRates({"a": [2.0, 30.0, 4.0], "b": [1.0, 10.0, 4.0]})
-    assert rates.ratio("a", "b") == TimingSpread(value=2.0, low=1.0, high=3.0)
-    assert rates.rate("b") == TimingSpread(value=4.0, low=1.0, high=10.0)
-
-
-def test_a_report_survives_json_and_is_judged_by_the_targets() -> None:
-    figures = (
-        BenchmarkFigure("start.help", "help", 0.36, "s", 0.3, 0.4),
-        BenchmarkFigure("mslr.engine_over_plain", "engine", 8.0, "x"),
-        BenchmarkFigure("mslr.plain", "plain", 12345.0, "interactions/s"),
-    )
-    machine = dict.fromkeys(("cpu", "cores", "memory_gib", "system", "numpy"), "?")
-    report = BenchmarkReport(machine, {"quick": False}, figures)
-    table = json.loads(json.dumps(report.to_json()))
-    assert BenchmarkReport.from_json(table) == report
-    assert [row.get("met") for row in table["figures"]] == [False, True, None]
-    text = markdown(report)
-    assert "| help | 0.36 | s | 0.3 .. 0.4 | <= 0.12 | missed |" in text
-    assert "| engine | 8 | x |  | >= 8 | met |" in text
-    later = BenchmarkReport(machine, {"quick": False}, (BenchmarkFigure("start.help", "help", 0.1, "s"),))
-    assert [figure.value for figure in report.with_figures_of(later).figures] == [0.1, 8.0, 12345.0]
-    with pytest.raises(ValueError, match="different machines"):
-        report.with_figures_of(BenchmarkReport({}, {"quick": False}, ()))
-    with pytest.raises(ValueError, match="expected 'foltr-audit/bench/1'"):
-        BenchmarkReport.from_json({**table, "schema": "other"})
-
-
-def test_numbers_keep_three_digits() -> None:
-    assert [number(x) for x in (123456.0, 51.234, 0.3456, 2.0)] == ["123,456", "51.2", "0.346", "2"]
-
-
-def test_a_failing_process_is_an_error_and_memory_is_that_of_the_child() -> None:
-    with pytest.raises(RuntimeError, match="ended with 2"):
-        processes.foltr_audit("train", "--clients", "0")
-    ended = processes.run("python3", "-I", "-S", "-c", "x = bytearray(200_000_000); print(len(x))")
-    assert ended.out == "200000000\n"
-    assert 200e6 < ended.peak < 260e6  # this process is larger than that
 
 
 @pytest.mark.slow

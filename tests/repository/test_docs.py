@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 
 import foltr_audit
-from foltr_audit.cli.main import INTERRUPTED, command_line
+from foltr_audit.cli.main import command_line
 from foltr_audit.core import plugins
 from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, Poisoning, Scenario
-from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, names, plugin_class
-from foltr_audit.errors import FoltrAuditError
 from tests.fixtures.doc_examples import (
     DOCUMENTS,
     PAGES,
@@ -112,12 +110,6 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert listed | {"index"} == {page.stem for page in PAGES}
 
 
-def test_the_first_page_leads_to_every_page_but_those_that_show_a_file_of_the_root() -> None:
-    showing = {page.name for page in PAGES if any("{include}" in block.kind for block in blocks(page))}
-    linked = set(re.findall(r"\]\(([\w-]+\.md)", (DOCS / "index.md").read_text(encoding="utf-8")))
-    assert linked == {page.name for page in PAGES} - showing - {"index.md"}
-
-
 def test_the_numbers_of_the_readme_are_those_of_the_results() -> None:
     results = (DOCS / "results.md").read_text(encoding="utf-8")
     row = re.compile(r"^\| ([\w+-]+) \| (\S+ \(.*?\)) \| (.*?) \|$", re.MULTILINE)
@@ -128,27 +120,10 @@ def test_the_numbers_of_the_readme_are_those_of_the_results() -> None:
         assert f"| {name} | map | {auc} | {ndcg} |" in results, defense
 
 
-def test_the_readme_is_plain_markdown() -> None:
-    """It is shown where nobody knows the site's directives and roles, or its whole commands' pages."""
-    text = README.read_text(encoding="utf-8")
-    assert not re.findall(r"^```\{|^:::|\{[\w-]+\}`|^\(.*\)=$", text, re.MULTILINE)
-    assert len(text.splitlines()) <= 100, "one screen and a half: what is longer belongs to docs/"
-
-
 def test_the_page_of_commands_has_every_command_and_no_other() -> None:
     page = (DOCS / "commands.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([a-z][\w-]*)`", page, re.MULTILINE)) == {
         name for name, command in command_line().commands.items() if not command.hidden
-    }
-
-
-def test_the_page_of_exit_codes_has_every_code() -> None:
-    page = (DOCS / "runs.md").read_text(encoding="utf-8")
-    errors: list[type[FoltrAuditError]] = [FoltrAuditError, *FoltrAuditError.__subclasses__()]
-    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {
-        0,
-        INTERRUPTED,
-        *(error.exit_code for error in errors),
     }
 
 
@@ -177,23 +152,6 @@ def test_the_api_page_has_every_public_name() -> None:
     )
     aliases = {"PrivacyEvent", "Stage", "plain"}
     assert set(foltr_audit.__all__) | set(plugins.__all__) <= shown | aliases
-
-
-def test_the_page_on_defenses_has_every_stage_in_its_order() -> None:
-    page = (DOCS / "write-a-defense.md").read_text(encoding="utf-8")
-    assert tuple(re.findall(r"^\| (\w+) \| `on_\w+`", page, re.MULTILINE)) == STAGES
-
-
-def test_the_citation_is_of_this_version() -> None:
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"\ntitle: {PROJECT['name']}\n" in citation
-    assert f"\nversion: {PROJECT['version']}\n" in citation
-    assert f"\nlicense: {PROJECT['license']}\n" in citation
-    authors = re.findall(r"^  - name: (.*)$", citation, re.MULTILINE)
-    assert PROJECT["authors"] == [{"name": name} for name in authors]
-    addresses = re.findall(r"^repository-code: (.*)$", citation, re.MULTILINE)
-    assert addresses == [url for name, url in PROJECT.get("urls", {}).items() if name == "Repository"]
-    assert f"version = {{{PROJECT['version']}}}" in (DOCS / "cite.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from foltr_audit.core.plugins import Population, Scenario, ScenarioContext, Trait, TraitValue
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.settings.population import parse_scenarios
-from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.errors import UsageError
 
 AROUND = ScenarioContext(intents=4, largest_label=2, interactions=4, total=400)
 
@@ -235,36 +234,6 @@ def test_the_text_of_a_skew_makes_it_again(strength: float, two: bool, overlap: 
 # --- what is refused ------------------------------------------------------------------------------
 
 ONE_INTENT = AROUND._replace(intents=1)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("label-skew:grades=3", "grades=3"),
-        ("label-skew:grades=one", "grades=one"),
-        ("label-skew:overlap=maybe", "overlap=maybe"),
-        ("label-skew:strength=1.5", "strength=1.5"),
-        ("intent-skew:strength=-1", "strength=-1"),
-        ("click-skew:strength=nan", "strength=nan"),
-        ("click-skew:models=perfect/nobody", "'nobody'"),
-        ("click-skew:models=perfect//navigational", "click model"),
-        ("quantity-skew:batches=1/0", "1 to 10000"),
-        ("quantity-skew:batches=1/10001", "1 to 10000"),
-        ("quantity-skew:batches=1/two", "1 to 10000"),
-        ("quantity-skew:batches=-3", "1 to 10000"),
-        ("quantity-skew:batches=1.5/2", "1 to 10000"),
-        ("quantity-skew:zipf=-1", "zipf=-1"),
-        ("quantity-skew:zipf=inf", "zipf=inf"),
-        ("quantity-skew:levels=0,zipf=1", "levels=0"),
-        ("quantity-skew:strength=0.5", "strength"),
-        ("label-skews", "label-skew"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_line(text: str, words: str) -> None:
-    with pytest.raises(FoltrAuditError) as refused:
-        parse_scenarios(text)
-    assert words in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def test_skewed_intents_need_several() -> None:

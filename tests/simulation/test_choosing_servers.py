@@ -11,12 +11,12 @@ import pytest
 import foltr_audit as fa
 from foltr_audit.core.plugins import Server
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.errors import PluginError, UsageError
+from foltr_audit.errors import PluginError
 from foltr_audit.privacy.accounting.bound import RunBound
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Ints
-from tests.fixtures.servers import CLIENTS, setup_of, spec
+from tests.fixtures.servers import CLIENTS, setup_of
 
 COHORT = 6
 
@@ -73,20 +73,6 @@ def test_no_sample_of_clients_is_counted_on() -> None:
     drawn, chosen = run_bound("honest"), run_bound("differencing")
     assert drawn.upper.epsilon < drawn.always.epsilon < np.inf
     assert chosen.upper.epsilon == chosen.always.epsilon == drawn.always.epsilon
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({"population": {"clients": 30, "cohort": 5, "separation": 2}}, "--separation"),
-        ({"population": {"clients": 30, "cohort": 5, "cohorts": "fixed"}}, "--cohorts fixed"),
-        ({"audit": {}}, "expected train or attack"),
-    ],
-)
-def test_what_it_cannot_choose_is_refused(more: dict[str, object], expected: str) -> None:
-    table = {**spec("differencing").table(), **more}
-    with pytest.raises(UsageError, match=expected):
-        fa.Spec(**table)
 
 
 class StrangerServer(Server):

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from foltr_audit.core.plugins import RoundContext, Users
 from foltr_audit.core.records import Dataset
@@ -265,14 +264,3 @@ def test_it_learns_what_is_clicked(dtype: type) -> None:
     for clicking, sign in ((PERFECT, 1), (((1.0, 0.5, 0.0), (0.0,) * 3), -1)):
         model = played(learner, [0], start, first, data=data, n=600, clicking=clicking)[0].parameters
         assert sign * model[0] > 0.6 * np.linalg.norm(model)
-
-
-def test_it_trains_the_linear_ranker_alone_and_refuses_bad_parameters() -> None:
-    assert COLTR().why_not("linear") is None
-    assert (
-        COLTR().why_not("neural:hidden=64")
-        == "it perturbs linear models: expected linear, not neural:hidden=64"
-    )
-    for bad in ({"tau": 0}, {"decay": 1.1}, {"gamma": -1}, {"candidates": 1001}, {"step": float("inf")}):
-        with pytest.raises(ValidationError):
-            COLTR.model_validate(bad)

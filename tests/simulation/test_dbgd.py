@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from foltr_audit.core.plugins import Users
 from foltr_audit.core.records import Dataset
@@ -160,14 +159,3 @@ def test_it_learns_what_is_clicked(kind: Kind, dtype: type) -> None:
     for clicking, sign in ((PERFECT, 1), (((1.0, 0.5, 0.0), (0.0,) * 3), -1)):
         model = played(learner, [0], start, EMPTY, data=data, n=1500, clicking=clicking)[0].parameters
         assert sign * model[0] > 0.6 * np.linalg.norm(model)
-
-
-def test_it_trains_the_linear_ranker_alone_and_refuses_bad_parameters() -> None:
-    assert DBGD().why_not("linear") is None
-    assert (
-        DBGD().why_not("neural:hidden=64")
-        == "it perturbs linear models: expected linear, not neural:hidden=64"
-    )
-    for bad in ({"delta": 0}, {"learning_rate": float("nan")}, {"interleaving": "balanced"}):
-        with pytest.raises(ValidationError):
-            DBGD.model_validate(bad)

@@ -8,7 +8,6 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pydantic import ValidationError
 from scipy import stats
 
 from foltr_audit.errors import UsageError
@@ -241,21 +240,3 @@ def test_what_it_tells_and_what_is_published() -> None:
             learner.published_chain(eps, None)
     with pytest.raises(UsageError, match=r"^--sensitivity: 3: learner foltr-es "):
         learner.published_chain(1.2, 3.0)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"interactions": 3}, "interactions=3; expected an even number, or antithetic=false"),
-        ({"sigma": 0}, "sigma"),
-        ({"sigma": math.nan}, "sigma"),
-        ({"learning_rate": 0}, "learning_rate"),
-        ({"metric": "ndcg"}, "metric"),
-        ({"optimiser": "adamw"}, "optimiser"),
-    ],
-)
-def test_refusals(given: dict[str, object], message: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        FOLtRES(**given)
-    assert message in str(caught.value)
-    assert FOLtRES(interactions=3, antithetic=False).interactions == 3

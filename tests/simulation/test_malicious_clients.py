@@ -13,7 +13,7 @@ from foltr_audit.core.plugins import Poisoning
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import load_collection
-from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.errors import UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
@@ -154,30 +154,6 @@ def test_a_spec_with_poisoning_comes_back_and_one_without_does_not_name_it() -> 
     assert Spec.from_toml(spec.toml) == spec
     assert spec.hash != Spec(population={"clients": 10}).hash
     assert "poisoning" not in Spec().toml
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"population": {"poisoning": "lye:share=0.3"}}, "unknown poisoning 'lye'; did you mean 'lie'?"),
-        ({"population": {"poisoning": "lie"}}, "poisoning lie: share is missing"),
-        ({"population": {"poisoning": "lie:share=0"}}, "poisoning lie: share=0: input should be greater"),
-        ({"population": {"poisoning": "lie:share=1"}}, "poisoning lie: share=1: input should be less than 1"),
-        (
-            {"population": {"poisoning": "lie:share=0.3", "clients": 3}},
-            "no client of 3 is malicious; expected a share of 0.333 at least",
-        ),
-        (
-            {"population": {"poisoning": "lie:share=0.3"}, "train": {"learner": "foltr-es"}},
-            "learner foltr-es: it sends metrics; poisoning needs messages that are models",
-        ),
-    ],
-)
-def test_what_is_refused(table: dict[str, object], message: str) -> None:
-    with pytest.raises(FoltrAuditError, match=re.escape(message)) as caught:
-        Spec(**table)
-    assert caught.value.exit_code == 2
-    assert "\n" not in str(caught.value)
 
 
 # --- what it costs --------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.core.records import Dataset
-from foltr_audit.errors import UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
@@ -137,17 +136,3 @@ def test_features_follow_from_the_document_and_the_seed() -> None:
     )
     alone = setup.server.training_features(few, draws)[0]
     assert np.array_equal(alone.astype(np.float32), first[: few.n_documents])
-
-
-@pytest.mark.parametrize(
-    ("train", "more", "what"),
-    [
-        ({}, {"audit": {}}, "an audit knows true features only"),
-        ({}, {"membership": {}}, "know honest servers"),
-        ({"learner": "foltr-es"}, {}, "expected a learner that sends models"),
-        ({"learner": "fpdgd:normaliser=candidates"}, {}, "normaliser=shown"),
-    ],
-)
-def test_what_does_not_fit_is_refused(train: dict[str, str], more: dict[str, object], what: str) -> None:
-    with pytest.raises(UsageError, match=what):
-        fa.Spec(train={"server": "manipulate", **train}, **more)

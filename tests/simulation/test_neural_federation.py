@@ -18,11 +18,10 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import table_in
 from foltr_audit.experiments.stages import first_model, train
 from foltr_audit.simulation.client import ClientRules
-from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from tests.fixtures.command import files, run
-from tests.fixtures.reference import dataset, numba_threads
+from tests.fixtures.reference import dataset
 from tests.fixtures.tiny import FEATURES, collection_of
 
 SetupOf = Callable[..., Setup]
@@ -95,20 +94,6 @@ def test_a_neural_federation(message: str, setup_of: SetupOf) -> None:
         models = record.messages + (record.parameters if message == "update" else 0.0)
         np.testing.assert_allclose(models.mean(axis=0), record.aggregate, rtol=0, atol=1e-12)
         assert np.linalg.norm(models, axis=1).max() <= 2 + 1e-12
-
-
-@pytest.mark.parametrize("text", ["neural:hidden=4", "neural:hidden=4,layers=2"])
-def test_threads_change_no_byte_of_a_neural_round(text: str, setup_of: SetupOf) -> None:
-    setup = with_ranker(setup_of(clients=70, defense=("clip:norm=2",)), text)
-
-    def round_bytes(threads: int) -> list[bytes]:
-        with numba_threads(threads):
-            played = Federation(setup).play(first_model(setup), 0)
-            done = played.sent.interactions
-            arrays = (played.sent.messages, played.sent.updates, done.shown, done.clicks, played.aggregate)
-            return [np.ascontiguousarray(array).tobytes() for array in arrays]
-
-    assert round_bytes(2) == round_bytes(1)
 
 
 def test_a_neural_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:

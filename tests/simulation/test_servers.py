@@ -101,20 +101,6 @@ def test_a_server_sets_what_it_needs() -> None:
     assert (made.trace.message, made.attack.target, made.attack.view) == ("update", "training", "aggregate")
 
 
-@pytest.mark.parametrize(
-    ("more", "what"),
-    [
-        ({"trace": {"message": "model"}}, "expected --message update"),
-        ({"attack": {"target": "fresh"}}, "expected --target training --view aggregate"),
-        ({"membership": {}}, "know honest servers"),
-        ({"train": {"server": "flatten", "learner": "foltr-es"}}, "expected a learner that sends models"),
-    ],
-)
-def test_what_does_not_fit_is_refused(more: dict[str, object], what: str) -> None:
-    with pytest.raises(UsageError, match=what):
-        fa.Spec(**{"train": {"server": "flatten"}, **more})
-
-
 def test_a_broadcast_reaches_every_client_once() -> None:
     model = np.zeros(2)
     with pytest.raises(UsageError, match="one delivery for each client"):

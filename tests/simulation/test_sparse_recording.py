@@ -81,22 +81,6 @@ def test_only_recorded_rounds_are_attacked(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--trace-every", 2, "--no-trace"), "--trace-every and --no-trace: give one or the other"),
-        (("--trace-every", -1), "--trace-every=-1: "),
-        (("--evaluate-every", 0), "--evaluate-every=0: "),
-        (("--dtype", "float16"), "--dtype=float16: "),
-    ],
-)
-def test_wrong_options_are_one_line(options: tuple[object, ...], message: str) -> None:
-    done = run("train", *OPTIONS, *options)
-    assert done.code == 2
-    assert message in done.err
-    assert len(done.err.splitlines()) == 1
-
-
 def test_an_attack_on_training_needs_its_messages() -> None:
     done = run("attack", *OPTIONS, "--target", "training", "--method", "olsr", "--no-trace")
     assert done.code == 2

@@ -13,7 +13,7 @@ from foltr_audit.core.plugins import ClickModel
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.interactions import GlobalModel
 from foltr_audit.core.records.population import QueryAssignment
-from foltr_audit.errors import DataError, TraceError, UsageError
+from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.judge.observer import Observer
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.federation import Federation
@@ -278,28 +278,3 @@ def test_headers_say_how_wide_messages_are(setup_of: SetupOf) -> None:
 
 
 # --- refused ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        (
-            {"learner": "foltr-es", "defense": ("clip:norm=1",)},
-            "learner foltr-es: it has no step stage, where defense clip acts; "
-            "expected defenses of stage click or metric",
-        ),
-        ({"defense": ("metric-rr:p=0.5",)}, "it has no metric stage, where defense metric-rr acts"),
-        ({"learner": "dbgd", "defense": ("click-rr:keep=0.7",)}, "expected no defense"),
-        (
-            {"learner": "foltr-es", "attack": {"view": "aggregate"}},
-            "learner foltr-es: it sends metrics; a view",
-        ),
-        ({"learner": "pdgd", "attack": {"view": "pooled"}}, "learner pdgd: it sends clicks; a view of sums"),
-        ({"learner": "foltr-es:interactions=3"}, "interactions=3"),
-    ],
-)
-def test_what_does_not_fit_a_learner_is_refused(
-    setup_of: SetupOf, changes: dict[str, Any], expected: str
-) -> None:
-    with pytest.raises((UsageError, DataError), match=expected):
-        setup_of(**changes)

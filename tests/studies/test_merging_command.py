@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.command import files, run, spawn
+from tests.fixtures.command import files, run
 from tests.fixtures.merging_data import CATEGORY, write_topical
 from tests.fixtures.schemas import agrees_with_published
 
@@ -19,24 +19,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """The options that name small data."""
     folder = write_topical(tmp_path_factory.mktemp("topical"))
     return ("--data", str(folder), "--category-feature", str(CATEGORY), *QUICK)
-
-
-def test_tables(data: tuple[str, ...]) -> None:
-    done = run("merge", *data, "--initial")
-    assert (done.code, done.said) == (0, "")
-    for text in (
-        "category in feature 2; first and second",
-        "linear combination: the whole test part",
-        "stacking: the whole test part",
-        "M_12a",
-        "M_21S",
-        "(.752)",
-        "(.761)",
-        "selected hyper-parameters",
-        "weights of M_2",
-        "merged models beat",
-    ):
-        assert text in " ".join(done.out.split()), "wherever a long path breaks its line"
 
 
 def test_json_is_one_object_and_a_folder_holds_it_with_pictures(
@@ -80,28 +62,6 @@ def test_without_the_extra_one_line_says_how_to_get_it(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--trees", "4000"), "error: --trees=4000: "),
-        (("--split", "4"), "error: --split=4: "),
-        (("--category", "3", "--category", "3"), "error: --category: 3, 3: expected different ones"),
-        (("--data", "synthetic:mq2007"), "error: --category-feature: not given; expected the column of"),
-        (("--picture", "gif", "--out", "x"), "error: --picture: 'gif'; expected one of svg, png, pdf"),
-        (("--overwrite",), "error: --overwrite: only with --out"),
-        (("--threads", "0"), "error: --threads: 0; expected at least 1"),
-        (("--data", "synthetic:mq2007:60", "--category-feature", "47"), "error: --category-feature: 47;"),
-    ],
-)
-def test_options_that_cannot_be_meant(
-    options: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = run("merge", *options)
-    assert done.code == 2
-    assert done.one_error().startswith(message)
-
-
 def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tuple[str, ...]) -> None:
     wrong = run("merge", *data[:2], "--category-feature", "1", *QUICK)
     assert wrong.code == 2
@@ -110,12 +70,6 @@ def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tup
         "--category: 4; no document has it (known: 3, 5, 8)"
         in run("merge", *data, "--category", "4").one_error()
     )
-
-
-def test_a_process_of_its_own_writes_nothing_else(data: tuple[str, ...]) -> None:
-    done = spawn("merge", *data, "--split", "2", "--json", PYTHONWARNINGS="error")
-    assert (done.code, done.said) == (0, "")
-    assert done.json()["dataset"]["source"] == Path(data[1]).name  # never where it lies
 
 
 def test_ctrl_c_is_one_line_and_writes_nothing(
