@@ -7,10 +7,8 @@ import math
 import pytest
 from scipy import stats
 
-from foltr_audit.experiments.comparison.cells import AuditFacts
 from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon
 from foltr_audit.privacy.loss.composition import laplace_sometimes
-from foltr_audit.report.results.whole_run import RunBoundRow
 from tests.fixtures.command import run
 
 SMALL = ("--data", "synthetic:mq2007:60", "--clients", 40, "--cohort", 4, "--rounds", 6)
@@ -74,11 +72,3 @@ def test_an_attack_says_what_is_proven_whatever_the_attack() -> None:
     assert noisy["run_eps"] == pytest.approx(laplace_sometimes(1.2, 6, 0.1, 1e-5))
     assert found[LAPLACE, "message and lists"]["eps_proven"] == "inf", "four lists a message"
     assert found["none", "message"]["run_eps"] == "inf"
-
-
-def test_cells_of_earlier_versions_have_no_bound_of_a_run() -> None:
-    """A comparison that was run before runs had bounds is still read; its reports say so."""
-    assert not AuditFacts.model_fields["run"].is_required()
-    row = RunBoundRow.of(AuditFacts.model_fields["run"].default)
-    assert math.isinf(row.eps)
-    assert row.text == "run: none for one client: an earlier version did not store it"
