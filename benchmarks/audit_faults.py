@@ -37,7 +37,6 @@ CHAINS: dict[str, tuple[str, ...]] = {
 
 
 def findings(setup: Setup, models: Mapping[str, Sequence[NDArray[np.float64]]]) -> tuple[AuditResult, ...]:
-    """What the audit of a Spec finds."""
     protocol = setup.spec.audit
     if protocol is None:
         raise ValueError("a Spec without an audit")

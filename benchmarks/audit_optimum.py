@@ -33,7 +33,6 @@ class LossLaw(NamedTuple):
 
 
 def response_losses(eps: float) -> LossLaw:
-    """The law for randomised response."""
     keep = 1.0 / (1.0 + math.exp(-eps))
     return LossLaw(np.array([eps, -eps]), np.array([keep, 1.0 - keep]))
 

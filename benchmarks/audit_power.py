@@ -150,7 +150,6 @@ def row(mechanism: Mechanism, trials: int, runs: int) -> tuple[str, ...]:
 
 
 def table(runs: int, trials: Sequence[int], told: Callable[[str], object]) -> str:
-    """The table as Markdown."""
     lines = [f"| {' | '.join(HEADS)} |", f"| --- |{' ---: |' * (len(HEADS) - 1)}"]
     for mechanism in MECHANISMS:
         told(f"measuring {mechanism.name} ...")

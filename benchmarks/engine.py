@@ -72,7 +72,6 @@ class EngineWorkload:
 
     @cached_property
     def bare(self) -> Setup:
-        """Simulation only."""
         return self.shape.bare(self.collection)
 
     @cached_property
@@ -87,7 +86,6 @@ class EngineWorkload:
         return [played.aggregate for played in islice(rounds, _WARM_ROUNDS)][-1]
 
     def plain(self, *, defended: bool) -> Work:
-        """The plain loop."""
         features, labels = PlainLoop.queries_of(self.collection.train)
         click, stop = click_setting(CLICK_MODEL, self.collection.largest_label)
         loop = PlainLoop(

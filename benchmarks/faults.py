@@ -71,7 +71,6 @@ def _changed(link: Defense, models: Floats, context: RoundContext, change: Chang
 
 
 def _scaled(factor: float) -> NoiseFault:
-    """Less noise."""
     return lambda link, models, context: _changed(link, models, context, lambda noise: factor * noise)
 
 

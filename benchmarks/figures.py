@@ -44,7 +44,6 @@ class FigureTarget:
     limit: float
 
     def met(self, value: float) -> bool:
-        """Whether a value reaches it."""
         return value >= self.limit if self.kind == "at least" else value <= self.limit
 
 

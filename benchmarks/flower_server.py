@@ -41,7 +41,6 @@ class WireGrid:
         self.client_seconds = 0.0
 
     def get_node_ids(self) -> list[int]:
-        """The nodes."""
         return self._nodes
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:

@@ -60,7 +60,6 @@ class LearnerEntry:
 
     @property
     def text(self) -> str:
-        """What it is, in words."""
         return self.learner if self.ranker == "linear" else f"{self.learner}, {self.ranker}"
 
 
@@ -128,7 +127,6 @@ class LearnerWorkload:
         return [played.aggregate for played in islice(rounds, _WARM_ROUNDS)][-1]
 
     def plain(self) -> Work:
-        """The plain loop."""
         loop = self.entry.plain(PlainUsers.of(self.collection, CLICK_MODEL), self.shape)
         rng = np.random.default_rng(1)
         return lambda n: loop.rounds(self.model, n, rng)
@@ -186,7 +184,6 @@ def learners(options: BenchmarkOptions) -> list[BenchmarkFigure]:
 
 
 def told(entry: LearnerEntry, rates: WorkRates) -> list[BenchmarkFigure]:
-    """The figures of one learner."""
     key, name = f"learners.{entry.key}", entry.text
     texts = {
         "plain": f"{name}: plain NumPy loop",

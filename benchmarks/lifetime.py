@@ -102,7 +102,6 @@ class LifetimeRuns:
 
     @property
     def clip(self) -> str:
-        """The text of the clip."""
         return f"clip:norm={self.norm:g},of=update,at=message"
 
     @cache  # noqa: B019  the runs of a table, which lives as long

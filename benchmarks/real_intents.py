@@ -44,7 +44,6 @@ class MeanValue:
     periods: tuple[int, ...] = ()
 
     def of(self, run: Row, clicks: str) -> float:
-        """Its value in one run."""
         rows = cast(list[Row], run["periods" if self.periods else "utility"])
         found = [
             cast(float, row[self.metric])

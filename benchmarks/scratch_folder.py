@@ -14,10 +14,8 @@ class ScratchFolder:
         self._folder = tempfile.TemporaryDirectory()
 
     def fresh(self) -> Path:
-        """A new folder in it."""
         return Path(tempfile.mkdtemp(dir=self._folder.name))
 
     def clear(self) -> None:
-        """Remove what is in it."""
         for path in Path(self._folder.name).iterdir():
             shutil.rmtree(path)

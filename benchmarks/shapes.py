@@ -27,7 +27,6 @@ class WorkloadShape:
 
     @property
     def per_round(self) -> int:
-        """Interactions of one round."""
         return self.clients * self.interactions
 
     def spec(self, *, defended: bool, learner: str = "fpdgd", ranker: str = "linear") -> Spec:

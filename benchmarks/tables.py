@@ -83,7 +83,6 @@ def _note(report: BenchmarkReport) -> str:
 
 
 def terminal(report: BenchmarkReport) -> Table:
-    """A rich table."""
     from rich.table import Table
 
     table = Table(title=f"{_machine(report)}\n{_note(report)}", title_justify="left")

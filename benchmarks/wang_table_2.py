@@ -81,7 +81,6 @@ class SystemPair(NamedTuple):
     metrics: Mapping[str, tuple[Metric, Metric]]
 
     def systems(self, clicks: str, level: str) -> tuple[TableSystem, TableSystem]:
-        """The two systems at a level."""
         (one, own), (other, others) = self.first, self.second
         return TableSystem(clicks, one, own or level), TableSystem(clicks, other, others or level)
 
@@ -116,7 +115,6 @@ class TrainedSystems:
 
     @property
     def clicks(self) -> list[str]:
-        """The click models."""
         return list(dict.fromkeys(system.clicks for system in self.curves))
 
     @property

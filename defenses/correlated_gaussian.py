@@ -71,10 +71,8 @@ class CorrelatedGaussianNoise(Defense):
             return (aggregate + largest * noise).astype(np.float32).astype(np.float64)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Correlated noise on the sum."""
         return (CorrelatedNoise(sigma=self.sigma, bands=self._bands(context)),)
 
     @classmethod
     def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> Self:
-        """The number is sigma."""
         return cls(sigma=number)

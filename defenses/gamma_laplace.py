@@ -45,7 +45,6 @@ class GammaLaplace(Defense):
         return self.sensitivity / self.eps
 
     def law(self, context: RoundContext) -> GammaShare:
-        """The law of one share."""
         return GammaShare(n=context.shares, scale=self.scale)
 
     def on_message(self, models: Floats, context: RoundContext) -> Floats:

@@ -57,7 +57,6 @@ class _GaussianMechanism(Defense):
 
     @classmethod
     def with_noise(cls, number: float, norm: float, order: int, parameters: int) -> Self:
-        """The number is sigma."""
         return cls(sigma=number)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
@@ -85,7 +84,6 @@ class GaussianNoise(_GaussianMechanism):
     views: ClassVar[tuple[str, ...]] = WITHOUT_LISTS
 
     def law(self, context: RoundContext) -> Gaussian:
-        """The law of the whole noise."""
         return Gaussian(sigma=self.deviation)
 
 
@@ -107,5 +105,4 @@ class GaussianShares(_GaussianMechanism):
     views: ClassVar[tuple[str, ...]] = ("aggregate",)
 
     def law(self, context: RoundContext) -> Gaussian:
-        """The law of one share."""
         return Gaussian(sigma=self.deviation / math.sqrt(context.shares))

@@ -46,7 +46,6 @@ class Krum(Defense):
         return np.array(messages[_by_score(squared_distances(messages), self.malicious)[0]])
 
     def averaged(self, messages: int) -> int:
-        """One message is taken as it is."""
         return 1
 
 

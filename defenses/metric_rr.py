@@ -106,7 +106,6 @@ class MetricRR(Defense):
         return np.where(u[:, 0] < p, outcomes, other + (other >= outcomes))
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        """Randomised metrics."""
         return (MetricRandomization(epsilon=self.epsilon),)
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:

@@ -36,7 +36,6 @@ class ServerTrust(Defense):
 
     @property
     def server_queries(self) -> int:
-        """The number of these queries."""
         return self.queries
 
     def on_aggregate(

@@ -27,7 +27,6 @@ class ClientSkew(Scenario):
     )
 
     def values(self, context: ScenarioContext) -> tuple[TraitValue, ...]:
-        """The kinds of clients."""
         raise NotImplementedError
 
     def population(self, before: Population, context: ScenarioContext) -> Population:

@@ -62,7 +62,6 @@ def section(name: str, command: Any) -> Iterator[str]:
 
 
 def render() -> str:
-    """The page."""
     lines = [PAGE.read_text(encoding="utf-8").partition("\n## ")[0].rstrip(), ""]
     for name, command in command_line().commands.items():
         lines += [] if command.hidden else section(name, complete(command))

@@ -54,7 +54,6 @@ RUNS: dict[str, dict[str, Any]] = {
 
 @cache
 def data_of(spec: Spec) -> Collection:
-    """The data of a Spec."""
     return load_collection(spec.data, spec.seed, cache=False)
 
 
@@ -69,7 +68,6 @@ def digest(arrays: Iterable[tuple[str, Any]]) -> str:
 
 
 def arrays_of(record: object) -> Iterator[tuple[str, Any]]:
-    """The arrays of a record, by name."""
     for field in fields(record):  # type: ignore[arg-type]
         value = getattr(record, field.name)
         if isinstance(value, np.ndarray):

@@ -49,7 +49,6 @@ def row(name: str) -> str:
 
 
 def table() -> Iterator[str]:
-    """The section with the table."""
     yield HEADING
     yield ""
     yield "The least that each attack needs to know besides the message or the sum and the global model. Some"
@@ -68,7 +67,6 @@ def _ease(name: str) -> tuple[int, str]:
 
 
 def render() -> str:
-    """The page."""
     written = PAGE.read_text(encoding="utf-8").partition(HEADING)[0].rstrip()
     return "\n".join([written, "", *table()]) + "\n"
 

@@ -13,7 +13,6 @@ HEADING = "## Warnings by code"
 
 
 def sections() -> Iterator[str]:
-    """A section for each code."""
     for kind in WARNINGS.values():
         anchor = re.sub(r"[^\w\- ]", "", kind.section.lower()).replace(" ", "-")
         more = f" [Example](#{anchor})." if kind.section else ""
@@ -26,7 +25,6 @@ def sections() -> Iterator[str]:
 
 
 def render() -> str:
-    """The page."""
     head = PAGE.read_text(encoding="utf-8").partition(HEADING)[0].rstrip()
     intro = (
         "`foltr-audit explain CODE` prints the paragraph of a code, and `foltr-audit explain` lists them all."

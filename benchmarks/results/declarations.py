@@ -140,11 +140,9 @@ class ResultDeclarations:
     claims: tuple[PublishedClaim, ...]
 
     def runs_of(self, table: DeclaredTable) -> list[DeclaredRun]:
-        """The runs of a table."""
         return [self.runs[name] for name in table.runs]
 
     def claims_of(self, table: str) -> list[PublishedClaim]:
-        """The claims that a table judges."""
         return [claim for claim in self.claims if claim.table == table]
 
     def only(self, names: Sequence[str]) -> list[DeclaredRun]:

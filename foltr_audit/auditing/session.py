@@ -131,7 +131,6 @@ class ScoredTrials(NamedTuple):
 
     @property
     def choose(self) -> Pair:
-        """Those that choose the threshold."""
         return _part(self.pair, 0, self.choosing)
 
 

@@ -82,7 +82,6 @@ class DefenseChain:
     defenses: tuple[Defense, ...]
 
     def links(self, stage: Stage) -> tuple[Defense, ...]:
-        """The links that act in a stage."""
         return tuple(defense for _, defense in self._by_stage[stage])
 
     @cached_property

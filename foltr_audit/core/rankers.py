@@ -82,9 +82,7 @@ class Ranker(Protocol):
         ...
 
     @property
-    def n_parameters(self) -> int:
-        """Number of parameters P."""
-        ...
+    def n_parameters(self) -> int: ...
 
     @property
     def first_layer(self) -> FirstLayer:
@@ -146,12 +144,10 @@ class LinearRanker(Ranker):
 
     @property
     def text(self) -> str:
-        """Its text form."""
         return "linear"
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters P."""
         return self.features
 
     @property
@@ -232,7 +228,6 @@ class NeuralRanker(Ranker):
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters P."""
         return sum(self.hidden * (inputs + 1) for inputs in self._inputs) + self.hidden
 
     @property

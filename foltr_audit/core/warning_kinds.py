@@ -334,7 +334,6 @@ _BY_NAME = {kind.name: kind for kind in WARNINGS.values()}
 
 
 def warning_code(name: str) -> str:
-    """The code of a kind of warnings."""
     return _BY_NAME[name].code
 
 

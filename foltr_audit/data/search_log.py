@@ -148,7 +148,6 @@ class _Rows:
     listed: list[int] = field(default_factory=list)
 
     def take(self, columns: _Columns, fields: list[str], line: int) -> None:
-        """Note one row."""
         where = f"data: {self.name}:{line}"
         if len(fields) != columns.width:
             raise DataError(f"{where}: {len(fields)} columns; expected {columns.width}, as in the header")
@@ -171,7 +170,6 @@ class _Rows:
         self.listed.append(listed)
 
     def log(self) -> SearchLog:
-        """The log of all rows."""
         if not self.lines:
             raise DataError(f"data: {self.name}: no rows; expected one for each search")
         times = np.array(self.times, dtype=np.int64)
@@ -278,7 +276,6 @@ class LogFiles:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Every file that is read."""
         return self.metadata, self.letor
 
 

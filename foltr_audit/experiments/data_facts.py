@@ -44,7 +44,6 @@ class DataFacts(ResultRow):
 
     @classmethod
     def of(cls, collection: Collection) -> DataFacts:
-        """The facts of a collection."""
         several = collection.n_intents > 1
         return cls(
             source=path_name(collection.source),

@@ -61,7 +61,6 @@ class Plan:
 
     @property
     def toml(self) -> str:
-        """The TOML form."""
         import tomli_w
 
         return tomli_w.dumps(self.table())

@@ -255,7 +255,6 @@ def _axes(grid: Mapping[str, object]) -> list[list[Point]]:
 
 
 def preset_names() -> tuple[str, ...]:
-    """Names of all presets, sorted."""
     return tuple(sorted(_files()))
 
 

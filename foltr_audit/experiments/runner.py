@@ -109,7 +109,6 @@ class WorldDescription:
 
     @classmethod
     def of(cls, setup: Setup) -> WorldDescription:
-        """The clients of a setup."""
         return cls(
             population=setup.clients.population,
             described=PopulationFacts.of(setup.clients, setup.collection.train, setup.spec.train.click_model),

@@ -134,7 +134,6 @@ class MessageSample:
 
     @property
     def size(self) -> int:
-        """Number of sampled messages."""
         return sum(len(view) for view in self.views)
 
     def smaller(self, count: int) -> list[View]:

@@ -144,7 +144,6 @@ class CodeCache(NullCache):
     """Stored code of one kernel; no folder is looked for before somebody calls it."""
 
     def __init__(self, function: Callable[..., object]) -> None:
-        """Of a function."""
         self._function = function
 
     @cached_property
@@ -199,11 +198,9 @@ class _Loading:
         self._context, self._library = context, library
 
     def codegen(self) -> _Loading:
-        """Itself."""
         return self
 
     def unserialize_library(self, stored: object) -> JITCodeLibrary:
-        """The library."""
         return self._library
 
     def __getattr__(self, name: str) -> object:

@@ -110,7 +110,6 @@ class NetworkTile(NamedTuple):
 
 @kernel
 def new_tile(network: NetworkShape) -> NetworkTile:
-    """A tile for a network."""
     d, h, layers = network.features, network.hidden, network.layers
     return NetworkTile(
         network,

@@ -78,7 +78,6 @@ class MechanismRow(ResultRow):
 
     @classmethod
     def of(cls, one: NoiseCalibration) -> MechanismRow:
-        """The row of an answer."""
         return cls(
             mechanism=one.mechanism,
             sum_only=_place(one) == _SUM_ONLY,

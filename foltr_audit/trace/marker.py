@@ -50,7 +50,6 @@ class TracePart:
 
     @property
     def n_rounds(self) -> int:
-        """Number of rounds in the part."""
         return self.last_round - self.first_round + 1
 
     @property

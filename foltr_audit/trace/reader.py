@@ -64,7 +64,6 @@ class Trace:
 
     @property
     def n_rounds(self) -> int:
-        """Number of committed rounds."""
         return sum(part.n_rounds for part in self.parts)
 
     @property

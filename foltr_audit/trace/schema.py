@@ -81,7 +81,6 @@ def _maybe(form: ColumnForm) -> ColumnForm:
 
 
 def columns(header: TraceHeader, table: str) -> dict[str, ColumnForm]:
-    """The columns of a table by name."""
     makers = {
         "observed/rounds": _rounds,
         "observed/messages": _messages,

@@ -65,19 +65,16 @@ class Estimate:
 
     @property
     def value(self) -> float:
-        """The number."""
         return self._value
 
     @property
     def ci95(self) -> Interval | None:
-        """The ends of its interval."""
         if callable(self._ends):
             self._ends = self._ends()
         return self._ends
 
     @property
     def known(self) -> bool:
-        """Whether it is defined."""
         return not math.isnan(self.value)
 
     def __eq__(self, other: object) -> bool:
@@ -174,7 +171,6 @@ class ResultRow:
 
     @classmethod
     def schema(cls) -> dict[str, JsonValue]:
-        """The columns as a JSON Schema."""
         properties: dict[str, JsonValue] = {}
         required: list[JsonValue] = []
         more = _describe(cls, properties, required)

@@ -46,7 +46,6 @@ class LayoutArray:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all its numbers."""
         return self.size * self.stored.itemsize
 
     def __str__(self) -> str:

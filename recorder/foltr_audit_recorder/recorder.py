@@ -316,7 +316,6 @@ class Recorder:
 
     @property
     def facts(self) -> dict[str, object]:
-        """The facts of the trace."""
         return dict(self._facts if self._start is None else self._start.facts)
 
     def declare(self, facts: Mapping[str, object], *, kind: str | None = None) -> None:

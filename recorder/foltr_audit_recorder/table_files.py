@@ -73,7 +73,6 @@ class PackedColumn:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
         return sum(self._rows) + sum(len(each) for each in self._waiting)
 
     def arrays(self, name: str) -> dict[str, list[NDArray[Any]]]:

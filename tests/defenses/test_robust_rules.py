@@ -46,7 +46,6 @@ def drawn(seed: int, size: int) -> tuple[Floats, Floats]:
 
 
 def ruled(text: str, messages: Floats, weights: Floats | None = None, message: Kind = "model") -> Floats:
-    """What a rule makes of messages."""
     given = np.full(len(messages), 1 / len(messages)) if weights is None else weights
     here = replace(context(range(len(messages)), P=messages.shape[1]), message=message)
     return make(Defense, text).on_aggregate(given @ messages, messages, given, here)

@@ -17,7 +17,6 @@ SPEC = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 20}
 
 
 def grid(**fields: Any) -> ComparisonGrid:
-    """A small grid."""
     small = {"runs": 2, "eps": [1.2, 4.5], "click_models": ["perfect"], "spec": SPEC}
     return ComparisonGrid.parse({**small, **fields})
 

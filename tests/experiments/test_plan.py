@@ -15,7 +15,6 @@ from tests.fixtures.spec_tables import SPEC_TABLES
 
 
 def read(text: str) -> Plan:
-    """A plan from its TOML."""
     return Plan.of(read_tables(text, "plan.toml"), "plan.toml")
 
 

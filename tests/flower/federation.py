@@ -220,12 +220,10 @@ class LegacyClient(NumPyClient):
 
 
 def legacy_app(mods: list[object]) -> ClientApp:
-    """The app of legacy clients."""
     return ClientApp(client_fn=lambda context: LegacyClient(context.node_id).to_client(), mods=mods)
 
 
 def legacy_strategy() -> object:
-    """A strategy of the legacy API."""
     from flwr.common import ndarrays_to_parameters
     from flwr.server.strategy import FedAvg as LegacyFedAvg
 

@@ -247,7 +247,6 @@ def runs(folder: Path) -> Feed:
 
 
 def cache_entries(folder: Path) -> Feed:
-    """An entry of the data cache."""
     place, data = folder / "entry", tiny_collection()
     place.mkdir()
     origin = SourceKey(DataSpec(source="x"))

@@ -24,7 +24,6 @@ LISTS, ROOM, ROUNDS = 6, 4, 2
 
 
 def tree(folder: Path) -> Tree:
-    """Every file of a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
@@ -44,7 +43,6 @@ def lay(folder: Path, files: Tree) -> None:
 
 
 def spec(defense: str, repetition: int, *, kind: str) -> Spec:
-    """The Spec of a cell."""
     table: dict[str, Any] = {
         "repetition": repetition,
         "defense": [defense],
@@ -58,7 +56,6 @@ def spec(defense: str, repetition: int, *, kind: str) -> Spec:
 
 
 def cell_arrays() -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of an attacked cell."""
     rng = np.random.default_rng(1)
     shown = np.tile(np.arange(ROOM), (LISTS, 1))
     shown[-1, 2:] = -1

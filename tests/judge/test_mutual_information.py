@@ -56,7 +56,6 @@ def with_bits(before: Floats, after: Floats, documents: int = 3, *, exact: bool 
 
 
 def measured(judged: ClickEvidence) -> MutualInformation:
-    """Of the only attack."""
     (found,) = information(judged, resamples(judged))
     return found
 

@@ -78,7 +78,6 @@ def setting(name: str, values: np.ndarray[Any, Any], **facts: Any) -> CellGroup:
 def row_of(
     group: CellGroup, attacks: Sequence[ComparedAttackRow], base: CellGroup | None
 ) -> dict[str, JsonValue]:
-    """The columns of a group's row."""
     return compare_row(group, attacks, [], base, 2).plain()
 
 

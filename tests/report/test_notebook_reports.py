@@ -19,7 +19,6 @@ SMALL = {"data": {"source": "synthetic:mq2007:30"}, "population": {"clients": 10
 
 @pytest.fixture(scope="module")
 def reports() -> dict[str, NotebookReport]:
-    """A report of each kind."""
     audit = {"trials": 50, "views": ["aggregate"]}
     return {
         "attack": attack_report({1.2: judged_lists()}),

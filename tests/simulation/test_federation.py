@@ -28,7 +28,6 @@ Round = tuple[RoundRecord, RoundTruth]
 
 
 def played(setup: Setup, start: Floats | None = None) -> list[Round]:
-    """All rounds of an experiment."""
     start = np.zeros(FEATURES) if start is None else start
     return [played.recorded() for played in Federation(setup).rounds(start)]
 

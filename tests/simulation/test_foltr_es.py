@@ -21,7 +21,6 @@ Seeds = NDArray[np.uint64]
 
 
 def seeds_of(count: int, seed: int = 0) -> Seeds:
-    """Random seeds."""
     return np.random.default_rng(seed).integers(0, 2**64, size=count, dtype=np.uint64)
 
 

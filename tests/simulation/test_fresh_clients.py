@@ -32,7 +32,6 @@ def fresh(setup_of: SetupOf, attack: dict[str, Any] | None = None, **changes: An
 def repeats(
     clients: FreshClients, click_model: str = "informational", model: Floats = MODEL, first: int = 0
 ) -> list[tuple[RoundRecord, RoundTruth]]:
-    """Every repeat of the experiment."""
     return [played.recorded() for played in clients.rounds(model, click_model, first)]
 
 

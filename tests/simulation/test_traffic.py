@@ -23,7 +23,6 @@ MODEL = np.linspace(-1.0, 1.0, FEATURES)
 
 
 def asked(setup: Setup, round_: int = 0) -> QueryAssignment:
-    """What everybody asks in a round."""
     clientele = Federation(setup).clientele
     return clientele.ask(setup.context(round_, np.arange(setup.spec.population.clients), 0, MODEL))
 

@@ -24,8 +24,6 @@ class Maker:
         self.made = 0
 
     def __call__(self, name: str, size: int = 10) -> Floats:
-        """The array of a name."""
-
         def make() -> Floats:
             self.made += 1
             return np.full(size, float(self.made))

@@ -269,7 +269,6 @@ class TorchTraining:
 
     @property
     def has_dropout(self) -> bool:
-        """Whether dropout is on."""
         import torch
 
         kinds = (torch.nn.Dropout, torch.nn.Dropout1d, torch.nn.AlphaDropout)

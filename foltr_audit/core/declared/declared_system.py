@@ -174,7 +174,6 @@ class DeclaredSystem:
 
     @property
     def noises(self) -> tuple[DeclaredStep, ...]:
-        """The steps that add noise."""
         return tuple(step for step in self.steps if isinstance(step.event, NoiseAddition))
 
 

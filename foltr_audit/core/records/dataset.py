@@ -210,7 +210,6 @@ class Dataset:
 
     @property
     def n_queries(self) -> int:
-        """Number of queries."""
         return self.offsets.size - 1
 
     @property
@@ -220,7 +219,6 @@ class Dataset:
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
         return int(self.features.shape[1])
 
     @property
@@ -398,7 +396,6 @@ class Collection:
 
     @property
     def n_queries(self) -> int:
-        """Number of queries of all parts."""
         return sum(self.part(name).n_queries for name in self.PARTS)
 
     @property

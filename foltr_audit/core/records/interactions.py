@@ -292,12 +292,10 @@ class RoundRecord:
 
     @property
     def n_messages(self) -> int:
-        """Number of messages M."""
         return int(self.messages.shape[0])
 
     @property
     def n_interactions(self) -> int:
-        """Number of interactions I."""
         return int(self.slot.size)
 
     @property

@@ -83,7 +83,6 @@ class Population:
 
     @property
     def values(self) -> tuple[TraitValue, ...]:
-        """The values of all traits."""
         return tuple(value for trait in self.traits for value in trait.values)
 
     @property
@@ -171,7 +170,6 @@ class Environment:
 
     @property
     def n_intents(self) -> int:
-        """Number of intents."""
         return int(self.start.shape[1])
 
     @property

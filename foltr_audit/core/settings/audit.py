@@ -218,7 +218,6 @@ class AuditSpec(SpecTable):
         return self.messages if self.messages > 1 and len(self.models) > 1 else 0
 
     def views_of(self, unit: str) -> tuple[AuditView, ...]:
-        """The views that are audited for a unit."""
         return tuple(
             view
             for view in self.views

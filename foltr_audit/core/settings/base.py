@@ -57,7 +57,6 @@ class SpecTable(BaseModel):
 
 
 def once(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Each value once, in order."""
     return tuple(dict.fromkeys(values))
 
 

@@ -91,7 +91,6 @@ def is_synthetic_source(source: str) -> bool:
 
 
 def are_synthetic(intents: str) -> bool:
-    """Whether intents are synthetic."""
     return synthetic_count(intents) is not None
 
 

@@ -63,7 +63,6 @@ class LimitOutcome(ResultRow):
 
     @property
     def value_text(self) -> str:
-        """The value as text."""
         return self.value if isinstance(self.value, str) else self._number(self.value)
 
     def interval_text(self, before: str = "", after: str = "") -> str:
@@ -77,7 +76,6 @@ class LimitOutcome(ResultRow):
 
     @property
     def allowed_text(self) -> str:
-        """The allowed number as text."""
         if self.allowed is None:
             return "none"
         return f"at {'least' if self.limit == 'min_ndcg' else 'most'} {_plain(self.allowed)}"

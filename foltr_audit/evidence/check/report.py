@@ -74,7 +74,6 @@ class CheckReport(PlainReport):
         return [one.plain() for one in self.outcomes]
 
     def of_status(self, status: Status) -> list[LimitOutcome]:
-        """The outcomes with a status."""
         return [one for one in self.outcomes if one.status == status]
 
     def show(self, console: Console) -> None:

@@ -143,7 +143,6 @@ class ComparisonFolder:
         return cls(path)
 
     def cell(self, spec: Spec) -> Path:
-        """Folder of a cell."""
         return self.path / CELLS / spec.hash[:12]
 
     def done(self, spec: Spec) -> bool:

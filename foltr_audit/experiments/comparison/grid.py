@@ -194,7 +194,6 @@ class ComparisonGrid(SpecTable):
         return cls.parse({**axes, **again, "spec": {**table, **protocols}})
 
     def table(self) -> Table:
-        """The grid as a plain table."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     @property
@@ -204,13 +203,11 @@ class ComparisonGrid(SpecTable):
 
     @property
     def toml(self) -> str:
-        """The TOML form."""
         import tomli_w
 
         return tomli_w.dumps(self.table())
 
     def data(self, fold: int) -> DataSpec:
-        """The data of a fold."""
         return DataSpec.model_validate({**table_in(self.spec, "data"), "fold": fold})
 
     def spec_of(
@@ -354,7 +351,6 @@ class SensitivityTrial(ResultRow):
 
     @property
     def point(self) -> Point:
-        """The point of the grid."""
         return self.learner, self.scenario, self.click_model, self.eps
 
 

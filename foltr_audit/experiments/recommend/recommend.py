@@ -88,7 +88,6 @@ class Recommendation:
 
     @property
     def winner(self) -> CandidateResult | None:
-        """The chosen candidate."""
         return None if self.chosen is None else self.judged[self.chosen]
 
 

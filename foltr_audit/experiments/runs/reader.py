@@ -58,7 +58,6 @@ class RunReader:
 
     @property
     def n_rounds(self) -> int:
-        """Number of recorded rounds."""
         return 0 if self.trace is None else self.trace.n_rounds
 
     @property

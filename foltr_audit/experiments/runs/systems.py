@@ -39,7 +39,6 @@ class RunKey(NamedTuple):
 
     @classmethod
     def of(cls, run: RunReader) -> RunKey:
-        """The key of a Run with rounds."""
         spec = run.spec
         fingerprint = "" if run.trace is None else run.trace.header.dataset.fingerprint
         return cls(fingerprint, spec.data.fold, spec.seed, spec.repetition)
@@ -67,7 +66,6 @@ class RankingSystem:
 
     @property
     def rounds(self) -> int:
-        """Number of its rounds."""
         return next(iter(self.runs.values())).n_rounds
 
     @property

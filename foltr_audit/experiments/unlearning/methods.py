@@ -210,7 +210,6 @@ class UnlearnedModel:
 
 
 def none(request: UnlearningRequest) -> UnlearnedModel:
-    """The trained model as it is."""
     return UnlearnedModel(parameters=request.history.trained)
 
 

@@ -87,7 +87,6 @@ class ProvenPromise:
 
     @property
     def known(self) -> bool:
-        """Whether anything is proven."""
         return math.isfinite(self.upper.epsilon)
 
 

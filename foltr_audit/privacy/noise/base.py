@@ -290,12 +290,10 @@ class RoundingNoise(_Resolution):
 
     @property
     def scale(self) -> float:
-        """The resolution."""
         return self.resolution
 
     @property
     def variance(self) -> float:
-        """Variance of one coordinate."""
         return 2.0 * self.resolution * self.resolution
 
     def log_density(self, x: ArrayLike) -> Floats:

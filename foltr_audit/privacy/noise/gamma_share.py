@@ -70,7 +70,6 @@ class GammaShare(AdditiveNoise):
 
     @property
     def variance(self) -> float:
-        """Variance of one coordinate."""
         return 2.0 * self.shape * self.scale * self.scale
 
     def log_density(self, x: ArrayLike) -> Floats:

@@ -143,7 +143,6 @@ class Gaussian(AdditiveNoise):
 
     @property
     def variance(self) -> float:
-        """Variance of one coordinate."""
         return self.sigma * self.sigma
 
     def log_density(self, x: ArrayLike) -> Floats:

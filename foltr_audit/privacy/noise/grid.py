@@ -50,7 +50,6 @@ class GridNoise(AdditiveNoise):
 
     @property
     def grid(self) -> float:
-        """The step."""
         return self.step
 
     def proofs(self, hidden: SensitivityBound) -> tuple[LossProof, ...]:
@@ -276,7 +275,6 @@ class Skellam(GridNoise):
 
     @property
     def variance(self) -> float:
-        """Variance of one coordinate."""
         return self.sigma * self.sigma
 
     def log_density(self, x: ArrayLike) -> Floats:

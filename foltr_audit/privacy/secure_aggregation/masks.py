@@ -55,7 +55,6 @@ class MaskGraph:
 
     @property
     def n(self) -> int:
-        """Number of clients."""
         return int(self.order.size)
 
     @property

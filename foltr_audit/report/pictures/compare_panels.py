@@ -136,7 +136,6 @@ class _Box(NamedTuple):
     top: float
 
     def meets(self, other: _Box) -> bool:
-        """Whether they overlap."""
         beside = self.left < other.right and other.left < self.right
         return beside and self.bottom < other.top and other.bottom < self.top
 

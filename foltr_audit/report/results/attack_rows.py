@@ -50,12 +50,10 @@ class OfAttack:
 
     @property
     def sees(self) -> str:
-        """What the server sees."""
         return self.where.setting.sees or ""
 
     @property
     def eps_claimed(self) -> float:
-        """The claimed epsilon."""
         return self.where.setting.eps_claimed
 
 
@@ -136,7 +134,6 @@ class PromiseRow(ResultRow, OfAttack):
 
     @classmethod
     def of(cls, promise: ProvenPromise, where: AttackPlace, about: str) -> PromiseRow:
-        """The row of a promise."""
         upper, situation = promise.upper, promise.situation
         return cls(
             where=where,
@@ -392,7 +389,6 @@ class PublishedChangeRow(ResultRow, OfAttack):
 
     @property
     def text(self) -> str:
-        """The row as a sentence."""
         found = self.found
         still = f", and did not in {found.unchanged:,}" if found.unchanged else ""
         several = f", those of several clients in {found.several:,}" if found.several else ""

@@ -160,7 +160,6 @@ class AuditReport(Report):
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AuditReport:
-        """The report on the cells of a plan."""
         return cls(
             config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
@@ -320,7 +319,6 @@ def print_brief_audit(report: AuditReport, console: Console, *, quiet: bool = Fa
 
 
 def brief_audit(report: AuditReport) -> BriefAnswer:
-    """The short answer."""
     rows, more = first_rows(report.results, "rows")
     chains = list(dict.fromkeys(row.setting.defense for row in report.results))
     said = [

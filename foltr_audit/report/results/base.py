@@ -195,12 +195,10 @@ class WarningRow(ResultRow):
 
     @classmethod
     def of(cls, warning: CodedWarning, defense: str | None = None) -> WarningRow:
-        """The row of a warning."""
         return cls(defense=defense, code=warning.code, warning=warning.text)
 
     @property
     def coded(self) -> CodedWarning:
-        """The warning with its code."""
         return CodedWarning(self.code, self.warning)
 
 

@@ -114,12 +114,10 @@ class CellGroup:
 
     @property
     def facts(self) -> list[CellFacts]:
-        """The facts of each cell."""
         return [cell.facts for cell in self.cells]
 
     @property
     def streams(self) -> Streams:
-        """Streams of the bootstrap."""
         return Streams(self.cells[0].spec.seed)
 
     @cached_property
@@ -666,7 +664,6 @@ class _CellReader:
     ndcg: list[ByQuery] = field(default_factory=list)
 
     def read(self, progress: Progress) -> _CellReader:
-        """Read everything."""
         audits = {_audited(cell): cell.spec for cell in self.cells if cell.kind == "audit"}
         pooled = _pooled([cell for cell in self.cells if cell.kind == "attack"])
         bases = {

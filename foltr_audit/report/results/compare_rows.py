@@ -137,7 +137,6 @@ class ComparedSetting(ResultRow):
 
     @property
     def world(self) -> WorldKey:
-        """The world."""
         return self.data, self.scenario, self.click_model
 
     @property
@@ -388,7 +387,6 @@ class ComparedWarningRow(ResultRow):
 
     @property
     def coded(self) -> CodedWarning:
-        """The warning with its code."""
         return CodedWarning(self.code, self.warning)
 
 

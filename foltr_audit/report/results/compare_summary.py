@@ -97,7 +97,6 @@ class WorldRows:
         return _like(row, self.served)
 
     def by_learner(self) -> list[list[CompareRow]]:
-        """The results of each learner."""
         return [[row for row in self.results if row.setting.learner == learner] for learner in self.learners]
 
     @cached_property

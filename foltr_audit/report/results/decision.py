@@ -73,7 +73,6 @@ class JudgedDefense:
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return self.rows[0].setting.name
 
     @property

@@ -53,7 +53,6 @@ class FunctionAuditRow(ResultRow):
 
     @classmethod
     def of(cls, finding: FunctionFinding, function: str) -> FunctionAuditRow:
-        """The columns of a finding."""
         lower = finding.lower
         return cls(
             function=function,
@@ -95,7 +94,6 @@ class FunctionAuditReport(PlainReport):
 
     @classmethod
     def of(cls, finding: FunctionFinding, function: str, spec: FunctionAuditSpec) -> FunctionAuditReport:
-        """The report on a finding."""
         return cls(
             config=spec.model_dump(mode="json", exclude_none=True),
             warnings=tuple(map(WarningRow.of, finding.notes)),

@@ -176,7 +176,6 @@ class TaskRow(ResultRow, OfAttack):
 
     @classmethod
     def of(cls, task: str, score: TaskScore, where: AttackPlace) -> TaskRow:
-        """The row of a score."""
         return cls(
             method=score.method,
             baseline=score.baseline,

@@ -151,7 +151,6 @@ class MembershipReport(Report):
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> MembershipReport:
-        """The report on the cells of a plan."""
         rows = tuple(
             MembershipRow.of_finding(finding, group.setting, cell.spec)
             for group in groups(cells)
@@ -245,8 +244,6 @@ def _table(rows: Sequence[MembershipRow], *, several: bool, report: MembershipRe
 def _columns(
     name: str, metric: Callable[[MembershipRow], MembershipMetric]
 ) -> tuple[Column[MembershipRow], Column[MembershipRow]]:
-    """A metric and its ceiling."""
-
     def ceiling(row: MembershipRow) -> Cell:
         found = metric(row)
         text = "none" if found.ceiling is None else short(found.ceiling)

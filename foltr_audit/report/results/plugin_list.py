@@ -47,7 +47,6 @@ class NameList(NotebookReport):
         return tuple(str(row["name"]) for row in self.found)
 
     def rows(self) -> list[dict[str, JsonValue]]:
-        """One table for each."""
         return [*self.found]
 
     def to_frame(self) -> pl.DataFrame:
@@ -57,7 +56,6 @@ class NameList(NotebookReport):
         return pl.DataFrame([{**row, **_parameter_names(row)} for row in self.found])
 
     def json(self) -> str:
-        """The list as one JSON object."""
         key = KNOWLEDGE if self.kind == KNOWLEDGE else "plugins"
         return json_text({"schema": "foltr-audit/list/1", "kind": self.kind, key: self.found})
 
@@ -66,7 +64,6 @@ class NameList(NotebookReport):
         print_list(self, console)
 
     def short_answer(self) -> BriefAnswer:
-        """The names, and what each does."""
         return brief_list(self)
 
 

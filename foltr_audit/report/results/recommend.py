@@ -321,7 +321,6 @@ class RecommendConfig(ResultRow):
 
     @property
     def experiment(self) -> Spec:
-        """The experiment."""
         return Spec.parse(dict(self.spec), "")
 
 

@@ -44,7 +44,6 @@ class ClaimBoundRow(ResultRow):
 
     @classmethod
     def of(cls, system: DeclaredSystem, claim: DeclaredClaim) -> ClaimBoundRow:
-        """A claim of a system."""
         bound = proven(system, claim)
         missing = why_not(system, claim)
         return cls(
@@ -108,7 +107,6 @@ class SystemLintReport(PlainReport):
 
     @classmethod
     def of(cls, subjects: Iterable[LintSubject]) -> SystemLintReport:
-        """The report on some systems."""
         rows = tuple(map(SystemLintRow.of, subjects))
         severities = [finding.severity for row in rows for finding in row.findings]
         return cls(errors=severities.count("error"), warnings=severities.count("warning"), systems=rows)

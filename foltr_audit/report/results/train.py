@@ -125,7 +125,6 @@ class TrainReport(Report):
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> TrainReport:
-        """The report on the cells of a plan."""
         return cls(
             config=plan.public.table(),
             dataset=DatasetFacts.of([cell.data for cell in cells]),
@@ -181,7 +180,6 @@ class TrainSpeed:
         return cls(sum(run.interactions for run in trained), sum(run.seconds for run in trained), later)
 
     def row(self) -> dict[str, JsonValue]:
-        """The same for JSON."""
         facts: dict[str, JsonValue] = {"interactions": self.interactions, "seconds": self.seconds}
         return {**facts, "interactions_per_second": self.rate}
 
@@ -389,7 +387,6 @@ def print_brief_train(report: TrainReport, console: Console, *, quiet: bool = Fa
 
 
 def brief_train(report: TrainReport) -> BriefAnswer:
-    """The short answer."""
     rows, more = first_rows(report.utility, "rows")
     tables = {
         "the metrics of each round": bool(report.rounds),

@@ -48,7 +48,6 @@ SpecRuns = Mapping[Spec, RunResult]
 
 
 def runs_by_spec(cells: Sequence[RunResult]) -> SpecRuns:
-    """The cells by their Spec."""
     return {cell.spec: cell for cell in cells}
 
 
@@ -262,16 +261,14 @@ def period_rows(cells: Sequence[RunResult], among: SpecRuns | None = None) -> tu
         environment = group.cells[0].world.environment
         if environment is None or not environment.change_points:
             continue
-        runs = [_of_run(cell, among, environment) for cell in group.cells]
+        metrics = np.stack([_metrics_of_run(cell, among, environment) for cell in group.cells])
         total = len(group.cells[0].trained.rounds) * group.cells[0].world.per_round
         for number, period in enumerate(environment.periods):
-            drop, delta, online, offline = (
-                np.array([each[number] for each in metric]) for metric in zip(*runs, strict=True)
-            )
+            drop, delta, online, offline = metrics[:, :, number].T
             rows.append(
                 PeriodRow(
                     setting=group.setting,
-                    runs=len(runs),
+                    runs=len(group.cells),
                     period=number + 1,
                     first=period.first,
                     end=min(period.end, total) if number + 1 < len(environment.periods) else total,
@@ -286,17 +283,17 @@ def period_rows(cells: Sequence[RunResult], among: SpecRuns | None = None) -> tu
     return tuple(rows)
 
 
-def _of_run(
-    cell: RunResult, among: SpecRuns, environment: Environment
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Every metric of `intent_metrics.PERIOD` of one run, in the order of a row, float64 (periods,) each."""
+def _metrics_of_run(cell: RunResult, among: SpecRuns, environment: Environment) -> Floats:
+    """Every metric of `intent_metrics.PERIOD` of one run, in the order of a row, float64 (4, periods)."""
     rounds, n = cell.trained.rounds, cell.world.per_round
     twins = {intent: twin.trained.rounds for intent, twin in fixed_intents(cell, among).items()}
-    return (
-        np.concatenate([[np.nan], drops(rounds, environment, n)]),
-        deltas(rounds, twins, environment, n),
-        online_means(rounds, environment, n),
-        offline_ends(rounds, environment, n),
+    return np.stack(
+        [
+            np.concatenate([[np.nan], drops(rounds, environment, n)]),
+            deltas(rounds, twins, environment, n),
+            online_means(rounds, environment, n),
+            offline_ends(rounds, environment, n),
+        ]
     )
 
 

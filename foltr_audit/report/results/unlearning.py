@@ -164,7 +164,6 @@ class UnlearningReport(Report):
 
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> UnlearningReport:
-        """The report on the cells of a plan."""
         rows = tuple(
             UnlearningRow.of_finding(finding, group.setting, cell.spec)
             for group in groups(cells)

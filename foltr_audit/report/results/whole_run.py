@@ -41,7 +41,6 @@ class RunBoundRow(ResultRow):
 
     @classmethod
     def of(cls, bound: RunBound | RunBoundFacts) -> RunBoundRow:
-        """The columns of a bound."""
         return cls(
             unit=bound.unit,
             rounds=bound.rounds,

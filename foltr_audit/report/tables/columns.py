@@ -77,7 +77,6 @@ class MetricLine:
 
     @classmethod
     def of(cls, row: OfMethod, *values: Estimate, baseline: bool = False) -> MetricLine:
-        """The line of an attack."""
         return cls(method=row.method, eps_claimed=row.eps_claimed, baseline=baseline, values=values)
 
 
@@ -154,7 +153,6 @@ def trained_on_column() -> Column[OfSetting]:
 
 
 def setting_columns(rows: Sequence[OfSetting], names: Iterable[str]) -> list[Column[OfSetting]]:
-    """Columns of settings by name."""
     settings = [row.setting for row in rows]
 
     def of(name: str) -> Column[OfSetting]:
@@ -185,7 +183,6 @@ def short_column(header: str, number: Callable[[R], float | None], digits: int =
 
 
 def percent_column(header: str, share: Callable[[R], float | None]) -> Column[R]:
-    """A share as a percentage."""
     return Column(header, lambda row: percent(share(row)))
 
 

@@ -66,7 +66,6 @@ ONLINE = "online\nnDCG@10"
 
 
 def name_column(header: str, name: Callable[[R], str]) -> Column[R]:
-    """The name of a defense."""
     return Column(header, name, "name", narrow=name_lines)
 
 
@@ -81,7 +80,6 @@ def known_cell(found: Estimate) -> Cell:
 
 
 def attack_column(group: str = "") -> Column[CompareRow]:
-    """The best attack."""
     return Column("attack", lambda row: row.attack or NONE, "name", group, narrow=short_method)
 
 
@@ -139,7 +137,6 @@ class WorldColumns:
 
     @property
     def name(self) -> Column[CompareRow]:
-        """What a row is called."""
         return name_column("defense", self.world.called)
 
     @property

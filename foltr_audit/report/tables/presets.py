@@ -36,7 +36,6 @@ class PresetSize(ResultRow):
 
     @classmethod
     def of(cls, preset: Preset) -> PresetSize:
-        """The size of a preset."""
         if not preset.cells:
             merge = flat(preset.merge)
             return cls(trials=merge.get("trials"), trees=merge.get("trees"))
@@ -62,7 +61,6 @@ class PresetRow(ResultRow):
 
     @classmethod
     def of(cls, preset: Preset) -> PresetRow:
-        """The row of a preset."""
         return cls(
             name=preset.name,
             kind=preset.kind,
@@ -95,7 +93,6 @@ class PresetReport(PlainReport):
 
     @classmethod
     def of(cls, preset: Preset) -> PresetReport:
-        """The report on a preset."""
         return cls(
             preset=PresetRow.of(preset),
             plan=_plan_table(preset),
@@ -131,7 +128,6 @@ def preset_text(preset: Preset) -> str:
 
 
 def preset_rows(presets: Iterable[Preset]) -> list[PresetRow]:
-    """One row per preset."""
     return [PresetRow.of(preset) for preset in presets]
 
 

@@ -256,7 +256,6 @@ class LintCheck:
     def counted(
         self, tally: FindingTally, text: str, severity: Literal["leak", "note"] = "leak"
     ) -> LintFinding:
-        """The finding of a tally."""
         return LintFinding(
             check=self.name,
             severity=severity,
@@ -354,7 +353,6 @@ class ClearFieldCheck(LintCheck):
             self.failed.add(failed, len(seen.cohort), f"round {seen.round}")
 
     def findings(self) -> Findings:
-        """One for each kind of field."""
         if not self.rounds:
             return
         if self.header.kind != "masked" and self.declared.text is None:

@@ -560,7 +560,6 @@ class WeakNoiseCheck(LintCheck):
         self.first = self.judged = self.coarse = 0
 
     def not_applicable(self) -> str | None:
-        """Only where noise is declared."""
         return "the header declares no noise" if self.declared.is_none else None
 
     def why_not(self) -> str | None:

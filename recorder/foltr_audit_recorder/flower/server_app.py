@@ -76,7 +76,6 @@ class RecordingStrategy:
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The strategy's aggregate, which is recorded."""
         arrays, metrics = self._strategy.aggregate_train(server_round, replies)  # type: ignore[attr-defined]
         if isinstance(self._recorder, RecordingGrid):
             self._recorder.aggregated(arrays)
