@@ -53,7 +53,7 @@ class FederationEvidence:
 
 
 def membership_metrics(scores: Floats, members: Bools, streams: Streams) -> dict[str, Estimate]:
-    """AUC (`auc`) and the true positive rates of `judge.roc.FALSE_POSITIVES` of scores (K, N).
+    """AUC (`auc`) and the true positive rates of `judge.scoring.FALSE_POSITIVES` of scores (K, N).
 
     All candidates of all federations are pooled. Those of one federation depend on each other, and so do the
     answers about one candidate: of the two bootstrap intervals, over federations and over candidates, each

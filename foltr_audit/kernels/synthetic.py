@@ -272,14 +272,14 @@ def topic_documents(
 
     Args:
         offsets: first row of each query, shape (queries + 1,).
-        abouts: `bell.query_bells`, shape (queries, QUERY_VARIATES).
+        abouts: `query_bells`, shape (queries, QUERY_VARIATES).
         topics: `query_topics`, shape (queries, 3).
         popularity: cumulative shares of the categories, of 2^32, shape (categories,).
         blends: cumulative shares of main, second and any category in each mixture, shape (mixtures, 3).
         penalties: what a document of the second, or of another category loses, shape (mixtures, 2).
-        weights: of the utility in each category, as `bell.documents` has them, shape (categories, 9).
+        weights: of the utility in each category, as `documents` has them, shape (categories, 9).
         absence: how seldom the query's words occur in each field, shape (5,).
-        codes: of the columns, as `bell.documents` has them, shape (F, 6).
+        codes: of the columns, as `documents` has them, shape (F, 6).
         loadings: weights of the two factors and of the column's own noise, shape (F, 3).
         scales: steps of the last decimal in one unit of the column, and in 1, shape (F + 1, 2).
         purpose: of the Philox stream.
