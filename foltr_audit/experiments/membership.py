@@ -81,7 +81,7 @@ class ShadowTraining:
     """
 
     def __init__(self, setup: Setup, of: str) -> None:
-        """Prepare the clients; federations are played by `models` and `add_updates`."""
+        """Prepare the clients; federations are played by `models` and `updates`."""
         self.setup = setup
         self.federation = Federation(setup)
         self.start = first_model(setup)
