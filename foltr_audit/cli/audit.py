@@ -10,6 +10,7 @@ from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, use_thr
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import switch
 from foltr_audit.cli.output import save_config, show, warn
+from foltr_audit.utils.progress import on_terminal
 
 
 @takes(*AUDIT, *SHARED, *ANSWER)
@@ -26,7 +27,6 @@ def audit(
     """
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.audit import AuditReport, print_audit, print_brief_audit
-    from foltr_audit.utils.progress import on_terminal
 
     plan, output = common.plan(protocol="audit"), common.output()
     save_config(common.save_config, plan)

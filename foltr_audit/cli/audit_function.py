@@ -13,10 +13,11 @@ import typer
 
 from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import argument, option
+from foltr_audit.cli.options import argument, flags, option
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.user_code import named_function
 from foltr_audit.errors import UsageError, message_of, shorten_value
+from foltr_audit.utils.progress import on_terminal
 from foltr_audit.utils.reading import file_text, json_table, json_value, toml_table
 
 if TYPE_CHECKING:
@@ -152,10 +153,8 @@ def audit_function(
     Without --eps only the lower bound is shown.
     """
     from foltr_audit.auditing.function_audit import audit_function as audit
-    from foltr_audit.cli.options import flags
     from foltr_audit.core.settings.audit import FunctionAuditSpec
     from foltr_audit.report.results.function_audit import FunctionAuditReport, print_function_audit
-    from foltr_audit.utils.progress import on_terminal
 
     point = {name.removeprefix("function."): value for name, value in common.fields.items()}
     spec = FunctionAuditSpec.parse(point, "", flags(_FIELDS))

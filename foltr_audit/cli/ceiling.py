@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from foltr_audit.cli.common import changed_learner
 from foltr_audit.cli.options import DEFENSE, Json, Table, option
 from foltr_audit.cli.output import show
 from foltr_audit.core.settings.defaults import LEARNER, UNIT, VIEW
 from foltr_audit.errors import UsageError
+from foltr_audit.privacy.observer_views import sees
 
 if TYPE_CHECKING:
     from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
@@ -132,7 +134,6 @@ class _Chains:
             UsageError: a value that the experiment refuses, or data that cannot be read.
         """
         from foltr_audit.privacy.accounting import trade_off
-        from foltr_audit.privacy.observer_views import sees
         from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
 
         privacy = self._privacy(text)
@@ -156,7 +157,6 @@ class _Chains:
 
     def _privacy(self, text: str) -> PrivacyDescription:
         """What the chain does to the messages of an experiment."""
-        from foltr_audit.cli.common import changed_learner
         from foltr_audit.core.settings.experiment import Spec
         from foltr_audit.data.load import load_collection
         from foltr_audit.experiments.plan import with_users

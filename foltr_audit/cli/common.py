@@ -13,12 +13,14 @@ from foltr_audit.cli.options import (
     DEFENSE,
     FEDERATION,
     Table,
+    flags,
     published_chain,
     read_text,
     refuse_alternatives,
     shared,
 )
 from foltr_audit.cli.output import note, show_log
+from foltr_audit.core.pdgd import pdgd_setting
 from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
@@ -175,8 +177,6 @@ class CommonOptions:
         given = {name: getattr(self, name) for name in LEARNER}
         changes = {name: value for name, value in given.items() if value is not None}
         if self.pdgd is not None:
-            from foltr_audit.core.pdgd import pdgd_setting
-
             changes |= pdgd_setting(self.pdgd)._asdict()
         return changes
 
@@ -279,8 +279,6 @@ class CommonOptions:
 
 def field_flags() -> dict[str, str]:
     """The option that sets each field of the Spec, for messages."""
-    from foltr_audit.cli.options import flags
-
     every = (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)
     names = tuple(name for name in every if "." in name or name == "seed")
     own = {"population": "", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}

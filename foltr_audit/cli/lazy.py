@@ -18,7 +18,7 @@ from typer.main import get_command
 from typer.models import OptionInfo
 
 from foltr_audit.cli.common import CommonOptions
-from foltr_audit.cli.options import Table
+from foltr_audit.cli.options import FieldOption, Table
 from foltr_audit.cli.user_code import with_own_plugins
 
 CommandFunction = Callable[..., None]
@@ -57,8 +57,6 @@ def takes(*names: str | OtherHelp) -> Callable[[CommandFunction], CommandFunctio
 
 
 def _with_options(command: CommandFunction, names: Sequence[str | OtherHelp]) -> CommandFunction:
-    from foltr_audit.cli.options import FieldOption
-
     own = dict(inspect.signature(command, eval_str=True).parameters)
     record = next(name for name, one in own.items() if one.annotation is CommonOptions)
     del own[record]

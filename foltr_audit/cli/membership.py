@@ -8,6 +8,7 @@ from foltr_audit.cli.common import MEMBERSHIP, UNLEARNING, CommonOptions, shared
 from foltr_audit.cli.lazy import OtherHelp, takes
 from foltr_audit.cli.options import FEDERATION
 from foltr_audit.cli.output import save_config, show, warn
+from foltr_audit.utils.progress import on_terminal
 
 # --- `foltr-audit unlearn`: make a trained model forget clients, and check whether it has ----------
 
@@ -25,7 +26,6 @@ def unlearn(common: CommonOptions) -> None:
     """
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.unlearning import UnlearningReport, print_unlearning
-    from foltr_audit.utils.progress import on_terminal
 
     plan, output = common.plan(protocol="unlearning"), common.output()
     save_config(common.save_config, plan)
@@ -52,7 +52,6 @@ def membership(common: CommonOptions) -> None:
     """
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.membership import MembershipReport, print_membership
-    from foltr_audit.utils.progress import on_terminal
 
     plan, output = common.plan(protocol="membership"), common.output()
     save_config(common.save_config, plan)

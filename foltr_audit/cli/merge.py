@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.cli.common import CommonOptions, use_threads
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import Table, option
+from foltr_audit.cli.options import Table, flags, option
 from foltr_audit.cli.output import note, print_line, warn
 from foltr_audit.cli.preset_plan import print_published, published_table
+from foltr_audit.core.warning_kinds import coded
 from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.utils.optional_dependencies import require
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
@@ -68,12 +71,9 @@ def run_merge_study(
     """
     import numba
 
-    from foltr_audit.cli.options import flags
     from foltr_audit.studies.model_merging import MergeSpec, run_merging
     from foltr_audit.studies.model_merging.merge_tables import print_merging
     from foltr_audit.studies.model_merging.output import MergeFolder
-    from foltr_audit.utils.optional_dependencies import require
-    from foltr_audit.utils.progress import on_terminal
 
     if common.overwrite and common.out is None:
         raise UsageError("--overwrite: only with --out")
@@ -98,7 +98,6 @@ def run_merge_study(
     else:  # the tables of the study have the other figures in brackets
         shown = None if published is None else published.only("statistics", "hyperparameters")
         print_published(shown, partial(print_merging, study))
-    from foltr_audit.core.warning_kinds import coded
 
     warn(coded("merging", text) for text in study.notes)
 

@@ -11,7 +11,9 @@ import typer
 from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import Json, Know
 from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
+from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.errors import TraceError
+from foltr_audit.report.tables.table import Column
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import ClientStep
@@ -93,8 +95,6 @@ def info(folder: Folder, json: Json = False) -> None:
 
 
 def _print(title: str, facts: dict[str, Any]) -> None:
-    from foltr_audit.report.tables.table import Column
-
     def value(name: str) -> str:
         held = facts[name]
         if isinstance(held, dict):
@@ -158,7 +158,6 @@ def check_facts(
     For a sample of messages about one list, the step of every click pattern is compared with the message. If
     the best patterns reproduce too few messages, a fact is wrong.
     """
-    from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.report.results.fact_warnings import CheckedFacts, FactsReport, TraceFactRow
     from foltr_audit.trace.known_facts import plain_facts
 

@@ -24,6 +24,7 @@ from foltr_audit.core.ranking_metrics import (
 )
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
+from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.optional_dependencies import package, quiet
@@ -71,8 +72,6 @@ class RankingJudge:
         return relevant_documents(self.data)
 
     def _shown(self, scores: Floats) -> Ints:
-        from foltr_audit.kernels.ranking import top_lists
-
         return top_lists(np.asarray(scores, dtype=np.float64), self.data.offsets, LIST_LENGTH)
 
 
