@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# --- Reads the two neighbouring inputs of `audit-function` -----------------------------------------
+# --- the two inputs --------------------------------------------------------------------------------
 
 _SUFFIXES = (".npz", ".json", ".toml")
 _NAMES = ("zero", "one")
@@ -124,7 +124,7 @@ def _pair_of_function(name: str, function: str) -> tuple[object, object]:
     return found[0], found[1]
 
 
-# --- `foltr-audit audit-function`: measure a lower bound on the epsilon of any Python function -----
+# --- the command -----------------------------------------------------------------------------------
 
 _FIELDS = (
     *("function.eps", "function.delta", "function.trials", "function.confidence", "function.estimator"),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
 
-# --- The forms in which `check` tells its outcomes, on stdout or in files: option `--format` -------
+# --- the forms of an answer: option `--format` -----------------------------------------------------
 
 Format = Literal["table", "json", "junit", "markdown", "github"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -126,7 +126,7 @@ def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
     return markdown(report)
 
 
-# --- `foltr-audit check`: check a run, a trace or a comparison against limits, before a release ----
+# --- the command -----------------------------------------------------------------------------------
 
 _ALWAYS = {"limits", "json", "threads", "formats"}
 _WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}

@@ -12,7 +12,7 @@ from foltr_audit.core.warning_kinds import WARNINGS, WarningKind, warning_kind
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.report.tables.table import Column
 
-# --- `foltr-audit explain`: what a warning means, by its code --------------------------------------
+# --- explain ---------------------------------------------------------------------------------------
 
 
 def explain(
@@ -44,7 +44,7 @@ def _row(kind: Any) -> dict[str, str]:
     return {"code": kind.code, "title": kind.title, "text": kind.text, "section": kind.section}
 
 
-# --- `foltr-audit list`: list plug-ins, or what a server may know ----------------------------------
+# --- list ------------------------------------------------------------------------------------------
 
 KNOWLEDGE = "knowledge"
 KINDS = (

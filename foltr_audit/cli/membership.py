@@ -10,7 +10,7 @@ from foltr_audit.cli.options import FEDERATION
 from foltr_audit.cli.output import save_config, show, warn
 from foltr_audit.utils.progress import on_terminal
 
-# --- `foltr-audit unlearn`: make a trained model forget clients, and check whether it has ----------
+# --- unlearn ---------------------------------------------------------------------------------------
 
 _CLIENTS = OtherHelp("population.clients", "Number of clients. Default: 20.", FEDERATION)
 
@@ -37,7 +37,7 @@ def unlearn(common: CommonOptions) -> None:
     warn(row.coded for row in report.warnings)
 
 
-# --- `foltr-audit membership`: tell from the global models alone who took part in the training -----
+# --- membership ------------------------------------------------------------------------------------
 
 _MEMBERS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
 

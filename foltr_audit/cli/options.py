@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from foltr_audit.core.plugins import Learner
 
-# --- Reads names and files that options give, and refuses options that exclude each other ----------
+# --- names and files that options give, and options that exclude each other ------------------------
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
@@ -147,7 +147,7 @@ def query_ids(text: str) -> list[str]:
     return ids
 
 
-# --- How commands declare their own options, and the options that only some of them share ----------
+# --- how commands declare options, and those that some of them share -------------------------------
 
 Table = dict[str, Any]
 
@@ -225,7 +225,7 @@ Plot = Annotated[
 ]
 
 
-# --- The option that a field of a Spec means -------------------------------------------------------
+# --- options that set fields of a Spec -------------------------------------------------------------
 
 _TABLES = {
     "function": "foltr_audit.core.settings.audit:FunctionAuditSpec",

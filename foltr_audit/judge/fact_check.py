@@ -113,7 +113,7 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     return replace(check, contradictions=tuple(sample.contradictions))
 
 
-# --- the messages that are compared ---------------------------------------------------------------
+# --- the messages that are compared ----------------------------------------------------------------
 
 
 @dataclass
@@ -212,7 +212,7 @@ def _slots(sample: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     return np.flatnonzero(single & moves)
 
 
-# --- lists of FOLtR-ES, whose order follows from the seed of their message --------------------------
+# --- lists that follow from seeds (FOLtR-ES) -------------------------------------------------------
 
 
 def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
@@ -244,7 +244,7 @@ def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
     return FactCheck("wrong", why, explained.size, share)
 
 
-# --- the verdict ----------------------------------------------------------------------------------
+# --- the verdict -----------------------------------------------------------------------------------
 
 
 def _compare(trace: Trace, sample: MessageSample) -> FactCheck:

@@ -24,7 +24,7 @@ import numpy as np
 
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel
 
-# --- Where a convex, piecewise linear cost is lowest along a line ----------------------------------
+# --- the minimum along a line ----------------------------------------------------------------------
 # Quickselect by weight: sorting all events would take longer than the rest of a simplex iteration.
 
 
@@ -68,7 +68,7 @@ def median_event(events: Floats, order: Ints, count: int, slope: float) -> int:
     return low
 
 
-# --- The minimum of a sum of absolute residuals and of costs that keep unknowns in a box -----------
+# --- the simplex method ----------------------------------------------------------------------------
 
 TIE_BREAK = 2.0**-33
 """Relative perturbation of the costs, so that one of several minimizers is best.

@@ -8,7 +8,7 @@ from foltr_audit.kernels.elementary import log2
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, read_only, unsigned
 from foltr_audit.kernels.threads import in_parts
 
-# --- Metrics of shown lists ------------------------------------------------------------------------
+# --- metrics of shown lists ------------------------------------------------------------------------
 # Source: Burges et al. 2005, "Learning to rank using gradient descent", for DCG in this form: gain
 # 2^r - 1, discount log2(rank + 1).
 
@@ -135,7 +135,7 @@ def expected_reciprocal_ranks(
     return out
 
 
-# --- Area under the ROC curve, and points on it, for many weightings of the same scores at once ----
+# --- area under the ROC curve ----------------------------------------------------------------------
 # A bootstrap of a thousand resamples sorts the scores once and then takes one pass over them for each.
 
 _RESAMPLES = 64  # of one part: their weights are added together

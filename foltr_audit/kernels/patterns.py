@@ -17,7 +17,7 @@ from foltr_audit.kernels.elementary import exp, log
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
 from foltr_audit.kernels.threads import in_parts
 
-# --- Log posteriors of click patterns as probabilities ---------------------------------------------
+# --- posteriors ------------------------------------------------------------------------------------
 
 MOST_DOCUMENTS = 10
 """For longer lists a probability for each pattern takes too much memory."""
@@ -52,7 +52,7 @@ def fill_probabilities(log_posterior: Floats, lengths: Ints, out: Floats, begin:
             out[i, p] /= total
 
 
-# --- Likelihoods of a message under every click pattern of a list, and posteriors of each document's click
+# --- likelihoods -----------------------------------------------------------------------------------
 
 _SMALL, _LARGE = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
 
@@ -372,7 +372,7 @@ def fill_best_patterns(log_posterior: Floats, out: Ints, begin: int, end: int) -
             found = min(found + 1, most)
 
 
-# --- The local model that each click pattern of a list leads to ------------------------------------
+# --- local models of patterns ----------------------------------------------------------------------
 
 
 @kernel
@@ -440,7 +440,7 @@ def fill_pattern_models(
                 model[p] *= scale
 
 
-# --- The message of one client for every pattern of clicks, as coefficients of a few columns -------
+# --- messages of patterns as coefficients ----------------------------------------------------------
 
 
 @kernel

@@ -21,7 +21,7 @@ from foltr_audit.kernels.philox import fill_uniforms
 from foltr_audit.kernels.sums import BLOCK, add_blocks, block_sum, find_blocks, sum_without
 from foltr_audit.kernels.threads import in_parts
 
-# --- What shown lists reveal about the scores that ranked them -------------------------------------
+# --- what shown lists reveal -----------------------------------------------------------------------
 
 _LISTS = 64  # of one part: less work is done before a thread has started
 
@@ -120,7 +120,7 @@ def fill_broken_ranks(
         out[c] = _broken_ranks(mine, shown[c], tolerance * size)
 
 
-# --- Lists sampled from Plackett-Luce without replacement ------------------------------------------
+# --- sampled lists ---------------------------------------------------------------------------------
 
 _BLOCK = BLOCK  # documents whose weights are summed together: drawing looks at N / 8 sums and 8 weights
 _CLIENTS = 32  # of one part: less work is done before a thread has started

@@ -13,7 +13,7 @@ from foltr_audit.kernels.jit import Bools, Floats, Ints, kernel
 from foltr_audit.kernels.kinks import TIE_BREAK, golden_fraction, minimize, pivot
 from foltr_audit.kernels.threads import in_parts
 
-# --- Least absolute deviations: regression that a minority of wrong equations does not touch -------
+# --- least absolute deviations ---------------------------------------------------------------------
 # Source: Bloomfield & Steiger 1980, "Least absolute deviations curve-fitting".
 
 _SYSTEMS = 8  # of one part: less work is done before a thread has started
@@ -130,7 +130,7 @@ def fill_least_absolute(
             _regress(U[row], s[row], Vt[row], ranks[row], values[row], units[row], answers[row])
 
 
-# --- Regression whose unknowns lie in a box: decoders of clicks, which are 0 or 1 ------------------
+# --- unknowns in a box -----------------------------------------------------------------------------
 # Absolute residuals are left to `kinks`, squared ones to an active-set method here. Why not
 # `scipy.optimize.lsq_linear`: it solves one system per call (0.9 ms for 46 equations and 10 unknowns, here
 # 0.05 ms), and of several minimizers it finds any.
@@ -266,7 +266,7 @@ def fill_box_least_absolute(
         _absolute(X[row], y[row], high[row], answers[row])
 
 
-# --- squares -----------------------------------------------------------------------------------------
+# --- squares ---------------------------------------------------------------------------------------
 
 
 class BoxDescent(NamedTuple):

@@ -90,7 +90,7 @@ def digits(value: float) -> str:
     return f"{value:.3g}" if 1 <= abs(value) < 1000 else f"{value:.4g}"
 
 
-# --- noise for messages that nothing bounds, or that may lie farther apart than it was computed for
+# --- distances that noise has to hide --------------------------------------------------------------
 
 
 def sensitivity(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -251,7 +251,7 @@ def _without_law(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
-# --- the scale of noise, and the sensitivity, epsilon and delta that it was computed from ---------
+# --- scale of noise, and what it was computed from -------------------------------------------------
 
 
 def noise_scale(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -325,7 +325,7 @@ def _classical(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     )
 
 
-# --- noise that clients share: whether the shares that arrive in a sum are the whole noise --------
+# --- shares of noise that arrive in a sum ----------------------------------------------------------
 
 
 def shares(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -439,7 +439,7 @@ def _aborts(system: DeclaredSystem, step: DeclaredStep, fewest: int) -> Declarat
     )
 
 
-# --- links of a chain that spoil what others do ---------------------------------------------------
+# --- links that spoil what others do ---------------------------------------------------------------
 
 
 def several_noises(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -474,7 +474,7 @@ def filled_coordinates(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             )
 
 
-# --- noise that an aggregator adds to the sums of all rounds --------------------------------------
+# --- correlated noise on the sums of all rounds ----------------------------------------------------
 
 
 def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -506,7 +506,7 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             )
 
 
-# --- interactions behind a message ----------------------------------------------------------------
+# --- interactions behind a message -----------------------------------------------------------------
 
 
 def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -528,7 +528,7 @@ def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             )
 
 
-# --- what an observer sees in spite of the noise --------------------------------------------------
+# --- what an observer sees in spite of the noise ---------------------------------------------------
 
 
 def unequal(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -576,7 +576,7 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
-# --- claims and the bound that accounting proves --------------------------------------------------
+# --- proven bounds against claims ------------------------------------------------------------------
 
 
 class _Statement(NamedTuple):
@@ -633,7 +633,7 @@ def why_not(system: DeclaredSystem, claim: DeclaredClaim) -> str | None:
     return ", ".join(missing) or None
 
 
-# --- what a claim says ----------------------------------------------------------------------------
+# --- what a claim says -----------------------------------------------------------------------------
 
 _PARTS = {
     "unit": "what neighbouring inputs differ in",
@@ -690,7 +690,7 @@ def restated(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
-# --- all of them ----------------------------------------------------------------------------------
+# --- every check -----------------------------------------------------------------------------------
 
 Check = Callable[[DeclaredSystem], Iterator[DeclarationFinding]]
 

@@ -113,7 +113,7 @@ class GridNoise(AdditiveNoise):
         return np.asarray(np.minimum(within, 1.0)[np.minimum(steps, last).astype(np.int64)])
 
 
-# --- Normal noise on a grid: the discrete Gaussian, and sums of it ---------------------------------
+# --- discrete Gaussian -----------------------------------------------------------------------------
 
 _LATTICE = np.arange(1.0, 6.0)  # further terms of the sums below are smaller than 1e-70
 _LARGEST_TAU = 1e-9  # distance of a sum of discrete Gaussians from a discrete Gaussian
@@ -239,7 +239,7 @@ class DiscreteGaussian(GridNoise):
         )
 
 
-# --- Differences of Poisson variates on a grid: noise whose sums have exactly the same form --------
+# --- Skellam ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

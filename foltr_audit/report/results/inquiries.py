@@ -230,7 +230,7 @@ def print_inquiries(report: AttackReport, console: Console) -> None:
         console.print(escape(line), style="bold", highlight=False)
 
 
-# --- tables ---------------------------------------------------------------------------------------
+# --- tables ----------------------------------------------------------------------------------------
 
 
 def _tables(report: AttackReport) -> Iterator[Table]:
@@ -361,7 +361,7 @@ def _summands(row: CountRow) -> str:
     return f"{count} {what}{plural}{' of one client' if row.where.view == 'pooled' else ''}"
 
 
-# --- sentences ------------------------------------------------------------------------------------
+# --- sentences -------------------------------------------------------------------------------------
 
 
 def _setting(row: OfAttack) -> str:

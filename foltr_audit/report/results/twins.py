@@ -120,7 +120,7 @@ def count_interactions(rankers: Sequence[RunResult]) -> Ints:
     return np.array(counts, dtype=np.int64)
 
 
-# --- pairs ----------------------------------------------------------------------------------------
+# --- pairs -----------------------------------------------------------------------------------------
 
 
 class TwinPair(NamedTuple):

@@ -148,7 +148,7 @@ def any_click_table(rows: Sequence[AnyClickRow]) -> Table:
     )
 
 
-# --- information ----------------------------------------------------------------------------------
+# --- information -----------------------------------------------------------------------------------
 
 
 def information_table(rows: Sequence[InformationRow]) -> Table:
@@ -218,7 +218,7 @@ def _information_caption(rows: Sequence[InformationRow]) -> str:
     return "\n".join(lines)
 
 
-# --- lines ----------------------------------------------------------------------------------------
+# --- lines -----------------------------------------------------------------------------------------
 
 
 def identifiability_lines(rows: Sequence[IdentifiabilityRow]) -> Iterator[str]:

@@ -28,7 +28,7 @@ ENOUGH_BITS = 128
 _LARGEST = 1e300  # differences of two such numbers do not overflow
 _COARSE = 0.1
 
-# --- what a check sees and says -------------------------------------------------------------------
+# --- what a check sees and says --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +273,7 @@ def number(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-# --- what travels in clear ------------------------------------------------------------------------
+# --- what travels in clear -------------------------------------------------------------------------
 
 
 class ClearMetricCheck(LintCheck):
@@ -408,7 +408,7 @@ class ClearFieldCheck(LintCheck):
         )
 
 
-# --- masked messages ------------------------------------------------------------------------------
+# --- masked messages -------------------------------------------------------------------------------
 
 
 class MaskSeedCheck(LintCheck):

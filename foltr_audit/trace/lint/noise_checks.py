@@ -35,7 +35,7 @@ _DEVIATIONS = 2.0  # standard deviations that a count may fall short by, where t
 _INTEGERS = "masked messages hold integers"
 _TOO_COARSE = "numbers are rounded more coarsely than the noise is wide"
 
-# --- counting small numbers -----------------------------------------------------------------------
+# --- counting small numbers ------------------------------------------------------------------------
 
 
 def inside(
@@ -118,7 +118,7 @@ class WindowCounter:
         return bool(too_many(self.windows, short.astype(np.int64), self.trials).any())
 
 
-# --- noise of neighbours --------------------------------------------------------------------------
+# --- noise of neighbours ---------------------------------------------------------------------------
 
 FARTHEST = 16
 """Messages of one place are compared up to this many rounds apart, those of a round up to as many places."""
@@ -279,7 +279,7 @@ def _places_apart(what: str, apart: int) -> str:
     return what + ("" if apart == 1 else f", {apart} places apart,")
 
 
-# --- noise that two messages anywhere share -------------------------------------------------------
+# --- noise that two messages anywhere share --------------------------------------------------------
 
 MOST_NUMBERS = 1 << 23
 """At most this many numbers are stored, of the first messages: 64 MiB."""
@@ -407,7 +407,7 @@ class NearDuplicateSearch:
                 yield key
 
 
-# --- the two checks -------------------------------------------------------------------------------
+# --- the two checks --------------------------------------------------------------------------------
 
 _LEAST_COORDINATES = 4  # fewer may all move by the same number without any noise
 
