@@ -170,16 +170,16 @@ class CanarySearch:
         if name == "data:lists":
             return self._lists(unit, tick)
         if name == "data:no-click":
-            found = self._farthest_from_no_click(tick, most=1 if unit == "click" else None)
+            pairs = self._farthest_from_no_click(tick, most=1 if unit == "click" else None)
         elif unit == "client":
-            found = self._farthest_of_all(tick)
+            pairs = self._farthest_of_all(tick)
         else:
-            found = max(self._pairs(unit, tick, rising=True), key=lambda pair: pair.shift, default=None)
-        if found is None:
+            pairs = max(self._pairs(unit, tick, rising=True), key=lambda pair: pair.shift, default=None)
+        if pairs is None:
             raise UsageError(
                 f"--canary {name}: no two logs that differ in one {unit} send different messages here"
             )
-        return self._canary(name, unit, found, f"L{self.order} shift {found.shift:.3g} without noise")
+        return self._canary(name, unit, pairs, f"L{self.order} shift {pairs.shift:.3g} without noise")
 
     # --- searches for the farthest pair ---------------------------------------------------------------
 
@@ -401,4 +401,4 @@ def _batches(sizes: Ints) -> Iterator[slice]:
 
 def _places(clicks: Bools) -> str:
     """Clicked places of a list from 1, e.g. `1,3,4`; `none` without a click."""
-    return ",".join(str(place + 1) for place in np.flatnonzero(clicks)) or "none"
+    return ",".join(str(rank + 1) for rank in np.flatnonzero(clicks)) or "none"

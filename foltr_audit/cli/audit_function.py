@@ -116,12 +116,12 @@ def _pair_of_function(name: str, function: str) -> tuple[object, object]:
     text = name if ":" in name else f"{function.rpartition(':')[0]}:{name}"
     maker = named_function(text, "--inputs")
     try:
-        found = maker()
+        pair = maker()
     except (Exception, SystemExit) as error:  # whatever the function raises is for its author
         raise UsageError(f"--inputs: {text} raised {type(error).__name__}: {message_of(error)}") from error
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise UsageError(f"--inputs: {text} returned a {type(found).__name__}; expected a pair of inputs")
-    return found[0], found[1]
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise UsageError(f"--inputs: {text} returned a {type(pair).__name__}; expected a pair of inputs")
+    return pair[0], pair[1]
 
 
 # --- the command -----------------------------------------------------------------------------------

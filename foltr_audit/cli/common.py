@@ -282,9 +282,9 @@ def field_flags() -> dict[str, str]:
     every = (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)
     names = tuple(name for name in every if "." in name or name == "seed")
     own = {"population": "", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}
-    found = own | flags(names)
-    del found["train.click_model"]  # commands name it differently
-    return found
+    flag_of = own | flags(names)
+    del flag_of["train.click_model"]  # commands name it differently
+    return flag_of
 
 
 def folds_of(text: str | None, source: str | None) -> Sequence[int]:
@@ -305,10 +305,10 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
     from foltr_audit.data.load import folds
 
     source = source or DataSpec().source
-    found = folds(Spec.parse({"data": {"source": source}}, "", field_flags()).data)
-    if not found:
+    numbers = folds(Spec.parse({"data": {"source": source}}, "", field_flags()).data)
+    if not numbers:
         raise UsageError(f"--fold all: {source} has no FoldK folders and no five pieces")
-    return found
+    return numbers
 
 
 def read_config(config: Path) -> list[Table]:

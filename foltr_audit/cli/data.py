@@ -37,17 +37,17 @@ def info(
 ) -> None:
     """Show queries, documents, labels and the fingerprint of a data set."""
     intents = common.fields.get("data.intents")
-    found = [
+    facts = [
         _facts({"source": path, "fold": fold, "normalise": "none", "intents": intents}, seed)
         for fold in folds_of(common.fold, path) or (0,)
     ]
     if not common.json:
-        for described in found:
+        for described in facts:
             _print(described, seed)
     elif common.fold == "all":
-        print_json("data-info/1", folds=found)
+        print_json("data-info/1", folds=facts)
     else:
-        print_json("data-info/1", **found[0])
+        print_json("data-info/1", **facts[0])
 
 
 def _facts(wanted: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -75,5 +75,5 @@ def listing(
     for base, group in GROUPS.items():
         if group.endswith(f".{kind.replace('-', '_')}"):
             warn_of_unloadable(base)
-    found = list_names(kind)
-    show(found.json, found.show, json=json)
+    names = list_names(kind)
+    show(names.json, names.show, json=json)

@@ -107,7 +107,7 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureCompa
     from foltr_audit.report.tables.published_figures import FigureComparison, StudyExtent
 
     chosen = {category: number for number, category in enumerate(study.categories, start=1)}
-    found: dict[str, list[dict[str, JsonValue]]] = {
+    figures: dict[str, list[dict[str, JsonValue]]] = {
         "hyperparameters": [row.plain() for row in study.hyperparameters],
         "local": [{**row.plain(), "choice": chosen.get(row.category)} for row in study.local],
         "statistics": [
@@ -119,4 +119,4 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureCompa
     }
     facts = study.dataset.facts
     extent = StudyExtent(data=facts.source, synthetic=facts.synthetic, scale=scale)
-    return FigureComparison.of_rows(preset, found, extent)
+    return FigureComparison.of_rows(preset, figures, extent)

@@ -48,11 +48,11 @@ def report(
             "--out: expected the name of a file, such as report.html; or --to md, to read it here"
         )
     stored = ComparisonFolder.open(folder)
-    found = CompareReport.of(stored, progress=on_terminal(), partial=True)
-    planned, done = cells_done(found)
+    compared = CompareReport.of(stored, progress=on_terminal(), partial=True)
+    planned, done = cells_done(compared)
     if done < planned:
         note(f"unfinished: {done} of {planned} cells are done; compare --resume runs the rest")
-    text = _text(found, stored, form)
+    text = _text(compared, stored, form)
     if out is None:
         print_line(text.removesuffix("\n"))
         return

@@ -193,9 +193,9 @@ class PdgdSteps:
         L, P = int(self.replay.lengths[i, 0]), self.rows.shape[2]
         rows, weights = self.rows[i, :L], self.weights[i, :L, :L]
         largest = np.abs(rows).max(axis=0, initial=0.0)
-        each = max(1, _NUMBERS // max(1, P))
-        for first in range(0, 1 << L, each):
-            clicks = patterns_as_clicks(np.arange(first, min(first + each, 1 << L)), L)
+        batch = max(1, _NUMBERS // max(1, P))
+        for first in range(0, 1 << L, batch):
+            clicks = patterns_as_clicks(np.arange(first, min(first + batch, 1 << L)), L)
             by_document = coefficients(weights, clicks, only_observed=self.replay.only_observed)
             size = np.abs(by_document).sum(axis=1)
             updates = self._sent(i, self.replay.learning_rate * (by_document @ rows), size > 0)

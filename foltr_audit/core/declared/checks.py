@@ -200,13 +200,13 @@ def _how_far(system: DeclaredSystem, noise: NoiseAddition, distances: Norms) -> 
     """How far apart neighbours may be, in the norm of the clip and in that of the noise."""
     needed, radius, ball = of_order(distances, noise.law), *_ball(distances)
     in_ball = f" in {ball}" if system.parameters > 1 else ""
-    said = f"two messages differ by up to 2 R = {digits(radius)}{in_ball}"
+    distance = f"two messages differ by up to 2 R = {digits(radius)}{in_ball}"
     if system.halved:
-        said = f"messages are up to R = {digits(radius)} long{in_ball}"
+        distance = f"messages are up to R = {digits(radius)} long{in_ball}"
     if needed > radius * _EQUAL:
         order = f"L{noise.law.order}"
-        said += f", which over {system.parameters} coordinates is up to {digits(needed)} in {order}"
-    return said
+        distance += f", which over {system.parameters} coordinates is up to {digits(needed)} in {order}"
+    return distance
 
 
 def _ball(distances: Norms) -> tuple[float, str]:

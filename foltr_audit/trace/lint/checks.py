@@ -308,10 +308,10 @@ class ClearMetricCheck(LintCheck):
     def findings(self) -> Findings:
         """A leak where metrics tell clients apart, a note where all clients of a round send the same."""
         if self.tally.hits:
-            told = ", ".join(f"{name} ({low:g} to {high:g})" for name, (low, high) in self.ends.items())
+            ranges = ", ".join(f"{name} ({low:g} to {high:g})" for name, (low, high) in self.ends.items())
             beside = "masked messages" if self.header.kind == "masked" else "the messages"
             text = (
-                f"metrics travel in clear beside {beside} and differ within a round: {told}. The server "
+                f"metrics travel in clear beside {beside} and differ within a round: {ranges}. The server "
                 "reads them of each client, whatever covers its message."
             )
             yield self.counted(self.tally, text)

@@ -96,9 +96,9 @@ class WindowCounter:
 
     def part(self, which: Bools) -> WindowCounter:
         """The counts of some of them (size,) together."""
-        one = WindowCounter(self.windows)
-        one.add(self.hits[:, which].sum(axis=1, keepdims=True), int(self.trials[which].sum()))
-        return one
+        part = WindowCounter(self.windows)
+        part.add(self.hits[:, which].sum(axis=1, keepdims=True), int(self.trials[which].sum()))
+        return part
 
     @property
     def too_many(self) -> Bools:
@@ -376,19 +376,19 @@ class NearDuplicateSearch:
         """For each message the row of an earlier one that it shares its noise with, -1 without, (R,)."""
         values = np.concatenate(self._rows)
         margins = np.concatenate([np.full(places.size, size) for _, places, size in self._where])
-        found = np.full(values.shape[0], -1, dtype=np.int64)
+        partner = np.full(values.shape[0], -1, dtype=np.int64)
         for key in self._keys(values):
             order = np.argsort(key, kind="stable")
             for back in range(1, min(_NEIGHBOURS, order.size - 1) + 1):
                 same = key[order[back:]] == key[order[:-back]]
                 later, earlier = order[back:][same], order[:-back][same]
-                open_ = found[later] < 0
+                open_ = partner[later] < 0
                 later, earlier = later[open_], earlier[open_]
                 margin = (margins[later] + margins[earlier])[:, np.newaxis]
                 hits = inside(self.windows, values[later] - values[earlier], 1, margin)
                 alike = too_many(self.windows, hits, self.width, self._sure)
-                found[later[alike]] = earlier[alike]
-        return found
+                partner[later[alike]] = earlier[alike]
+        return partner
 
     def _keys(self, values: Floats) -> Iterator[Words]:
         """The cells that messages lie in, as one number each, for several choices of coordinates (R,)."""
@@ -529,8 +529,8 @@ class NoiseReuseCheck(LintCheck):
 
 def _of_several(rows: NDArray[np.void]) -> Bools:
     """Which rows occur more than once, (M,)."""
-    _, place, counts = np.unique(rows, return_inverse=True, return_counts=True)
-    return np.asarray(counts[place.reshape(-1)] > 1)
+    _, group, counts = np.unique(rows, return_inverse=True, return_counts=True)
+    return np.asarray(counts[group.reshape(-1)] > 1)
 
 
 def _digests(rows: Payload) -> list[bytes]:
