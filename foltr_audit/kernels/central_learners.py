@@ -205,13 +205,13 @@ def preference(odds: Floats, clicks: Bools) -> float:
     share = np.zeros(odds.size + 1)  # P(this many of the clicks so far are the candidate's)
     share[0] = 1.0
     seen = 0
-    for place in range(odds.size):
-        if clicks[place]:
+    for rank in range(odds.size):
+        if clicks[rank]:
             seen += 1
             # From the top down: share[won - 1] must still be that of the clicks before this one.
             for won in range(seen, 0, -1):
-                share[won] = share[won] * (1.0 - odds[place]) + share[won - 1] * odds[place]
-            share[0] *= 1.0 - odds[place]
+                share[won] = share[won] * (1.0 - odds[rank]) + share[won - 1] * odds[rank]
+            share[0] *= 1.0 - odds[rank]
     outcome = 0.0
     for won in range((seen + 1) // 2):
         outcome += share[seen - won] - share[won]
@@ -564,8 +564,8 @@ def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: Bools) -> No
     # The current ranker is the candidate that does not move: all of its weights are 1.
     bound = _pessimistic(ones[0], ones[1], ones[0], ones[1], gamma, length)
     for lane in range(LANES):
-        mine = _pessimistic(sums[0, lane], sums[1, lane], sums[2, lane], sums[3, lane], gamma, length)
-        wins[lane] = mine < bound
+        lower = _pessimistic(sums[0, lane], sums[1, lane], sums[2, lane], sums[3, lane], gamma, length)
+        wins[lane] = lower < bound
 
 
 @kernel

@@ -220,8 +220,8 @@ class _Step:
         after = builder.fadd(before, builder.fmul(self.repeated(self.rate, lanes), builder.load(total)))
         return after, builder.fadd(steps, builder.fsub(after, before))
 
-    def store(self, column: ir.Value, found: tuple[ir.Value, ir.Value]) -> None:
-        for place, numbers in zip((5, 6), found, strict=True):
+    def store(self, column: ir.Value, moved: tuple[ir.Value, ir.Value]) -> None:
+        for place, numbers in zip((5, 6), moved, strict=True):
             self.access.store(numbers, place, self.row, column)
 
     def move(self, begin: ir.Value, end: ir.Value, lanes: int) -> None:
@@ -776,9 +776,9 @@ def play_batches(
         last = min(first + batch, clients.size)
         rows = slice(first, last)
         models, steps = result.models[: last - first], result.steps[: last - first]
-        mine = LocalStepResult(models, steps, result.shown[rows], result.clicks[rows], result.clipped[rows])
+        part = LocalStepResult(models, steps, result.shown[rows], result.clicks[rows], result.clipped[rows])
         asked, begins, who = queries[rows], lifts[rows], clients[rows]
-        play_local_steps(data, rules, stream, asked, begins, who, parameters, mine, free)
+        play_local_steps(data, rules, stream, asked, begins, who, parameters, part, free)
         parameters = parameters + steps.sum(axis=0)
     return parameters
 

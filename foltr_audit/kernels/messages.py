@@ -66,15 +66,15 @@ def projected(models: Floats, norm: float, order: int) -> Floats:
 @kernel
 def moved_rows(before: Floats, after: Floats) -> Bools:
     """Which models (C, P) moved by more than rounding, (C,): a number that is not finite has moved."""
-    found = np.empty(before.shape[0], dtype=np.bool_)
+    moved = np.empty(before.shape[0], dtype=np.bool_)
     for c in range(before.shape[0]):
         farthest, largest, all_numbers = 0.0, 0.0, True
         for j in range(before.shape[1]):
             apart, size = abs(after[c, j] - before[c, j]), abs(before[c, j])
             farthest, largest = max(farthest, apart), max(largest, size)
             all_numbers &= apart == apart
-        found[c] = not (all_numbers and farthest <= ROUNDING * largest)
-    return found
+        moved[c] = not (all_numbers and farthest <= ROUNDING * largest)
+    return moved
 
 
 # --- weighted sums ---------------------------------------------------------------------------------

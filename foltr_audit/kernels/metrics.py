@@ -55,17 +55,17 @@ def ideal_dcg_of_queries(labels: Ints, offsets: Ints, discounts: Floats) -> Floa
     k = discounts.size
     out, best = np.empty(offsets.size - 1), np.empty(k, dtype=np.int64)
     for query in range(offsets.size - 1):
-        found, total = 0, 0.0
+        counted, total = 0, 0.0
         for document in range(offsets[query], offsets[query + 1]):
-            if found == k and labels[document] <= best[k - 1]:
+            if counted == k and labels[document] <= best[k - 1]:
                 continue
-            found = min(found + 1, k)
-            rank = found - 1  # `best` falls: the new grade moves up to its place
+            counted = min(counted + 1, k)
+            rank = counted - 1  # `best` falls: the new grade moves up to its place
             while rank > 0 and best[rank - 1] < labels[document]:
                 best[rank] = best[rank - 1]
                 rank -= 1
             best[rank] = labels[document]
-        for rank in range(found):
+        for rank in range(counted):
             total += _gain(best[rank]) * discounts[rank]
         out[query] = total
     return out

@@ -240,8 +240,8 @@ def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> flo
         return log(below) if below > 0.0 else -np.inf
     chance = click[i, j] * (stop[i, j] + (1.0 - stop[i, j]) * below)
     for above in range(j):
-        here = click[i, above] * (1.0 - stop[i, above])
-        chance *= here if (pattern >> above) & 1 else 1.0 - click[i, above]
+        clicked = click[i, above] * (1.0 - stop[i, above])
+        chance *= clicked if (pattern >> above) & 1 else 1.0 - click[i, above]
     return log(chance) if chance > 0.0 else -np.inf
 
 
@@ -356,20 +356,20 @@ def fill_best_patterns(log_posterior: Floats, out: Ints, begin: int, end: int) -
     most, patterns = out.shape[1], log_posterior.shape[1]
     for i in range(begin, end):
         values = np.full(most, -np.inf)
-        found = 0
+        kept = 0
         for p in range(patterns):
             value = log_posterior[i, p]
             # Insertion into a short list instead of a sort: most patterns fail the first comparison.
-            if found == most and not value > values[most - 1]:
+            if kept == most and not value > values[most - 1]:
                 continue
-            place = min(found, most - 1)
-            while place > 0 and value > values[place - 1]:
-                values[place] = values[place - 1]
-                out[i, place] = out[i, place - 1]
-                place -= 1
-            values[place] = value
-            out[i, place] = p
-            found = min(found + 1, most)
+            slot = min(kept, most - 1)
+            while slot > 0 and value > values[slot - 1]:
+                values[slot] = values[slot - 1]
+                out[i, slot] = out[i, slot - 1]
+                slot -= 1
+            values[slot] = value
+            out[i, slot] = p
+            kept = min(kept + 1, most)
 
 
 # --- local models of patterns ----------------------------------------------------------------------

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     Typing = tuple[Signature, Callable[..., ir.Value]]
 
 # --- lists whose weights are far apart -------------------------------------------------------------
-# The general functions, in the last section, scale every denominator by itself. Where the scores of the shown documents
-# are less than 600 apart they all get the same scale: exponentials are then shared, and none of them is so
-# small that it needs more than `decay`. Every number is the result of the same operations as there.
+# The general functions, in the last section, scale every denominator by itself. Where the scores of the shown
+# documents are less than 600 apart they all get the same scale: exponentials are then shared, and none of
+# them is so small that it needs more than `decay`. Every number comes from the same operations as there.
 
 SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
 _DECAYS = 699.0  # up to here `decay` has the bits of `exp`

@@ -48,10 +48,10 @@ def least_absolute(columns: Floats, values: Floats) -> Floats:
     floor = np.finfo(np.float64).eps * max(P, m) * s[:, :1]
     ranks = np.count_nonzero(s > floor, axis=1)
     units = scaled(np.ones(sizes.shape), sizes - sizes.max(axis=1, keepdims=True))
-    found = np.zeros(units.shape)
-    given = (U, s, Vt, ranks, scaled(values, -size[:, np.newaxis]), units, found)
+    solutions = np.zeros(units.shape)
+    given = (U, s, Vt, ranks, scaled(values, -size[:, np.newaxis]), units, solutions)
     in_parts(lambda begin, end: fill_least_absolute(*given, begin, end), ranks.size, _SYSTEMS)
-    answers[nonzero] = scaled(found, size[:, np.newaxis] - sizes)
+    answers[nonzero] = scaled(solutions, size[:, np.newaxis] - sizes)
     return answers
 
 
@@ -370,13 +370,13 @@ def _release(state: BoxDescent, k: int) -> None:
 def _steepest(state: BoxDescent) -> int:
     """The unknown at an end of its box along which the cost falls most steeply into it, or -1."""
     _, x, slopes, high, free, _ = state
-    steepest, found = _FLAT, -1
+    steepest, best = _FLAT, -1
     for k in range(x.size):
         if not free[k] and high[k] > 0.0:
             fall = slopes[k] if x[k] > 0.0 else -slopes[k]
             if fall > steepest:
-                steepest, found = fall, k
-    return found
+                steepest, best = fall, k
+    return best
 
 
 @kernel
