@@ -100,8 +100,6 @@ Canary = LogCanary | ModelCanary
 _KEPT = 32  # click patterns of a query that compete for the farthest two of different queries
 _FAR = 1e3  # radii from the centre of its ball at which an extreme model starts
 _TRIED = 16  # pairs of click patterns whose later lists are compared: each ranks all queries again
-
-
 _AT_ONCE = 8192  # click patterns that are played at a time
 _PLAYED = {"click", "step", "message"}  # stages of links that a search plays
 _MOST_FOUND = 256  # canaries that a process remembers

@@ -163,8 +163,8 @@ def _check_rates(
     truth: Bools, reported: Bools, epsilon: float, *, columns: bool = False
 ) -> Iterator[LawTestResult]:
     """Whether a report reveals more of its click than declared, over all places, and in each place."""
-    columns_of = [slice(i, i + 1) for i in range(truth.shape[1])] if columns else []
-    for column in [slice(None), *columns_of]:
+    single = [slice(i, i + 1) for i in range(truth.shape[1])] if columns else []
+    for column in [slice(None), *single]:
         clicked, answers = truth[:, column].ravel(), reported[:, column].ravel()
         # The bound is for equally many trials of both hypotheses; more of one kind are left out.
         trials = min(int(clicked.sum()), int((~clicked).sum()))
@@ -253,9 +253,9 @@ class LinkTests:
 
     def run(self, inputs: Sequence[LinkTestInput]) -> None:
         """Test the links on all inputs; results are stored by the id of each link."""
-        for inputs_of in inputs:
-            self._check_noise(inputs_of)
-            self._check_bounds(inputs_of)
+        for given in inputs:
+            self._check_noise(given)
+            self._check_bounds(given)
 
     # --- noise ----------------------------------------------------------------------------------------
 
@@ -292,8 +292,8 @@ class LinkTests:
                 again = {link: noise for link, noise in again.items() if link in in_steps}
             for link, noise, law, table in self._lawful(again):
                 tests = self.tests.setdefault(link, [])
-                where_seed = f"for {where}, local step {step + 1}" if step else f"for {where}, another seed"
-                draws = NoiseDraws(noise, where_seed, _resolution(models))
+                drawn_for = f"for {where}, local step {step + 1}" if step else f"for {where}, another seed"
+                draws = NoiseDraws(noise, drawn_for, _resolution(models))
                 tests += check_distribution(draws, law, table)
                 for earlier in (each[link] for each in before if link in each):
                     tests += check_pair(earlier, noise, table, f"noise for {where} is alike {when}")

@@ -286,8 +286,8 @@ def _repetition(sample: _Sample) -> str:
             and not all(_on_grid(column) for column in numbers.T)
         ):
             return (
-                f"in {repeated.size} of {own.size} trials with input {which} the {sample.name} is, bit for bit, "
-                f"that of another such trial, and input {1 - which} never gave it"
+                f"in {repeated.size} of {own.size} trials with input {which} the {sample.name} is, bit for "
+                f"bit, that of another such trial, and input {1 - which} never gave it"
             )
     return ""
 

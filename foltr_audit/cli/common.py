@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from foltr_audit.cli.options import (
     DATA,
@@ -19,17 +19,21 @@ from foltr_audit.cli.options import (
     refuse_alternatives,
     shared,
 )
-from foltr_audit.cli.output import note, show_log
+from foltr_audit.cli.output import note, save_config, show_log
 from foltr_audit.core.pdgd import pdgd_setting
 from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.progress import on_terminal
 from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import Learner
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.experiments.runner import RunOutput
+    from foltr_audit.experiments.runner import RunOutput, RunResult
+    from foltr_audit.report.results.base import Report
+
+ReportOf = TypeVar("ReportOf", bound="Report")
 
 LEARNER = ("interactions", "learning_rate", "clip_without_pairs", "rank_with")
 """Options that change a parameter of the learner of the same name."""
@@ -255,7 +259,8 @@ class CommonOptions:
                     table.setdefault(name, {})
                 else:
                     table.pop(name, None)
-            _change_learner(table, self.learner_changes())
+            if changes := self.learner_changes():
+                table.setdefault("train", {})["learner"] = changed_learner(_learner_of(table).text, changes)
         if same:
             tables = [cell for table in tables for cell in trained_on_each(table)]
         tables = [apply_changes(table, chain) for table in tables for chain in self.defense_axis(table)]
@@ -324,11 +329,6 @@ def read_config(config: Path) -> list[Table]:
     return tables
 
 
-def _change_learner(table: Table, changes: dict[str, object]) -> None:
-    if changes:
-        table.setdefault("train", {})["learner"] = changed_learner(_learner_of(table).text, changes)
-
-
 def changed_learner(text: str, changes: dict[str, object]) -> str:
     """The text of a learner with other parameters.
 
@@ -354,6 +354,21 @@ def _learner_of(table: Table) -> Learner:
 
     default = default_learner(attacks=any(name in table for name in PROTOCOLS))
     return make(Learner, table.get("train", {}).get("learner", default))
+
+
+def stored_report(
+    common: CommonOptions, protocol: str, report_of: Callable[[Plan, list[RunResult]], ReportOf]
+) -> ReportOf:
+    """The report of what the options mean, run with a protocol; with --out it is stored too."""
+    from foltr_audit.experiments.runner import Runner, run_plan
+
+    plan, output = common.plan(protocol=protocol), common.output()
+    save_config(common.save_config, plan)
+    use_threads(common.threads)
+    report = report_of(plan, run_plan(plan, output, Runner(on_terminal())))
+    if output is not None:
+        output.save_results(report.json())
+    return report
 
 
 @contextmanager

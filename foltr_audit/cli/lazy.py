@@ -110,9 +110,9 @@ class LazyGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with its whole summary into a plain help page."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        shown = {name: command for name, command in commands.items() if command is not None and not command.hidden}
+        shown = {name: cmd for name, cmd in commands.items() if cmd is not None and not cmd.hidden}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(_WHOLE)) for name, command in shown.items()])
+            formatter.write_dl([(name, cmd.get_short_help_str(_WHOLE)) for name, cmd in shown.items()])
 
 
 @cache

@@ -122,7 +122,7 @@ def warn(warnings: Iterable[CodedWarning]) -> None:
     from rich.text import Text
 
     colours = Console(stderr=True)
-    for warning in dict.fromkeys(" ".join(str(warning_).split()) for warning_ in warnings):
+    for warning in dict.fromkeys(" ".join(str(text).split()) for text in warnings):
         # Captured, and written by `_write`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:
             colours.print(Text(f"warning {visible(warning)}", style="yellow"), soft_wrap=True, end="")

@@ -45,7 +45,7 @@ def named_function(text: str, option: str, *, anew: bool = False) -> Function:
     function: object = module
     for part in name.split("."):
         if not hasattr(function, part):
-            known = [defined for defined in vars(module) if not defined.startswith("_") and callable(vars(module)[defined])]
+            known = [own for own in vars(module) if not own.startswith("_") and callable(vars(module)[own])]
             raise UsageError(f"{option}: {place} has no {name!r}; {suggest_name(name, known)}")
         function = getattr(function, part)
     if not callable(function):

@@ -243,8 +243,9 @@ def _listed(text: str, clicked: str, where: str) -> int:
 
 
 # --- the whole log ---------------------------------------------------------------------------------
-# `metadata.csv` and the features of the lists, `letor.txt`, are linked by the query id, which names one search
-# of one user. A label of 1 marks the document that the user clicked. Parts follow each other in time, as in the experiments of Gregoriadis et al. 2025.
+# `metadata.csv` and the features of the lists, `letor.txt`, are linked by the query id, which names one
+# search of one user. A label of 1 marks the document that the user clicked. Parts follow each other in time,
+# as in the experiments of Gregoriadis et al. 2025.
 
 LAYOUT = "metadata.csv with letor.txt"
 _ENDS = ("", ".gz")

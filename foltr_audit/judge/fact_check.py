@@ -232,7 +232,7 @@ def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
         )
     quota = -(-_MOST_MESSAGES // max(1, trace.n_rounds))
     views = [next(observer.views(record), None) for record in _thinned(trace).rounds()]
-    in_order = [follow_from_seeds(round_view.view.trimmed())[:quota] for round_view in views if round_view is not None]
+    in_order = [follow_from_seeds(seen.view.trimmed())[:quota] for seen in views if seen is not None]
     explained = np.concatenate([np.zeros(0, dtype=np.bool_), *in_order])
     if explained.size < _FEWEST:
         why = f"only {explained.size} messages have a list of {LEAST_DOCUMENTS} documents or more"

@@ -132,6 +132,9 @@ and `exact_message`, a mean over messages with a click, all of whose lists must 
 RANDOM_SIZES = (3, 4)
 """Sizes of the random guesses that are always shown (Pham 2022, table 4)."""
 
+RANDOM = "random:k=mean"
+"""The random guess that knows most: of the mean number of clicks."""
+
 
 @dataclass(frozen=True)
 class AttackScores:
@@ -194,7 +197,7 @@ class AttackScorer:
         """Random guessing first, then every attack in its order."""
         for size in RANDOM_SIZES:
             yield self._random(f"random:k={size}", float(size))
-        yield self._random("random:k=mean", self.mean_clicks)
+        yield self._random(RANDOM, self.mean_clicks)
         for label in self.evidence.guessed:
             yield self._attack(label)
 
@@ -221,11 +224,13 @@ class AttackScorer:
 
     def ranked(self, label: str, lists: Bools | None = None) -> ScoreRanking:
         """An attack's scores of all shown documents of judged lists, or of some of them, bool (L,)."""
-        documents = self.evidence.is_document
+        which = self.evidence.is_document
         if lists is not None:
-            documents = documents & lists[:, np.newaxis]
-        cluster = np.broadcast_to(self.resamples.cluster[:, np.newaxis], documents.shape)[documents]
-        return ScoreRanking.of(self.evidence.guessed[label].scores[documents], self.evidence.clicks[documents], cluster)
+            which = which & lists[:, np.newaxis]
+        cluster = np.broadcast_to(self.resamples.cluster[:, np.newaxis], which.shape)[which]
+        return ScoreRanking.of(
+            self.evidence.guessed[label].scores[which], self.evidence.clicks[which], cluster
+        )
 
     def _attack(self, label: str) -> AttackScores:
         lists, documents = self.of_lists(label), self.ranked(label)
@@ -334,13 +339,11 @@ def any_click_scores(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iter
 
 
 GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
-"""Metrics that are reported for each group, as in `foltr_audit.judge.scoring.METRICS`."""
+"""Metrics that are reported for each group, see `METRICS`."""
 
 WORST_BY = ("auc", "f1")
 """Metrics that order groups by how hard they are hit: the AUC, which needs no threshold and does not depend
 on how many documents a group clicks; where it ties or is undefined, F1."""
-
-RANDOM = "random:k=mean"
 
 
 @dataclass(frozen=True, kw_only=True)

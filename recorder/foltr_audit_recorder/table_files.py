@@ -18,9 +18,10 @@ from .atomic_files import Piece
 # the column's type and axes, `NAME.blocks`, the number of rows in each block, which may be left out if there
 # is one block, and `NAME.packed`, the bytes (uint8) of block after block:
 #
-#     block   = a byte s, from 0 to 7; if s > 0, codes of s bits: each number below 2^s - 1 is its own code, and
-#               2^s - 1 says that the number is among the others; then the others, less 2^s - 1, as a block of
-#               their own; if s = 0, the lowest byte of each number as one list, the second lowest as one ...
+#     block   = a byte s, from 0 to 7; if s > 0, codes of s bits: each number below 2^s - 1 is its own code,
+#               and 2^s - 1 says that the number is among the others; then the others, less 2^s - 1, as a
+#               block of their own; if s = 0, the lowest byte of each number as one list, the second lowest
+#               as one ...
 #     list    = nothing for no bytes; else a byte b; if b = 8, the bytes as they are; if b is from 1 to 7,
 #               2^b - 1 bytes, whose codes are 0, 1, 2 ..., the codes of b bits of all bytes, of which 2^b - 1
 #               says that a byte is among the others, and the list of the others

@@ -69,7 +69,7 @@ class DeclarationFinding(ResultRow):
     field: str
     declared: str
     follows: str
-    right: float | None
+    right: float | None = None
     mend: str
 
     def __post_init__(self) -> None:
@@ -131,7 +131,6 @@ def _without_bound(
         field=step.name,
         declared="noise" if step.sensitivity is None else f"sensitivity {digits(step.sensitivity)}",
         follows=f"{follows}: its claim holds for no client" if declared else f"{follows}: no epsilon follows",
-        right=None,
         mend="clip before the noise, and compute the noise from twice the norm of the clip",
     )
 
@@ -350,7 +349,6 @@ def _shares_of(
             field=step.name,
             declared=f"noise in {n} shares",
             follows=f"each message carries only 1/{n} of the noise, and the server sees each one",
-            right=None,
             mend="add secure aggregation, or the whole noise to each message",
         )
         return
@@ -370,7 +368,6 @@ def _shares_of(
             field=step.name,
             declared=f"noise in {n} shares",
             follows="each share is rounded before the sum, so there is no proof for the sum",
-            right=None,
             mend="use noise whose shares are whole multiples of the grid step",
         )
 
@@ -453,7 +450,6 @@ def several_noises(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             declared=f"noise of {', '.join(names)}",
             follows=f"several defenses add it ({', '.join(names)}): each claim accounts only for "
             "its own noise",
-            right=None,
             mend="add one noise, computed for the claim",
         )
 
@@ -469,7 +465,6 @@ def filled_coordinates(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
                 field=step.name,
                 declared="coordinates that are left out",
                 follows="later noise fills the coordinates it sets to zero",
-                right=None,
                 mend="put it after the noise",
             )
 
@@ -490,7 +485,6 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
                 field=step.name,
                 declared="noise on the sums",
                 follows=f"{noise.unbounded}: it hides no client",
-                right=None,
                 mend="clip each message before the sum",
             )
         elif step.event.bands > system.separation:
@@ -541,7 +535,6 @@ def unequal(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             declared="noise, and clients of different weights",
             follows="they are weighted by their number of interactions: neither the noise nor the "
             "sensitivity of a sum is that of equal clients",
-            right=None,
             mend="give all clients the same weight",
         )
 
@@ -557,7 +550,6 @@ def lists(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             declared="noise on the message",
             follows="a server that sees the shown lists reads the clicks on each from the next, whatever the "
             "noise on the message",
-            right=None,
             mend="take --rank-with global, or one interaction a message, or hide the lists from the server",
         )
 
@@ -571,7 +563,6 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             field="last bits",
             declared="float64 messages",
             follows="those of float64 messages reveal what continuous noise was added to",
-            right=None,
             mend="send float32, or add noise on a grid",
         )
 
@@ -654,7 +645,6 @@ def statement(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
                 field="claim",
                 declared=f"epsilon {digits(claim.epsilon)}",
                 follows=f"the claim does not say {', '.join(f'{name} ({_PARTS[name]})' for name in missing)}",
-                right=None,
                 mend="an epsilon means something only together with these",
             )
 
@@ -685,7 +675,6 @@ def restated(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             field=restatement.field,
             declared=restatement.said,
             follows=f"{restatement.field} says {restatement.said}, but {restatement.elsewhere}",
-            right=None,
             mend="declare what the clients run",
         )
 

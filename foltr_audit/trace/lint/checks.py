@@ -283,7 +283,6 @@ class ClearMetricCheck(LintCheck):
     tells = "numbers about each client beside its message, such as its loss or its clicks"
 
     def start(self) -> None:
-        """No metric is recorded so far."""
         self.tally, self.alike = FindingTally(), FindingTally()
         self.ends: dict[str, tuple[float, float]] = {}
         self.constant: dict[str, None] = {}
@@ -337,7 +336,6 @@ class ClearFieldCheck(LintCheck):
     tells = "what is not covered at all: queries, lists, drop-outs, messages without noise"
 
     def start(self) -> None:
-        """Nothing is recorded so far."""
         self.lost, self.failed = FindingTally(), FindingTally()
         self.listed_rounds = self.interactions = 0
         self.features = False
@@ -479,7 +477,6 @@ class ShareAnswerCheck(LintCheck):
     tells = "clients of which the server got the shares of both secrets, and so can unmask alone"
 
     def start(self) -> None:
-        """No share was answered so far."""
         self.tally = FindingTally()
         self.without = 0
 

@@ -428,7 +428,6 @@ class NoiseReuseCheck(LintCheck):
         return _no_models(self.header)
 
     def start(self) -> None:
-        """No message has been seen yet."""
         by_law = self.header.kind != "masked" and self.declared.why_not is None
         self.windows = self.declared.windows if by_law else ()
         self.equal, self.again, self.constant, self.common = (FindingTally() for _ in range(4))
@@ -554,7 +553,6 @@ class WeakNoiseCheck(LintCheck):
     tells = "fields without noise, or with less of it than the header declares"
 
     def start(self) -> None:
-        """Nothing has been counted yet."""
         windows = () if self.declared.why_not else self.declared.windows
         self.bare, self.columns = FindingTally(), WindowCounter(windows, self.header.parameters)
         self.first = self.judged = self.coarse = 0
