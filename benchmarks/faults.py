@@ -55,7 +55,7 @@ def _with(link: Defense, hook: str, act: Callable[..., Any]) -> Defense:
     return heir(**link.model_dump())
 
 
-# --- noise ------------------------------------------------------------------------------------------------
+# --- noise -----------------------------------------------------------------------------------------
 
 
 def _drawn(link: Defense, models: Floats, context: RoundContext) -> Floats:
@@ -147,7 +147,7 @@ NOISE_FAULTS: dict[str, NoiseFault] = {
 """What links may do instead of the noise that they declare."""
 
 
-# --- clicks -----------------------------------------------------------------------------------------------
+# --- clicks ----------------------------------------------------------------------------------------
 
 
 def _fewer_flips(

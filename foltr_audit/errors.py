@@ -97,7 +97,7 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}? (known: {listed})" if near else f"known: {listed}"
 
 
-# --- Errors of pydantic as one line ----------------------------------------------------------------
+# --- errors of pydantic ----------------------------------------------------------------------------
 
 
 def first_problem(error: ValidationError, names: Mapping[str, str] | None = None) -> str:

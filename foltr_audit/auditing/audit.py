@@ -161,13 +161,13 @@ class Audit:
         Whether their noise is as declared is tested.
         """
         last = list(models)[-1]
-        found = {last: self.session(models[last])}
-        unknown = any(isinstance(event, OpaqueChange) for _, event in found[last].acts)
-        others = None if unknown else found[last].games.others
+        sessions = {last: self.session(models[last])}
+        unknown = any(isinstance(event, OpaqueChange) for _, event in sessions[last].acts)
+        others = None if unknown else sessions[last].games.others
         for name in models:
             if name != last:
-                found[name] = self.session(models[name], others)
-        return {name: found[name] for name in models}
+                sessions[name] = self.session(models[name], others)
+        return {name: sessions[name] for name in models}
 
     def _canaries(self, sessions: Mapping[str, AuditSession], name: str, unit: str) -> dict[str, Canary]:
         """The canaries of a name, by the name of the models; those that need no search, at the last ones."""
@@ -216,7 +216,7 @@ class Audit:
             return games[0]
         # Among games that promise about as much the exact loss decides, which does not vary by chance.
         promised = [game.session.promised(game.trials.choose) for game in games]
-        likely = [games[place] for place in about_best(promised)]
+        likely = [games[number] for number in about_best(promised)]
         return max(likely, key=lambda game: (game.exact or 0.0, game.canary.shift))
 
     def _finding(self, game: _CanaryGame, view: str, declared: DeclarationCheck) -> AuditResult:
@@ -226,9 +226,9 @@ class Audit:
         chosen = self._estimator(claim, normal=normal)
         upper, run = self._upper(session, canary.unit, view, claim, declared)
         trials = self._played(game, view, claim, upper)
-        place = f"{canary.name}/{canary.unit}"
+        purpose = f"{canary.name}/{canary.unit}"
         estimates, strict = (
-            tuple(session.estimates(trials, claim.delta, place, normal=normal, confidence=confidence))
+            tuple(session.estimates(trials, claim.delta, purpose, normal=normal, confidence=confidence))
             for confidence in (self.protocol.confidence, 1.0 - STRICT)
         )
         lower = next(bound for bound in estimates if bound.estimator == chosen)

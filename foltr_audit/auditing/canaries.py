@@ -100,8 +100,6 @@ Canary = LogCanary | ModelCanary
 _KEPT = 32  # click patterns of a query that compete for the farthest two of different queries
 _FAR = 1e3  # radii from the centre of its ball at which an extreme model starts
 _TRIED = 16  # pairs of click patterns whose later lists are compared: each ranks all queries again
-
-
 _AT_ONCE = 8192  # click patterns that are played at a time
 _PLAYED = {"click", "step", "message"}  # stages of links that a search plays
 _MOST_FOUND = 256  # canaries that a process remembers
@@ -170,16 +168,16 @@ class CanarySearch:
         if name == "data:lists":
             return self._lists(unit, tick)
         if name == "data:no-click":
-            found = self._farthest_from_no_click(tick, most=1 if unit == "click" else None)
+            pairs = self._farthest_from_no_click(tick, most=1 if unit == "click" else None)
         elif unit == "client":
-            found = self._farthest_of_all(tick)
+            pairs = self._farthest_of_all(tick)
         else:
-            found = max(self._pairs(unit, tick, rising=True), key=lambda pair: pair.shift, default=None)
-        if found is None:
+            pairs = max(self._pairs(unit, tick, rising=True), key=lambda pair: pair.shift, default=None)
+        if pairs is None:
             raise UsageError(
                 f"--canary {name}: no two logs that differ in one {unit} send different messages here"
             )
-        return self._canary(name, unit, found, f"L{self.order} shift {found.shift:.3g} without noise")
+        return self._canary(name, unit, pairs, f"L{self.order} shift {pairs.shift:.3g} without noise")
 
     # --- searches for the farthest pair ---------------------------------------------------------------
 
@@ -401,4 +399,4 @@ def _batches(sizes: Ints) -> Iterator[slice]:
 
 def _places(clicks: Bools) -> str:
     """Clicked places of a list from 1, e.g. `1,3,4`; `none` without a click."""
-    return ",".join(str(place + 1) for place in np.flatnonzero(clicks)) or "none"
+    return ",".join(str(rank + 1) for rank in np.flatnonzero(clicks)) or "none"

@@ -96,10 +96,10 @@ def check_clicks(
         "interactions": [tried.flips(few, step=step) for step in steps],
         "rounds": [tried.flips(few, round_=round_) for round_ in (0, *_rounds(clients))],
     }
-    for kind, several in kinds.items():
-        for again in several[1:]:
+    for kind, patterns in kinds.items():
+        for again in patterns[1:]:
             yield from _check_rates(few, few ^ again, epsilon)
-        for one, other in combinations(several, 2):
+        for one, other in combinations(patterns, 2):
             yield from _check_flips(one, other, (few, few), f"randomised clicks are alike in two {kind}")
     again = tried.flips(few, source=Streams(clients.setup.spec.seed + 1, 0))
     seeds = "randomised clicks are alike under two seeds of the experiment"
@@ -155,29 +155,29 @@ def _check_by_number_of_clicks(tried: _FlipSampler, epsilon: float) -> Iterator[
         reports = [truth ^ tried.flips(truth) for truth in batches]
         for c in range(length):
             bits = np.concatenate([batches[c][~batches[c]], batches[c + 1][batches[c + 1]]])
-            said = np.concatenate([reports[c][~batches[c]], reports[c + 1][batches[c + 1]]])
-            yield from _check_rates(bits[:, np.newaxis], said[:, np.newaxis], epsilon)
+            drawn = np.concatenate([reports[c][~batches[c]], reports[c + 1][batches[c + 1]]])
+            yield from _check_rates(bits[:, np.newaxis], drawn[:, np.newaxis], epsilon)
 
 
 def _check_rates(
     truth: Bools, reported: Bools, epsilon: float, *, columns: bool = False
 ) -> Iterator[LawTestResult]:
     """Whether a report reveals more of its click than declared, over all places, and in each place."""
-    each = [slice(i, i + 1) for i in range(truth.shape[1])] if columns else []
-    for column in [slice(None), *each]:
-        clicked, said = truth[:, column].ravel(), reported[:, column].ravel()
+    single = [slice(i, i + 1) for i in range(truth.shape[1])] if columns else []
+    for column in [slice(None), *single]:
+        clicked, answers = truth[:, column].ravel(), reported[:, column].ravel()
         # The bound is for equally many trials of both hypotheses; more of one kind are left out.
         trials = min(int(clicked.sum()), int((~clicked).sum()))
-        one, none = said[clicked][:trials], said[~clicked][:trials]
+        one, none = answers[clicked][:trials], answers[~clicked][:trials]
         for wrong, missed in ((none, ~one), (~none, one)):
             counts, confidence = (int(wrong.sum()), int(missed.sum())), 1.0 - FALSE_ALARM / _BOUNDS
             shown = clopper_pearson_bound(*counts, trials, delta=0.0, confidence=confidence)
-            found = f"randomised clicks show an epsilon of at least {shown:.3g}, more than is declared"
-            yield LawTestResult(0.0 if shown > epsilon * (1.0 + _SLACK) else 1.0, found)
+            problem = f"randomised clicks show an epsilon of at least {shown:.3g}, more than is declared"
+            yield LawTestResult(0.0 if shown > epsilon * (1.0 + _SLACK) else 1.0, problem)
 
 
 def _check_flips(
-    one: Bools, other: Bools, truths: tuple[Bools, Bools], found: str
+    one: Bools, other: Bools, truths: tuple[Bools, Bools], problem: str
 ) -> Iterator[LawTestResult]:
     """Whether flips (N, m) are independent of others, column by column, given the clicks that each hides.
 
@@ -194,9 +194,9 @@ def _check_flips(
     )
     tails = (hypergeom.cdf(common, clicks, first, second), hypergeom.sf(common - 1, clicks, first, second))
     least = min(float(np.asarray(tail)[clicks > 0].min(initial=1.0)) for tail in tails)
-    yield LawTestResult(min(1.0, 2.0 * clicks.size * least), found)
+    yield LawTestResult(min(1.0, 2.0 * clicks.size * least), problem)
     seen, expected = int(common.sum()), float((first * second / np.maximum(clicks, 1)).sum())
-    yield LawTestResult(float(pdtrc(seen - 1, expected)) if seen > expected + 1 else 1.0, found)
+    yield LawTestResult(float(pdtrc(seen - 1, expected)) if seen > expected + 1 else 1.0, problem)
 
 
 _CLIENTS = 2048  # for each input
@@ -253,23 +253,23 @@ class LinkTests:
 
     def run(self, inputs: Sequence[LinkTestInput]) -> None:
         """Test the links on all inputs; results are stored by the id of each link."""
-        for one in inputs:
-            self._check_noise(one)
-            self._check_bounds(one)
+        for given in inputs:
+            self._check_noise(given)
+            self._check_bounds(given)
 
     # --- noise ----------------------------------------------------------------------------------------
 
-    def _check_noise(self, one: LinkTestInput) -> None:
-        count = max(64, min(_CLIENTS, _NUMBERS // one.models.shape[1]))
-        for number, (model, where) in enumerate(zip(one.models, one.where, strict=True)):
-            context = self._context(one.clients, number, count)
+    def _check_noise(self, given: LinkTestInput) -> None:
+        count = max(64, min(_CLIENTS, _NUMBERS // given.models.shape[1]))
+        for number, (model, where) in enumerate(zip(given.models, given.where, strict=True)):
+            context = self._context(given.clients, number, count)
             models = np.tile(model, (count, 1))
-            first = self.draw_noise(one.clients, models, context)
+            first = self.draw_noise(given.clients, models, context)
             for link, noise, law, table in self._lawful(first):
                 draws = NoiseDraws(noise, f"for {where}", _resolution(models))
                 self.tests.setdefault(link, []).extend(check_noise(draws, law, table))
-            self._check_repetitions(one.clients, models, context, first, where)
-            self._check_over_rounds(one.clients, model, number, where)
+            self._check_repetitions(given.clients, models, context, first, where)
+            self._check_over_rounds(given.clients, model, number, where)
 
     def _check_repetitions(
         self,
@@ -291,12 +291,12 @@ class LinkTests:
             if step:  # the message stage runs once
                 again = {link: noise for link, noise in again.items() if link in in_steps}
             for link, noise, law, table in self._lawful(again):
-                found = self.tests.setdefault(link, [])
-                place = f"for {where}, local step {step + 1}" if step else f"for {where}, another seed"
-                draws = NoiseDraws(noise, place, _resolution(models))
-                found += check_distribution(draws, law, table)
+                tests = self.tests.setdefault(link, [])
+                drawn_for = f"for {where}, local step {step + 1}" if step else f"for {where}, another seed"
+                draws = NoiseDraws(noise, drawn_for, _resolution(models))
+                tests += check_distribution(draws, law, table)
                 for earlier in (each[link] for each in before if link in each):
-                    found += check_pair(earlier, noise, table, f"noise for {where} is alike {when}")
+                    tests += check_pair(earlier, noise, table, f"noise for {where} is alike {when}")
             before.append(again)
 
     def _check_over_rounds(self, clients: GameClients, model: Floats, number: int, where: str) -> None:
@@ -304,9 +304,9 @@ class LinkTests:
         rounds = some_rounds(clients.setup.spec.train.rounds)
         count = max(_FEWEST, min(_MOST, _NUMBERS // (len(rounds) * model.size)))
         context, models = self._context(clients, number, count), np.tile(model, (count, 1))
-        each = [self.draw_noise(clients, models, replace(context, round=round_)) for round_ in rounds]
-        for link, _, law, table in self._lawful(each[0]):
-            noise = np.stack([drawn[link] for drawn in each])
+        draws = [self.draw_noise(clients, models, replace(context, round=round_)) for round_ in rounds]
+        for link, _, law, table in self._lawful(draws[0]):
+            noise = np.stack([drawn[link] for drawn in draws])
             tests = check_rounds(noise, law, table, where, _resolution(models))
             self.tests.setdefault(link, []).extend(tests)
 
@@ -319,14 +319,14 @@ class LinkTests:
         self, clients: GameClients, models: Floats, context: RoundContext, step: int = 0
     ) -> dict[int, Floats]:
         """What each link that declares noise adds to local models (N, P), by its id."""
-        found = {}
+        noise_of_link = {}
         for link, before, after in clients.setup.chain.trail(models, context, step):
             events = self.events.get(id(link), [])
             if any(isinstance(event, NoiseAddition) for event in events):
                 centre = self._centre(link, events, before, after)
                 if centre is not None:
-                    found[id(link)] = after - centre
-        return found
+                    noise_of_link[id(link)] = after - centre
+        return noise_of_link
 
     def _centre(
         self, link: Defense, events: Sequence[PrivacyEvent], before: Floats, after: Floats
@@ -373,25 +373,25 @@ class LinkTests:
 
     # --- bounds, rounding -----------------------------------------------------------------------------
 
-    def _check_bounds(self, one: LinkTestInput) -> None:
+    def _check_bounds(self, given: LinkTestInput) -> None:
         """Test every link on the inputs, and on models far outside every declared ball."""
-        clients, P = one.clients, one.models.shape[1]
+        clients, P = given.clients, given.models.shape[1]
         axes = np.concatenate([np.eye(P)[:1], np.ones((1, P)), -np.eye(P)[-1:]])
         balls = [
             event.norm for events in self.events.values() for event in events if isinstance(event, NormBound)
         ]
         far = [axes * size for size in (1.0, *(norm * _FAR for norm in balls))]
-        models = np.concatenate([one.models, clients.parameters + np.concatenate(far)])
+        models = np.concatenate([given.models, clients.parameters + np.concatenate(far)])
         copies = _COPIES if self._noisy() else 4
         models = np.repeat(models, copies, axis=0)  # of several clients each
         context = self._context(clients, 0, len(models), "audit/bounds/")
         for link, before, after in clients.setup.chain.trail(models, context):
             events = self.events.get(id(link), [])
             if events and not any(isinstance(event, ClickRandomization) for event in events):
-                found = self.tests.setdefault(id(link), [])
-                found += check_balls(events, after, clients.parameters, copies)
-                found += check_grid(events, after)
-                found += check_scaling(events, before, after, clients.parameters)
+                tests = self.tests.setdefault(id(link), [])
+                tests += check_balls(events, after, clients.parameters, copies)
+                tests += check_grid(events, after)
+                tests += check_scaling(events, before, after, clients.parameters)
 
     def _noisy(self) -> bool:
         return any(isinstance(event, NoiseAddition) for events in self.events.values() for event in events)
@@ -523,8 +523,8 @@ class DeclarationCheck:
     @property
     def why(self) -> str:
         """What is broken, or could not be tested, in one line."""
-        found = self.broken or self.not_looked
-        return "; ".join(f"{name}: {why}" for name, why in found.items())
+        problems = self.broken or self.not_looked
+        return "; ".join(f"{name}: {why}" for name, why in problems.items())
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:

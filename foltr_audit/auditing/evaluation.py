@@ -26,7 +26,7 @@ def about_best(promised: Sequence[float], *, share: float = 0.8, chance: float =
     [0, 2]
     """
     enough = share * max(promised) - chance
-    return [place for place, bound in enumerate(promised) if bound >= enough]
+    return [number for number, bound in enumerate(promised) if bound >= enough]
 
 
 def promised_bound(trials: TrialScores, *, confidence: float, delta: float = 0.0) -> float:

@@ -56,15 +56,15 @@ def output_scores(outputs: FunctionOutputs, learning: int) -> dict[str, Pair]:
     In the first four, NaN and infinities count as the median.
     """
     zero, one = _standardised(outputs.zero.numbers, outputs.one.numbers, learning)
-    found = {"projection": _projection(zero, one, learning)}
+    scores = {"projection": _projection(zero, one, learning)}
     if 1 < zero.shape[1] <= _MOST_CORRELATED:
-        found["discriminant"] = discriminant(zero, one, learning)
-    found["quadratic"] = _quadratic(zero, one, learning)
+        scores["discriminant"] = discriminant(zero, one, learning)
+    scores["quadratic"] = _quadratic(zero, one, learning)
     if zero.shape[1] <= _MOST_COORDINATES:
-        found["neighbours"] = _neighbours(zero, one, learning)
-    found["frequency"] = _frequency(outputs.zero, outputs.one, learning)
-    found["not finite"] = _not_finite(outputs.zero), _not_finite(outputs.one)
-    return found
+        scores["neighbours"] = _neighbours(zero, one, learning)
+    scores["frequency"] = _frequency(outputs.zero, outputs.one, learning)
+    scores["not finite"] = _not_finite(outputs.zero), _not_finite(outputs.one)
+    return scores
 
 
 def in_levels(pair: Pair, trials: slice) -> Pair:
@@ -149,10 +149,10 @@ def _neighbours(zero: Floats, one: Floats, learning: int) -> Pair:
 
     def score(seen: Floats) -> Floats:
         # The scores of learned outputs are not used: each would count itself.
-        found = np.zeros(len(seen))
+        votes = np.zeros(len(seen))
         _, nearest = tree.query(ranks(seen[learning:]), k=k)
-        found[learning:] = sign[nearest].sum(axis=1)
-        return found
+        votes[learning:] = sign[nearest].sum(axis=1)
+        return votes
 
     return score(zero), score(one)
 
@@ -275,9 +275,9 @@ def _check_estimator(spec: FunctionAuditSpec) -> None:
 def _scores(outputs: FunctionOutputs, spec: FunctionAuditSpec) -> dict[str, Pair]:
     """The scores that fit the estimator; BLAS has one thread, so that they do not depend on their number."""
     with one_blas_thread():
-        found = output_scores(outputs, spec.learning)
+        scores = output_scores(outputs, spec.learning)
     linear = spec.estimator in FOR_NORMAL
-    return {name: pair for name, pair in found.items() if not linear or name in LINEAR_SCORES}
+    return {name: pair for name, pair in scores.items() if not linear or name in LINEAR_SCORES}
 
 
 def _best(scores: Mapping[str, Pair], spec: FunctionAuditSpec) -> tuple[str, TrialScores]:

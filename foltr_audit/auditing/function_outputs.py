@@ -138,28 +138,28 @@ def _call(mechanism: Mechanism[T], inputs: tuple[T, T], which: int, trial: int, 
     rng = streams.generator(f"audit-function/{which}/{trial}")
     try:
         given = copy.deepcopy(inputs[which])
-        found = mechanism(given, rng)
+        output = mechanism(given, rng)
     except (Exception, SystemExit) as error:  # whatever the function raises is for its author
         raise UsageError(
             f"the function raised {type(error).__name__} with input {which}: {message_of(error)}"
         ) from error
-    return _read_output(found)
+    return _read_output(output)
 
 
-def _read_output(found: object) -> _Output:
-    if isinstance(found, str):
-        return _Output("text", (), found.encode("utf-8", "surrogatepass"), np.array([float(len(found))]))
-    if isinstance(found, bytes | bytearray | memoryview):
-        return _Output("bytes", (), bytes(found), np.array([float(len(bytes(found)))]))
+def _read_output(output: object) -> _Output:
+    if isinstance(output, str):
+        return _Output("text", (), output.encode("utf-8", "surrogatepass"), np.array([float(len(output))]))
+    if isinstance(output, bytes | bytearray | memoryview):
+        return _Output("bytes", (), bytes(output), np.array([float(len(bytes(output)))]))
     expected = "expected a number, an array of numbers, text or bytes"
     try:
-        array = np.asarray(found)
+        array = np.asarray(output)
     except (ValueError, TypeError) as error:
         raise UsageError(
-            f"the function returned a {type(found).__name__}: {message_of(error)}; {expected}"
+            f"the function returned a {type(output).__name__}: {message_of(error)}; {expected}"
         ) from error
     if array.dtype.kind not in "biuf" or not array.size:
-        what = "an empty array" if not array.size else f"a {type(found).__name__}: {shorten_value(found)}"
+        what = "an empty array" if not array.size else f"a {type(output).__name__}: {shorten_value(output)}"
         raise UsageError(f"the function returned {what}; {expected}")
     bits = array.dtype.str.encode() + array.tobytes()
     return _Output("numbers", array.shape, bits, array.astype(np.float64).ravel())
@@ -251,8 +251,8 @@ def repeated_noise(outputs: FunctionOutputs) -> str:
         return ""
     zero, one = outputs.zero, outputs.one
     why = _repetition(_Sample("output", zero.codes, one.codes, np.concatenate([zero.numbers, one.numbers])))
-    several = zero.numbers.shape[1] if zero.numbers.shape[1] > 1 else 0
-    for j in range(min(several, _MOST_COORDINATES)):
+    columns = zero.numbers.shape[1] if zero.numbers.shape[1] > 1 else 0
+    for j in range(min(columns, _MOST_COORDINATES)):
         column = np.concatenate([zero.numbers[:, j], one.numbers[:, j]])
         first, second = np.unique(column, return_inverse=True)[1].reshape(2, -1)
         name = f"number at place {j} of the output"
@@ -275,19 +275,19 @@ def _repetition(sample: _Sample) -> str:
     if np.all(numbers == np.rint(numbers), where=np.isfinite(numbers)):
         return ""
     for which, (own, other) in enumerate([(sample.zero, sample.one), (sample.one, sample.zero)]):
-        found = _repeated(own, other)
-        every, different = found.size == own.size, np.unique(found).size
+        repeated = _repeated(own, other)
+        every, different = repeated.size == own.size, np.unique(repeated).size
         if every and different == 1:
             return f"all {own.size} trials with input {which} gave the same {sample.name}, bit for bit"
         if (
-            found.size >= _SHARE * own.size
+            repeated.size >= _SHARE * own.size
             and (different >= _FEWEST or every)
             and not _single(numbers)
             and not all(_on_grid(column) for column in numbers.T)
         ):
             return (
-                f"in {found.size} of {own.size} trials with input {which} the {sample.name} is, bit for bit, "
-                f"that of another such trial, and input {1 - which} never gave it"
+                f"in {repeated.size} of {own.size} trials with input {which} the {sample.name} is, bit for "
+                f"bit, that of another such trial, and input {1 - which} never gave it"
             )
     return ""
 
@@ -303,8 +303,8 @@ def _by_chance(outputs: FunctionOutputs) -> float:
 def _repeated(own: Ints, other: Ints) -> Ints:
     """The values of trials that occur twice or more with their own input, and never with the other."""
     size = 1 + int(max(own.max(), other.max()))
-    mine, theirs = (np.bincount(side, minlength=size) for side in (own, other))
-    return np.asarray(own[((mine >= 2) & (theirs == 0))[own]])
+    own_counts, other_counts = (np.bincount(side, minlength=size) for side in (own, other))
+    return np.asarray(own[((own_counts >= 2) & (other_counts == 0))[own]])
 
 
 def _single(numbers: Floats) -> bool:

@@ -75,13 +75,13 @@ class OtherClients:
     def _drawn(self, law: AdditiveNoise, members: int, message: int, trials: range) -> Floats:
         """The sums by their law; each trial has a stream of its own."""
         size = self.clients.parameters.size
-        found = np.empty((len(trials), size))
-        each = max(1, _AT_ONCE // (size * members))  # some laws draw a sum by its summands
-        for first in range(0, len(trials), each):
-            ids = np.array(trials[first : first + each])
+        sums = np.empty((len(trials), size))
+        batch = max(1, _AT_ONCE // (size * members))  # some laws draw a sum by its summands
+        for first in range(0, len(trials), batch):
+            ids = np.array(trials[first : first + batch])
             context = self.clients.context(message, ids, "audit/others/sum/", self.interactions)
-            found[first : first + each] = law.sample(context.streams(str(members)), size)
-        return found
+            sums[first : first + batch] = law.sample(context.streams(str(members)), size)
+        return sums
 
     def _played(self, members: int, message: int, trials: range) -> Floats:
         chain, quiet, ids = self.clients.setup.chain, self.clients.quiet, np.arange(1, members)
@@ -112,12 +112,12 @@ class OtherClients:
         if not self._sum_links.links("aggregate"):
             return np.zeros((trials.size, size))
         nothing = WireMessages(messages=np.zeros((1, size)), survivors=np.ones(1, dtype=np.bool_))
-        weights, found = np.full(1, 1.0 / members), np.empty((trials.size, size))
+        weights, noise = np.full(1, 1.0 / members), np.empty((trials.size, size))
         for row, trial in enumerate(trials):
             context = self.clients.context(message, np.arange(1), f"audit/sum/{trial}/", self.interactions)
             average = self._sum_links.on_aggregate(np.zeros(size), nothing, weights, context)
-            found[row] = members * average
-        return found
+            noise[row] = members * average
+        return noise
 
     @cached_property
     def _sum_links(self) -> DefenseChain:

@@ -44,8 +44,8 @@ class LawTable(NamedTuple):
 
     def level(self, level: float) -> tuple[float, float]:
         """The first size with at least this probability, and its exact probability."""
-        place = min(int(np.searchsorted(self.within, level)), self.sizes.size - 1)
-        return float(self.sizes[place]), float(self.within[place])
+        index = min(int(np.searchsorted(self.within, level)), self.sizes.size - 1)
+        return float(self.sizes[index]), float(self.within[index])
 
 
 @lru_cache(maxsize=64)
@@ -53,8 +53,8 @@ def law_table(law: AdditiveNoise) -> LawTable | None:
     """The table of a law; None where its density integrates to more than 1: the law is no law."""
     step = law.grid
     far = 60.0 * math.sqrt(law.variance)
-    found = _summed(law, step, far) if step > 0 and far < step * _MOST_POINTS else _integrated(law)
-    return found if found.within[-1] <= 1.0 + _EXCESS else None
+    table = _summed(law, step, far) if step > 0 and far < step * _MOST_POINTS else _integrated(law)
+    return table if table.within[-1] <= 1.0 + _EXCESS else None
 
 
 def _summed(law: AdditiveNoise, step: float, far: float) -> LawTable:
@@ -283,8 +283,8 @@ def check_balls(
         parameters: the global model (P,).
         copies: size of a group.
     """
-    for place, ball in enumerate(events):
-        later = events[place + 1 :]
+    for number, ball in enumerate(events):
+        later = events[number + 1 :]
         if not (isinstance(ball, NormBound) and ball.always) or not _keep(later):
             continue
         inside = after if ball.of == "model" else after - parameters

@@ -57,8 +57,8 @@ def calibrations() -> dict[str, Calibration]:
 
     Those for an L1 distance come first, then those for an L2 distance, then those without a clip.
     """
-    found = {name: plugin_class(Defense, name).calibrated_by for name in loadable(Defense)}
-    known = [(name, rule) for name, rule in found.items() if rule is not None]
+    mechanisms = {name: plugin_class(Defense, name).calibrated_by for name in loadable(Defense)}
+    known = [(name, rule) for name, rule in mechanisms.items() if rule is not None]
     return dict(sorted(known, key=lambda one: (one[1].order or 3, one[1].in_sum)))
 
 

@@ -125,9 +125,9 @@ class GameClients:
             rows = slice(first, first + _ROWS)
             scripted = ClickScript(clicks=clicks[rows])
             some = replace(context, clients=context.clients[rows], counts=context.counts[rows])
-            mine = replace(rules, click_model=scripted, chain=chain or rules.chain)
+            scripted_rules = replace(rules, click_model=scripted, chain=chain or rules.chain)
             lists = None if given is None else given[rows]
-            local, done = ClientSimulator(mine, self._world).play(
+            local, done = ClientSimulator(scripted_rules, self._world).play(
                 QueryAssignment.alike(queries[rows]), some, lists
             )
             models[rows] = local.models

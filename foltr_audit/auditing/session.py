@@ -152,11 +152,11 @@ class AuditSession:
         self.progress = progress
         self.fresh = fresh
         self.interactions = interactions_of(setup, protocol)
-        several = [GameClients(setup, fresh.data, model) for model in models]
-        self.clients = several[0]
+        clients = [GameClients(setup, fresh.data, model) for model in models]
+        self.clients = clients[0]
         self.games = GameSimulator(
-            several,
-            others or OtherClients(several[-1], self.interactions, progress),
+            clients,
+            others or OtherClients(clients[-1], self.interactions, progress),
             interactions=self.interactions,
             origin=fresh.origin,
             sampled=protocol.lists == "sampled",
@@ -191,12 +191,12 @@ class AuditSession:
             UsageError: there is none for this chain or these data.
         """
         if name == "message":
-            several = message_canaries(
+            canaries = message_canaries(
                 [event for _, event in self.acts],
                 self.clients.parameters,
                 extreme_directions(self.clients.parameters.size),
             )
-            return max(several, key=self._size)
+            return max(canaries, key=self._size)
         laws = [event.law for _, event in self.acts if isinstance(event, NoiseAddition)]
         order = min((law.order for law in laws), default=2)
         search = CanarySearch(self.clients, self.fresh, self.interactions, order)

@@ -222,19 +222,19 @@ def trial_scores(
         "likelihood": lambda seen: None if law is None else _likelihood(seen, law),
         "last-bits": lambda seen: _last_bits(seen, law) if dtype == "float64" else None,
     }
-    found: dict[str, Pair] = {}
+    scores: dict[str, Pair] = {}
     total: list[Floats] = []
     for both in messages:
         for name in wanted:
             more = [makers[name](seen) for seen in both] if name in makers else [None, None]
             if more[0] is not None and more[1] is not None:
-                before = found.get(name, (np.zeros(len(more[0])), np.zeros(len(more[1]))))
-                found[name] = before[0] + more[0], before[1] + more[1]
-        here = [seen.seen - seen.means[0] for seen in both]
-        total = [a + b for a, b in zip(total, here, strict=True)] if total else here
+                before = scores.get(name, (np.zeros(len(more[0])), np.zeros(len(more[1]))))
+                scores[name] = before[0] + more[0], before[1] + more[1]
+        moved = [seen.seen - seen.means[0] for seen in both]
+        total = [a + b for a, b in zip(total, moved, strict=True)] if total else moved
     if "discriminant" in wanted:
-        found["discriminant"] = discriminant(total[0], total[1], learning)
-    return {name: found[name] for name in wanted if name in found}
+        scores["discriminant"] = discriminant(total[0], total[1], learning)
+    return {name: scores[name] for name in wanted if name in scores}
 
 
 def _likelihood(seen: Observation, law: AdditiveNoise) -> Floats:
@@ -292,8 +292,8 @@ def attack_scores(
             "expected --canary-interactions 1"
         )
     attack = make(Attack, text)
-    place = f"{attack.text}/{canary.name}/{canary.unit}" + (f"/{trials[0]}" if trials[0] else "")
-    rng = games.clients[0].setup.streams.generator(f"audit/attack/{place}")
+    purpose = f"{attack.text}/{canary.name}/{canary.unit}" + (f"/{trials[0]}" if trials[0] else "")
+    rng = games.clients[0].setup.streams.generator(f"audit/attack/{purpose}")
     total = np.zeros(2 * trials.size)
     mixed = rng.permutation(total.size)
     for clients, (zero, one) in zip(

@@ -127,7 +127,7 @@ def refuse_contradiction(claims: Iterable[JudgedClaim]) -> None:
     Raises:
         ContradictionError: there is one.
     """
-    wrong = next((one for one in claims if one.verdict == CONTRADICTION), None)
+    wrong = next((claim for claim in claims if claim.verdict == CONTRADICTION), None)
     if wrong is not None:
         where = f"{wrong.defense}, {wrong.sees}, one {wrong.unit}"
         raise ContradictionError(f"audit: {where}: contradiction: {wrong.why}")

@@ -14,7 +14,10 @@ from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import KNOW_HELP, option, refuse_others
 from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
+from foltr_audit.cli.user_code import named_client_step, no_result_printed
+from foltr_audit.core.warning_kinds import coded
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
@@ -77,7 +80,6 @@ def run_attacks(plan: Plan, common: CommonOptions, chosen: PresetSelection | Non
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.attack import AttackReport
-    from foltr_audit.utils.progress import on_terminal
 
     warn_of_unloadable(Attack)
     output = common.output()
@@ -116,13 +118,10 @@ def _attack_trace(
     client_step: str | None,
     guesses: Path | None,
 ) -> None:
-    from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.core.warning_kinds import coded
     from foltr_audit.experiments.recorded_attack import TraceAttack
     from foltr_audit.report.results.recorded_attack import recorded_report
     from foltr_audit.trace.known_facts import parse_facts
-    from foltr_audit.utils.progress import on_terminal
 
     given = common.fields
     recorded = TraceAttack.open(

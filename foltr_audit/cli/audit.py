@@ -6,10 +6,10 @@ from functools import partial
 
 import typer
 
-from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, use_threads
+from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, stored_report
 from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import switch
-from foltr_audit.cli.output import save_config, show, warn
+from foltr_audit.cli.output import show, warn
 
 
 @takes(*AUDIT, *SHARED, *ANSWER)
@@ -24,16 +24,9 @@ def audit(
     Exit code 1 if trials refute a claim, if the exact loss of a pair exceeds it, or if it relies on a
     declared noise law that a link breaks; 70 if a proof and a finding contradict each other.
     """
-    from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.audit import AuditReport, print_audit, print_brief_audit
-    from foltr_audit.utils.progress import on_terminal
 
-    plan, output = common.plan(protocol="audit"), common.output()
-    save_config(common.save_config, plan)
-    use_threads(common.threads)
-    report = AuditReport.of(plan, run_plan(plan, output, Runner(on_terminal())))
-    if output is not None:
-        output.save_results(report.json())
+    report = stored_report(common, "audit", AuditReport.of)
     brief = partial(print_brief_audit, report, quiet=common.quiet)
     show(report.json, partial(print_audit, report) if common.full else brief, json=common.json)
     warn(row.coded for row in report.warnings)

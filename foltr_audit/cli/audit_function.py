@@ -13,17 +13,18 @@ import typer
 
 from foltr_audit.cli.common import CommonOptions
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import argument, option
+from foltr_audit.cli.options import argument, flags, option
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.user_code import named_function
 from foltr_audit.errors import UsageError, message_of, shorten_value
+from foltr_audit.utils.progress import on_terminal
 from foltr_audit.utils.reading import file_text, json_table, json_value, toml_table
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# --- Reads the two neighbouring inputs of `audit-function` -----------------------------------------
+# --- the two inputs --------------------------------------------------------------------------------
 
 _SUFFIXES = (".npz", ".json", ".toml")
 _NAMES = ("zero", "one")
@@ -115,15 +116,15 @@ def _pair_of_function(name: str, function: str) -> tuple[object, object]:
     text = name if ":" in name else f"{function.rpartition(':')[0]}:{name}"
     maker = named_function(text, "--inputs")
     try:
-        found = maker()
+        pair = maker()
     except (Exception, SystemExit) as error:  # whatever the function raises is for its author
         raise UsageError(f"--inputs: {text} raised {type(error).__name__}: {message_of(error)}") from error
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise UsageError(f"--inputs: {text} returned a {type(found).__name__}; expected a pair of inputs")
-    return found[0], found[1]
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise UsageError(f"--inputs: {text} returned a {type(pair).__name__}; expected a pair of inputs")
+    return pair[0], pair[1]
 
 
-# --- `foltr-audit audit-function`: measure a lower bound on the epsilon of any Python function -----
+# --- the command -----------------------------------------------------------------------------------
 
 _FIELDS = (
     *("function.eps", "function.delta", "function.trials", "function.confidence", "function.estimator"),
@@ -152,10 +153,8 @@ def audit_function(
     Without --eps only the lower bound is shown.
     """
     from foltr_audit.auditing.function_audit import audit_function as audit
-    from foltr_audit.cli.options import flags
     from foltr_audit.core.settings.audit import FunctionAuditSpec
     from foltr_audit.report.results.function_audit import FunctionAuditReport, print_function_audit
-    from foltr_audit.utils.progress import on_terminal
 
     point = {name.removeprefix("function."): value for name, value in common.fields.items()}
     spec = FunctionAuditSpec.parse(point, "", flags(_FIELDS))

@@ -12,6 +12,9 @@ from foltr_audit.cli.common import use_threads
 from foltr_audit.cli.options import Json, Threads, argument, option, switch
 from foltr_audit.cli.output import note, print_line, show
 from foltr_audit.errors import UsageError
+from foltr_audit.report.tables.table import Column, make_table
+from foltr_audit.utils.formatting import json_text
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,8 +37,6 @@ def bundle(
 ) -> None:
     """Pack Specs, results, the findings of cells, hashes and versions into one file that verify checks."""
     from foltr_audit.evidence.bundle.pack import pack
-    from foltr_audit.utils.formatting import json_text
-    from foltr_audit.utils.progress import on_terminal
 
     packed = pack(
         folder,
@@ -78,8 +79,6 @@ def verify(
     from foltr_audit.evidence.bundle.verify import SAMPLE, DataPlaces
     from foltr_audit.evidence.bundle.verify import verify as check
     from foltr_audit.experiments.comparison.workers import Workers
-    from foltr_audit.utils.formatting import json_text
-    from foltr_audit.utils.progress import on_terminal
 
     if every and sample is not None:
         raise UsageError("--all and --sample: give one or the other")
@@ -103,7 +102,6 @@ def _print(outcome: Verification, console: Console) -> None:
 
     from foltr_audit.evidence.bundle.verify import CheckRow
     from foltr_audit.report.render.terminal import print_table
-    from foltr_audit.report.tables.table import Column, make_table
 
     unfinished = ", partial: it was packed unfinished" if outcome["partial"] else ""
     head = f"{outcome['bundle']}: a {outcome['kind']}{unfinished}\nSHA-256 {outcome['sha256']}\n"

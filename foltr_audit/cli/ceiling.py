@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from foltr_audit.cli.common import changed_learner
 from foltr_audit.cli.options import DEFENSE, Json, Table, option
 from foltr_audit.cli.output import show
 from foltr_audit.core.settings.defaults import LEARNER, UNIT, VIEW
 from foltr_audit.errors import UsageError
+from foltr_audit.privacy.observer_views import sees
 
 if TYPE_CHECKING:
     from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
@@ -65,8 +67,8 @@ def ceiling(
     if delta is not None and not (eps or auc or accuracy) and (mu or defense):
         raise UsageError("--delta: only with --eps, --auc or --accuracy")
     priors = prior or [_PRIOR]
-    for one in priors:
-        _within("--prior", one, 0.0 < one < 1.0, "above 0, below 1")
+    for probability in priors:
+        _within("--prior", probability, 0.0 < probability < 1.0, "above 0, below 1")
     rows = list(_of_numbers(eps or (), auc or (), accuracy or (), mu or (), delta or 0.0, priors))
     if not rows and not defense:
         rows = list(_of_numbers(_LADDER, (), (), (), delta or 0.0, priors))
@@ -96,15 +98,15 @@ def _of_numbers(
     from foltr_audit.report.tables.epsilon_meaning import CeilingRow
 
     _within("--delta", delta, 0 <= delta < 1, "at least 0, below 1")
-    for one in eps:
-        _within("--eps", one, one >= 0, "at least 0")
-    found = [(f"eps {one:g}", one) for one in eps]
-    found += [(f"AUC {one:g}", epsilon_of_auc(one, delta)) for one in aucs]
-    found += [(f"accuracy {one:g}", epsilon_of_accuracy(one, delta)) for one in accuracies]
-    for given, one in found:
-        yield CeilingRow.of(given, TradeOff.of_epsilon(one, delta), priors, eps=one, delta=delta)
-    for one in mus:
-        yield CeilingRow.of(f"mu {one:g}", TradeOff.of_mu(one), priors, mu=one)
+    for value in eps:
+        _within("--eps", value, value >= 0, "at least 0")
+    sources = [(f"eps {value:g}", value) for value in eps]
+    sources += [(f"AUC {value:g}", epsilon_of_auc(value, delta)) for value in aucs]
+    sources += [(f"accuracy {value:g}", epsilon_of_accuracy(value, delta)) for value in accuracies]
+    for given, value in sources:
+        yield CeilingRow.of(given, TradeOff.of_epsilon(value, delta), priors, eps=value, delta=delta)
+    for value in mus:
+        yield CeilingRow.of(f"mu {value:g}", TradeOff.of_mu(value), priors, mu=value)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,6 @@ class _Chains:
             UsageError: a value that the experiment refuses, or data that cannot be read.
         """
         from foltr_audit.privacy.accounting import trade_off
-        from foltr_audit.privacy.observer_views import sees
         from foltr_audit.report.tables.epsilon_meaning import CeilingRow, ProofScope
 
         privacy = self._privacy(text)
@@ -156,7 +157,6 @@ class _Chains:
 
     def _privacy(self, text: str) -> PrivacyDescription:
         """What the chain does to the messages of an experiment."""
-        from foltr_audit.cli.common import changed_learner
         from foltr_audit.core.settings.experiment import Spec
         from foltr_audit.data.load import load_collection
         from foltr_audit.experiments.plan import with_users

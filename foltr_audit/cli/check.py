@@ -26,6 +26,7 @@ from foltr_audit.cli.output import (
 )
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.evidence.check.github import LimitsPlace
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
 
-# --- The forms in which `check` tells its outcomes, on stdout or in files: option `--format` -------
+# --- the forms of an answer: option `--format` -----------------------------------------------------
 
 Format = Literal["table", "json", "junit", "markdown", "github"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -125,7 +126,7 @@ def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
     return markdown(report)
 
 
-# --- `foltr-audit check`: check a run, a trace or a comparison against limits, before a release ----
+# --- the command -----------------------------------------------------------------------------------
 
 _ALWAYS = {"limits", "json", "threads", "formats"}
 _WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
@@ -164,7 +165,6 @@ def check(
     from foltr_audit.evidence.check.checks import check_comparison
     from foltr_audit.evidence.check.github import LimitsPlace
     from foltr_audit.evidence.check.limits import SystemLimits
-    from foltr_audit.utils.progress import on_terminal
 
     if not limits.exists():
         raise UsageError(f"LIMITS.toml: {limits}: no such file; foltr-audit new limits NAME writes one")
@@ -193,7 +193,6 @@ def _check_fresh(
     from foltr_audit.evidence.check.checks import check_fresh
     from foltr_audit.evidence.check.limits import AUDIT_LIMITS
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
-    from foltr_audit.utils.progress import on_terminal
 
     common.output()  # refuses options that exclude each other
     audit = common.of_table("audit")
@@ -269,7 +268,6 @@ def _check_trace(
     path: Path, limits: SystemLimits, common: CommonOptions, method: list[str] | None
 ) -> CheckReport:
     from foltr_audit.evidence.check.checks import check_trace
-    from foltr_audit.utils.progress import on_terminal
 
     places = {name: common.fields.get(field) for name, field in _PLACES.items()}
     return check_trace(limits, path, _methods(method), on_terminal(), every=_every(method), **places)

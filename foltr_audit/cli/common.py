@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from foltr_audit.cli.options import (
     DATA,
     DEFENSE,
     FEDERATION,
     Table,
+    flags,
     published_chain,
     read_text,
     refuse_alternatives,
     shared,
 )
-from foltr_audit.cli.output import note, show_log
+from foltr_audit.cli.output import note, save_config, show_log
+from foltr_audit.core.pdgd import pdgd_setting
 from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.progress import on_terminal
 from foltr_audit.utils.reading import whole_number
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import Learner
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.experiments.plan import Plan
-    from foltr_audit.experiments.runner import RunOutput
+    from foltr_audit.experiments.runner import RunOutput, RunResult
+    from foltr_audit.report.results.base import Report
+
+ReportOf = TypeVar("ReportOf", bound="Report")
 
 LEARNER = ("interactions", "learning_rate", "clip_without_pairs", "rank_with")
 """Options that change a parameter of the learner of the same name."""
@@ -175,8 +181,6 @@ class CommonOptions:
         given = {name: getattr(self, name) for name in LEARNER}
         changes = {name: value for name, value in given.items() if value is not None}
         if self.pdgd is not None:
-            from foltr_audit.core.pdgd import pdgd_setting
-
             changes |= pdgd_setting(self.pdgd)._asdict()
         return changes
 
@@ -255,7 +259,8 @@ class CommonOptions:
                     table.setdefault(name, {})
                 else:
                     table.pop(name, None)
-            _change_learner(table, self.learner_changes())
+            if changes := self.learner_changes():
+                table.setdefault("train", {})["learner"] = changed_learner(_learner_of(table).text, changes)
         if same:
             tables = [cell for table in tables for cell in trained_on_each(table)]
         tables = [apply_changes(table, chain) for table in tables for chain in self.defense_axis(table)]
@@ -279,14 +284,12 @@ class CommonOptions:
 
 def field_flags() -> dict[str, str]:
     """The option that sets each field of the Spec, for messages."""
-    from foltr_audit.cli.options import flags
-
     every = (*SHARED, *ATTACK, *AUDIT, *MEMBERSHIP, *UNLEARNING)
     names = tuple(name for name in every if "." in name or name == "seed")
     own = {"population": "", "data.fold": "--fold", "train.learner": "--learner", "audit": ""}
-    found = own | flags(names)
-    del found["train.click_model"]  # commands name it differently
-    return found
+    flag_of = own | flags(names)
+    del flag_of["train.click_model"]  # commands name it differently
+    return flag_of
 
 
 def folds_of(text: str | None, source: str | None) -> Sequence[int]:
@@ -307,10 +310,10 @@ def folds_of(text: str | None, source: str | None) -> Sequence[int]:
     from foltr_audit.data.load import folds
 
     source = source or DataSpec().source
-    found = folds(Spec.parse({"data": {"source": source}}, "", field_flags()).data)
-    if not found:
+    numbers = folds(Spec.parse({"data": {"source": source}}, "", field_flags()).data)
+    if not numbers:
         raise UsageError(f"--fold all: {source} has no FoldK folders and no five pieces")
-    return found
+    return numbers
 
 
 def read_config(config: Path) -> list[Table]:
@@ -324,11 +327,6 @@ def read_config(config: Path) -> list[Table]:
     tables = read_tables(read_text(config, "--config"), str(config))
     Plan.of(tables, str(config), field_flags())  # refuses errors in the file before options hide them
     return tables
-
-
-def _change_learner(table: Table, changes: dict[str, object]) -> None:
-    if changes:
-        table.setdefault("train", {})["learner"] = changed_learner(_learner_of(table).text, changes)
 
 
 def changed_learner(text: str, changes: dict[str, object]) -> str:
@@ -356,6 +354,21 @@ def _learner_of(table: Table) -> Learner:
 
     default = default_learner(attacks=any(name in table for name in PROTOCOLS))
     return make(Learner, table.get("train", {}).get("learner", default))
+
+
+def stored_report(
+    common: CommonOptions, protocol: str, report_of: Callable[[Plan, list[RunResult]], ReportOf]
+) -> ReportOf:
+    """The report of what the options mean, run with a protocol; with --out it is stored too."""
+    from foltr_audit.experiments.runner import Runner, run_plan
+
+    plan, output = common.plan(protocol=protocol), common.output()
+    save_config(common.save_config, plan)
+    use_threads(common.threads)
+    report = report_of(plan, run_plan(plan, output, Runner(on_terminal())))
+    if output is not None:
+        output.save_results(report.json())
+    return report
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.cli.common import (
     ANSWER,
     FRESH,
@@ -20,6 +21,7 @@ from foltr_audit.cli.lazy import OtherHelp, takes
 from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, read_text, switch
 from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -142,7 +144,6 @@ def _compare(
     common: CommonOptions,
     pictures: Sequence[Path],
 ) -> None:
-    from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.core.plugins import Attack
     from foltr_audit.experiments.comparison.runner import compare as run_comparison
     from foltr_audit.experiments.comparison.runner import worst_failure as worst_error
@@ -150,7 +151,6 @@ def _compare(
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.decision import json_with_decision
     from foltr_audit.report.tables.compare import print_brief_compare, print_compare, warnings_by_defense
-    from foltr_audit.utils.progress import on_terminal
 
     warn_of_unloadable(Attack)
     progress = on_terminal()

@@ -8,11 +8,12 @@ from typing import Any
 
 import typer
 
-from foltr_audit.cli.common import CommonOptions
+from foltr_audit.cli.common import CommonOptions, folds_of
 from foltr_audit.cli.lazy import LazyGroup, takes
 from foltr_audit.cli.options import argument, option, switch
 from foltr_audit.cli.output import note, print_json, print_rows
 from foltr_audit.errors import UsageError
+from foltr_audit.report.tables.table import Column
 
 QRELS = "intents"
 """Folder of the qrels for each intent, next to the synthetic data."""
@@ -35,20 +36,18 @@ def info(
     seed: int = option("Seed of the split of data without parts of their own.", 1, least=0),
 ) -> None:
     """Show queries, documents, labels and the fingerprint of a data set."""
-    from foltr_audit.cli.common import folds_of
-
     intents = common.fields.get("data.intents")
-    found = [
+    facts = [
         _facts({"source": path, "fold": fold, "normalise": "none", "intents": intents}, seed)
         for fold in folds_of(common.fold, path) or (0,)
     ]
     if not common.json:
-        for described in found:
+        for described in facts:
             _print(described, seed)
     elif common.fold == "all":
-        print_json("data-info/1", folds=found)
+        print_json("data-info/1", folds=facts)
     else:
-        print_json("data-info/1", **found[0])
+        print_json("data-info/1", **facts[0])
 
 
 def _facts(wanted: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -67,8 +66,6 @@ def _facts(wanted: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _print(described: dict[str, Any], seed: int) -> None:
-    from foltr_audit.report.tables.table import Column
-
     parts, origin = described["parts"], described["intents_from"]
     kind = "synthetic data" if described["synthetic"] else "data"
     source = described["source"] if origin is None else f"{described['source']} with intents {origin}"

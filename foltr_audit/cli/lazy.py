@@ -18,7 +18,7 @@ from typer.main import get_command
 from typer.models import OptionInfo
 
 from foltr_audit.cli.common import CommonOptions
-from foltr_audit.cli.options import Table
+from foltr_audit.cli.options import FieldOption, Table
 from foltr_audit.cli.user_code import with_own_plugins
 
 CommandFunction = Callable[..., None]
@@ -57,18 +57,16 @@ def takes(*names: str | OtherHelp) -> Callable[[CommandFunction], CommandFunctio
 
 
 def _with_options(command: CommandFunction, names: Sequence[str | OtherHelp]) -> CommandFunction:
-    from foltr_audit.cli.options import FieldOption
-
     own = dict(inspect.signature(command, eval_str=True).parameters)
-    record = next(name for name, one in own.items() if one.annotation is CommonOptions)
+    record = next(name for name, field in own.items() if field.annotation is CommonOptions)
     del own[record]
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.values()]
-    shared, hints = {one.name: one for one in fields(CommonOptions)}, get_type_hints(CommonOptions)
+    parameters = [field.replace(kind=inspect.Parameter.KEYWORD_ONLY) for field in own.values()]
+    shared, hints = {field.name: field for field in fields(CommonOptions)}, get_type_hints(CommonOptions)
     settings: dict[str, FieldOption] = {}
     for name in names:
         if isinstance(name, str) and name in shared:
-            one = shared[name]
-            parameters.append(_parameter(name, hints[name], one.metadata["option"], one.default))
+            field = shared[name]
+            parameters.append(_parameter(name, hints[name], field.metadata["option"], field.default))
             continue
         setting = FieldOption.of(name if isinstance(name, str) else name.field)
         settings[setting.parameter] = setting
@@ -78,13 +76,13 @@ def _with_options(command: CommandFunction, names: Sequence[str | OtherHelp]) ->
     @wraps(command)
     def with_options(**given: Any) -> None:
         given = with_own_plugins(given)
-        found = {name: given.pop(name) for name in shared if name in names}
-        values = {one.name: one.read(given.pop(parameter)) for parameter, one in settings.items()}
+        options = {name: given.pop(name) for name in shared if name in names}
+        values = {field.name: field.read(given.pop(parameter)) for parameter, field in settings.items()}
         point: Table = {name: value for name, value in values.items() if value is not None}
-        command(**given, **{record: CommonOptions(**found, fields=point)})
+        command(**given, **{record: CommonOptions(**options, fields=point)})
 
     vars(with_options)["__signature__"] = inspect.Signature(parameters)
-    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+    with_options.__annotations__ = {field.name: field.annotation for field in parameters}
     return with_options
 
 
@@ -112,9 +110,9 @@ class LazyGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with its whole summary into a plain help page."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        shown = {name: one for name, one in commands.items() if one is not None and not one.hidden}
+        shown = {name: cmd for name, cmd in commands.items() if cmd is not None and not cmd.hidden}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in shown.items()])
+            formatter.write_dl([(name, cmd.get_short_help_str(_WHOLE)) for name, cmd in shown.items()])
 
 
 @cache

@@ -8,9 +8,11 @@ import typer
 
 from foltr_audit.cli.options import Json
 from foltr_audit.cli.output import print_json, print_line, print_rows, show, warn_of_unloadable
+from foltr_audit.core.warning_kinds import WARNINGS, WarningKind, warning_kind
 from foltr_audit.errors import UsageError, suggest_name
+from foltr_audit.report.tables.table import Column
 
-# --- `foltr-audit explain`: what a warning means, by its code --------------------------------------
+# --- explain ---------------------------------------------------------------------------------------
 
 
 def explain(
@@ -20,8 +22,6 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain a warning by its code, or list all codes."""
-    from foltr_audit.core.warning_kinds import WARNINGS, WarningKind, warning_kind
-
     if code is not None:
         kind = warning_kind(code)
         if json:
@@ -32,7 +32,6 @@ def explain(
     if json:
         print_json("explain/1", warnings=[_row(kind) for kind in WARNINGS.values()])
         return
-    from foltr_audit.report.tables.table import Column
 
     columns = [
         Column[WarningKind]("code", lambda kind: kind.code, "name"),
@@ -45,7 +44,7 @@ def _row(kind: Any) -> dict[str, str]:
     return {"code": kind.code, "title": kind.title, "text": kind.text, "section": kind.section}
 
 
-# --- `foltr-audit list`: list plug-ins, or what a server may know ----------------------------------
+# --- list ------------------------------------------------------------------------------------------
 
 KNOWLEDGE = "knowledge"
 KINDS = (
@@ -76,5 +75,5 @@ def listing(
     for base, group in GROUPS.items():
         if group.endswith(f".{kind.replace('-', '_')}"):
             warn_of_unloadable(base)
-    found = list_names(kind)
-    show(found.json, found.show, json=json)
+    names = list_names(kind)
+    show(names.json, names.show, json=json)

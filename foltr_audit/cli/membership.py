@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from foltr_audit.cli.common import MEMBERSHIP, UNLEARNING, CommonOptions, shared_but, use_threads
+from foltr_audit.cli.common import MEMBERSHIP, UNLEARNING, CommonOptions, shared_but, stored_report
 from foltr_audit.cli.lazy import OtherHelp, takes
 from foltr_audit.cli.options import FEDERATION
-from foltr_audit.cli.output import save_config, show, warn
+from foltr_audit.cli.output import show, warn
 
-# --- `foltr-audit unlearn`: make a trained model forget clients, and check whether it has ----------
+# --- unlearn ---------------------------------------------------------------------------------------
 
 _CLIENTS = OtherHelp("population.clients", "Number of clients. Default: 20.", FEDERATION)
 
@@ -23,21 +23,14 @@ def unlearn(common: CommonOptions) -> None:
     models that the clients left and models that they were never in. --config takes the Spec of a Run. See
     docs/unlearn.md.
     """
-    from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.unlearning import UnlearningReport, print_unlearning
-    from foltr_audit.utils.progress import on_terminal
 
-    plan, output = common.plan(protocol="unlearning"), common.output()
-    save_config(common.save_config, plan)
-    use_threads(common.threads)
-    report = UnlearningReport.of(plan, run_plan(plan, output, Runner(on_terminal())))
-    if output is not None:
-        output.save_results(report.json())
+    report = stored_report(common, "unlearning", UnlearningReport.of)
     show(report.json, partial(print_unlearning, report), json=common.json)
     warn(row.coded for row in report.warnings)
 
 
-# --- `foltr-audit membership`: tell from the global models alone who took part in the training -----
+# --- membership ------------------------------------------------------------------------------------
 
 _MEMBERS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
 
@@ -50,15 +43,8 @@ def membership(common: CommonOptions) -> None:
     with the others as shadows. AUC and true positive rates stand beside chance, and beside the most that the
     proof for one client over all rounds leaves to any attack.
     """
-    from foltr_audit.experiments.runner import Runner, run_plan
     from foltr_audit.report.results.membership import MembershipReport, print_membership
-    from foltr_audit.utils.progress import on_terminal
 
-    plan, output = common.plan(protocol="membership"), common.output()
-    save_config(common.save_config, plan)
-    use_threads(common.threads)
-    report = MembershipReport.of(plan, run_plan(plan, output, Runner(on_terminal())))
-    if output is not None:
-        output.save_results(report.json())
+    report = stored_report(common, "membership", MembershipReport.of)
     show(report.json, partial(print_membership, report), json=common.json)
     warn(row.coded for row in report.warnings)

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.cli.common import CommonOptions, use_threads
 from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import Table, option
+from foltr_audit.cli.options import Table, flags, option
 from foltr_audit.cli.output import note, print_line, warn
 from foltr_audit.cli.preset_plan import print_published, published_table
+from foltr_audit.core.warning_kinds import coded
 from foltr_audit.errors import FoltrAuditError, UsageError
+from foltr_audit.utils.optional_dependencies import require
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.presets import Preset
@@ -68,12 +71,9 @@ def run_merge_study(
     """
     import numba
 
-    from foltr_audit.cli.options import flags
     from foltr_audit.studies.model_merging import MergeSpec, run_merging
     from foltr_audit.studies.model_merging.merge_tables import print_merging
     from foltr_audit.studies.model_merging.output import MergeFolder
-    from foltr_audit.utils.optional_dependencies import require
-    from foltr_audit.utils.progress import on_terminal
 
     if common.overwrite and common.out is None:
         raise UsageError("--overwrite: only with --out")
@@ -98,7 +98,6 @@ def run_merge_study(
     else:  # the tables of the study have the other figures in brackets
         shown = None if published is None else published.only("statistics", "hyperparameters")
         print_published(shown, partial(print_merging, study))
-    from foltr_audit.core.warning_kinds import coded
 
     warn(coded("merging", text) for text in study.notes)
 
@@ -108,7 +107,7 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureCompa
     from foltr_audit.report.tables.published_figures import FigureComparison, StudyExtent
 
     chosen = {category: number for number, category in enumerate(study.categories, start=1)}
-    found: dict[str, list[dict[str, JsonValue]]] = {
+    figures: dict[str, list[dict[str, JsonValue]]] = {
         "hyperparameters": [row.plain() for row in study.hyperparameters],
         "local": [{**row.plain(), "choice": chosen.get(row.category)} for row in study.local],
         "statistics": [
@@ -120,4 +119,4 @@ def _comparison(preset: Preset, study: MergeReport, scale: float) -> FigureCompa
     }
     facts = study.dataset.facts
     extent = StudyExtent(data=facts.source, synthetic=facts.synthetic, scale=scale)
-    return FigureComparison.of_rows(preset, found, extent)
+    return FigureComparison.of_rows(preset, figures, extent)

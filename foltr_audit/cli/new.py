@@ -50,24 +50,24 @@ def limits(
     name: str = argument("Name of the file, with or without .toml."), into: Path = option(_INTO, Path())
 ) -> None:
     """Write limits for check, each with its meaning, into a new file NAME.toml."""
-    place = into / f"{_checked(name.removesuffix('.toml'))}.toml"
-    _refuse_taken(place, into)
+    path = into / f"{_checked(name.removesuffix('.toml'))}.toml"
+    _refuse_taken(path, into)
     try:
-        with place.open("x", encoding="utf-8") as file:  # never over a file that appeared meanwhile
+        with path.open("x", encoding="utf-8") as file:  # never over a file that appeared meanwhile
             file.write(_filled("limits", {})["limits.toml"])
     except OSError as error:
-        raise FoltrAuditError(f"{place}: cannot be written: {error.strerror or error}") from error
-    print_line(f"wrote {place}")
-    print_line(f"next: foltr-audit check {place} --config SPEC")
+        raise FoltrAuditError(f"{path}: cannot be written: {error.strerror or error}") from error
+    print_line(f"wrote {path}")
+    print_line(f"next: foltr-audit check {path} --config SPEC")
 
 
 def _write_package(kind: str, name: str, into: Path) -> None:
-    place, module = into / _checked(name), name.replace("-", "_")
+    folder, module = into / _checked(name), name.replace("-", "_")
     class_name = "".join(word.capitalize() for word in name.split("-"))
     _refuse_registered(kind, name)
     if iskeyword(module) or module in sys.stdlib_module_names or class_name in _CLASSES:
         raise UsageError(f"NAME: {name!r} is a name of Python or of foltr-audit; expected another one")
-    _refuse_taken(place, into)
+    _refuse_taken(folder, into)
     filled = _filled(kind, {"kind": kind, "name": name, "module": module, "class_name": class_name})
     names = {"module.py": f"{module}.py", "test_module.py": f"test_{module}.py"}
     try:
@@ -76,15 +76,15 @@ def _write_package(kind: str, name: str, into: Path) -> None:
             for file, text in filled.items():
                 (made / names.get(file, file)).write_text(text, encoding="utf-8")
             made.chmod(0o755)  # a temporary folder is for its owner alone
-            made.rename(place)  # all of it at once; refused where a folder with files appeared meanwhile
+            made.rename(folder)  # all of it at once; refused where a folder with files appeared meanwhile
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
             raise
     except OSError as error:
-        raise FoltrAuditError(f"{place}: cannot be written: {error.strerror or error}") from error
-    for file in sorted(path.name for path in place.iterdir()):
-        print_line(f"wrote {place / file}")
-    print_line(f"next: cd {place}; python -m pip install -e '.[test]'; python -m pytest")
+        raise FoltrAuditError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    for file in sorted(path.name for path in folder.iterdir()):
+        print_line(f"wrote {folder / file}")
+    print_line(f"next: cd {folder}; python -m pip install -e '.[test]'; python -m pytest")
 
 
 _CLASSES = frozenset(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from foltr_audit.core.plugins import Learner
 
-# --- Reads names and files that options give, and refuses options that exclude each other ----------
+# --- names and files that options give, and options that exclude each other ------------------------
 
 
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
@@ -147,7 +147,7 @@ def query_ids(text: str) -> list[str]:
     return ids
 
 
-# --- How commands declare their own options, and the options that only some of them share ----------
+# --- how commands declare options, and those that some of them share -------------------------------
 
 Table = dict[str, Any]
 
@@ -225,7 +225,7 @@ Plot = Annotated[
 ]
 
 
-# --- The option that a field of a Spec means -------------------------------------------------------
+# --- options that set fields of a Spec -------------------------------------------------------------
 
 _TABLES = {
     "function": "foltr_audit.core.settings.audit:FunctionAuditSpec",
@@ -280,9 +280,9 @@ class FieldOption(NamedTuple):
         from foltr_audit.core.settings.base import Flag
 
         field = _field(name)
-        flag = next((one for one in field.metadata if isinstance(one, Flag)), Flag())
-        kind, several = _type(field.annotation)
-        form = flag.form or ("list" if several else "one")
+        flag = next((mark for mark in field.metadata if isinstance(mark, Flag)), Flag())
+        kind, is_list = _type(field.annotation)
+        form = flag.form or ("list" if is_list else "one")
         default = _words(field.default, form) if flag.default == "" else flag.default
         parameter = (flag.name or name.rpartition(".")[2]).replace("-", "_")
         return cls(name, parameter, field, form, kind, default or "")
@@ -350,7 +350,7 @@ def _type(kind: Any) -> tuple[type, bool]:
     if origin is Annotated:
         return _type(inner[0])
     if origin in (Union, UnionType):
-        return _type(next(one for one in inner if one is not NoneType))
+        return _type(next(part for part in inner if part is not NoneType))
     if origin is tuple:
         return _type(inner[0])[0], True
     return (type(inner[0]) if origin is Literal else kind), False
@@ -372,8 +372,8 @@ def _words(value: Any, form: str) -> str:
 @cache
 def flags(names: Iterable[str]) -> dict[str, str]:
     """The option that sets each of some fields, by the name of the field in its own table."""
-    found = {}
+    flag_of = {}
     for name in names:
         prefix, _, rest = name.partition(".")
-        found[rest if prefix in _TABLES else name] = FieldOption.of(name).flag
-    return found
+        flag_of[rest if prefix in _TABLES else name] = FieldOption.of(name).flag
+    return flag_of

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from foltr_audit.core.warning_kinds import coded
 from foltr_audit.errors import UsageError
-from foltr_audit.utils.formatting import visible
+from foltr_audit.report.tables.table import make_table
+from foltr_audit.utils.formatting import json_text, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +45,6 @@ def stdout_console(label: str = "") -> Console:
 def print_rows(title: str, columns: Sequence[Column[Item]], rows: Iterable[Item], caption: str = "") -> None:
     """Print a table with a line for each row on stdout."""
     from foltr_audit.report.render.terminal import print_table
-    from foltr_audit.report.tables.table import make_table
 
     print_table(make_table(title, columns, rows, caption=caption), stdout_console())
 
@@ -59,8 +60,6 @@ def print_line(text: str) -> None:
 
 def print_json(schema: str, **facts: Any) -> None:
     """Print facts as one JSON object that names its schema."""
-    from foltr_audit.utils.formatting import json_text
-
     print_line(json_text({"schema": f"foltr-audit/{schema}", **facts}))
 
 
@@ -123,7 +122,7 @@ def warn(warnings: Iterable[CodedWarning]) -> None:
     from rich.text import Text
 
     colours = Console(stderr=True)
-    for warning in dict.fromkeys(" ".join(str(one).split()) for one in warnings):
+    for warning in dict.fromkeys(" ".join(str(text).split()) for text in warnings):
         # Captured, and written by `_write`: that survives a stderr whose reader has gone.
         with colours.capture() as painted:
             colours.print(Text(f"warning {visible(warning)}", style="yellow"), soft_wrap=True, end="")
@@ -133,7 +132,6 @@ def warn(warnings: Iterable[CodedWarning]) -> None:
 def warn_of_unloadable(kind: type[Plugin]) -> None:
     """Warn of each plug-in of a kind that cannot be loaded, for commands that use all that can."""
     from foltr_audit.core.plugins.registry import unloadable
-    from foltr_audit.core.warning_kinds import coded
 
     warn(coded("plug-in", f"{why}; left out") for why in unloadable(kind).values())
 

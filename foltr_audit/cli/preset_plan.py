@@ -181,8 +181,8 @@ def _spread(preset: Preset, common: CommonOptions, scale: float) -> CommonOption
     from foltr_audit.experiments.presets import shorten
 
     source = common.fields.get("data.source", preset.data.twin)
-    found = folds(Spec.parse({"data": {"source": source}}, "", field_flags()).data)
+    numbers = folds(Spec.parse({"data": {"source": source}}, "", field_flags()).data)
     runs = common.runs
-    if runs is None and (preset.repetitions or found):
-        runs = shorten(preset.repetitions or len(found), scale)
-    return replace(common, runs=runs, fold="all" if common.fold is None and found else common.fold)
+    if runs is None and (preset.repetitions or numbers):
+        runs = shorten(preset.repetitions or len(numbers), scale)
+    return replace(common, runs=runs, fold="all" if common.fold is None and numbers else common.fold)

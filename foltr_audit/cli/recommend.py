@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.cli.attack import cheats
 from foltr_audit.cli.common import ANSWER, CommonOptions, open_comparison, shared_but
 from foltr_audit.cli.lazy import takes
@@ -14,6 +15,8 @@ from foltr_audit.cli.options import Backend, Jobs, Scheduler, option, split_meth
 from foltr_audit.cli.output import save_config, show, warn
 from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
+from foltr_audit.utils.optional_dependencies import require
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
@@ -74,14 +77,11 @@ def recommend(
     The same seed tries the same candidates, with any number of processes. With --out DIR, --resume reuses
     the finished ones.
     """
-    from foltr_audit.auditing.verdict import refuse_contradiction
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.experiments.recommend.recommend import SearchBudget
     from foltr_audit.experiments.recommend.space import PrivacyLimits
     from foltr_audit.report.recommendation import recommend_defense
     from foltr_audit.report.results.recommend import print_brief_recommend, print_recommend
-    from foltr_audit.utils.optional_dependencies import require
-    from foltr_audit.utils.progress import on_terminal
 
     limits = PrivacyLimits.given(
         max_eps=max_eps,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from foltr_audit.cli.options import argument, option, switch
 from foltr_audit.cli.output import note, print_line
 from foltr_audit.errors import UsageError
+from foltr_audit.report.render.csv import csv_text, every_column
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -38,7 +40,6 @@ def report(
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.compare_summary import cells_done
-    from foltr_audit.utils.progress import on_terminal
 
     _refuse_file(out, overwrite=overwrite)
     form = _format(to, out)
@@ -47,11 +48,11 @@ def report(
             "--out: expected the name of a file, such as report.html; or --to md, to read it here"
         )
     stored = ComparisonFolder.open(folder)
-    found = CompareReport.of(stored, progress=on_terminal(), partial=True)
-    planned, done = cells_done(found)
+    compared = CompareReport.of(stored, progress=on_terminal(), partial=True)
+    planned, done = cells_done(compared)
     if done < planned:
         note(f"unfinished: {done} of {planned} cells are done; compare --resume runs the rest")
-    text = _text(found, stored, form)
+    text = _text(compared, stored, form)
     if out is None:
         print_line(text.removesuffix("\n"))
         return
@@ -103,8 +104,6 @@ def _text(found: CompareReport, stored: ComparisonFolder, to: ReportFormat) -> s
 
         return json_with_decision(found) + "\n"
     if to is ReportFormat.csv:
-        from foltr_audit.report.render.csv import csv_text, every_column
-
         return csv_text(every_column(found.rows()))
     from foltr_audit.report.render.compare_document import Provenance, document
 

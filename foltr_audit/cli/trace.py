@@ -11,7 +11,9 @@ import typer
 from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import Json, Know
 from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
+from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.errors import TraceError
+from foltr_audit.report.tables.table import Column
 
 if TYPE_CHECKING:
     from foltr_audit.core.plugins import ClientStep
@@ -44,15 +46,15 @@ def _find_traces(folder: Path) -> list[Path]:
 
     if (folder / "trace.toml").exists():
         return [folder]
-    found = [
+    traces = [
         path
         for run in _find_runs(folder)
         for path in (run / TRAINING, *sorted((run / FRESH).glob("*")))
         if path.is_dir()
     ]
-    if not found:
+    if not traces:
         raise TraceError(f"trace: {folder}: the Run holds no trace yet")
-    return found
+    return traces
 
 
 def _open_attacks(
@@ -93,12 +95,10 @@ def info(folder: Folder, json: Json = False) -> None:
 
 
 def _print(title: str, facts: dict[str, Any]) -> None:
-    from foltr_audit.report.tables.table import Column
-
     def value(name: str) -> str:
         held = facts[name]
         if isinstance(held, dict):
-            return "\n".join(f"{key} = {_fact_text(one)}" for key, one in held.items())
+            return "\n".join(f"{key} = {_fact_text(fact)}" for key, fact in held.items())
         return _fact_text(held)
 
     name = Column[str]("fact", lambda name: name.replace("_", " "), "name")
@@ -129,14 +129,14 @@ def validate(folder: Folder, json: Json = False) -> None:
 
     problems = {str(path): problems_of(path) for path in _find_traces(folder)}
     problems |= {str(run / SPEC): RunFolder(run).problems() for run in _find_runs(folder)}
-    count = sum(len(found) for found in problems.values())
+    count = sum(len(lines) for lines in problems.values())
     if json:
         print_json("trace-validate/1", valid=not count, problems=problems)
     else:
-        for path, found in problems.items():
-            print_line(f"{path}: {'valid' if not found else f'{len(found)} problems'}")
-    for found in problems.values():
-        for problem in found:
+        for path, lines in problems.items():
+            print_line(f"{path}: {'valid' if not lines else f'{len(lines)} problems'}")
+    for lines in problems.values():
+        for problem in lines:
             note(f"error: {problem}")
     if count:
         raise typer.Exit(TraceError.exit_code)
@@ -158,7 +158,6 @@ def check_facts(
     For a sample of messages about one list, the step of every click pattern is compared with the message. If
     the best patterns reproduce too few messages, a fact is wrong.
     """
-    from foltr_audit.cli.user_code import named_client_step, no_result_printed
     from foltr_audit.report.results.fact_warnings import CheckedFacts, FactsReport, TraceFactRow
     from foltr_audit.trace.known_facts import plain_facts
 
@@ -190,12 +189,12 @@ def lint(folder: Folder, json: Json = False) -> None:
     """
     from foltr_audit.trace.lint import lint as linted_of
 
-    found = {str(path): linted_of(path) for path in _find_traces(folder)}
-    leaks = sum(linted.leaks for linted in found.values())
+    results = {str(path): linted_of(path) for path in _find_traces(folder)}
+    leaks = sum(linted.leaks for linted in results.values())
     if json:
         from foltr_audit.report.tables.leak_lint import LintReport
 
-        print_line(LintReport.of(found).json())
+        print_line(LintReport.of(results).json())
     else:
         from rich.markup import escape
 
@@ -203,7 +202,7 @@ def lint(folder: Folder, json: Json = False) -> None:
         from foltr_audit.report.tables.leak_lint import lint_lines, lint_table
 
         console = stdout_console()
-        for path, linted in found.items():
+        for path, linted in results.items():
             print_table(lint_table(path, linted), console)
             for line in lint_lines(linted):
                 console.print(escape(line))

@@ -12,6 +12,7 @@ from foltr_audit.cli.lazy import takes
 from foltr_audit.cli.options import Plot, option, switch
 from foltr_audit.cli.output import note, print_line, save_config, warn
 from foltr_audit.cli.preset_plan import PresetSelection, print_published, published_table
+from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
@@ -60,7 +61,6 @@ def run_training(
         print_brief_train,
         print_train,
     )
-    from foltr_audit.utils.progress import on_terminal
 
     output = common.output()
     for picture in pictures:

@@ -42,15 +42,15 @@ def named_function(text: str, option: str, *, anew: bool = False) -> Function:
     if not place or not name:
         raise UsageError(f"{option}: {text!r}; expected MODULE:FUNCTION or FILE.py:FUNCTION")
     module = _module(place, option, anew=anew)
-    found: object = module
+    function: object = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            known = [one for one in vars(module) if not one.startswith("_") and callable(vars(module)[one])]
+        if not hasattr(function, part):
+            known = [own for own in vars(module) if not own.startswith("_") and callable(vars(module)[own])]
             raise UsageError(f"{option}: {place} has no {name!r}; {suggest_name(name, known)}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise UsageError(f"{option}: {text} is a {type(found).__name__}; expected a function")
-    return found
+        function = getattr(function, part)
+    if not callable(function):
+        raise UsageError(f"{option}: {text} is a {type(function).__name__}; expected a function")
+    return function
 
 
 def named_client_step(text: str | None) -> ClientStep | None:
@@ -95,14 +95,14 @@ def with_own_plugins(given: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: there is no such module, file or class.
     """
-    found = dict(given)
+    options = dict(given)
     for option, kind in PLUGIN_OPTIONS.items():
         value = given.get(option)
         if isinstance(value, str):
-            found[option] = _named_in(value, option, kind)
+            options[option] = _named_in(value, option, kind)
         elif isinstance(value, list):
-            found[option] = [_named_in(text, option, kind) for text in value]
-    return found
+            options[option] = [_named_in(text, option, kind) for text in value]
+    return options
 
 
 def _named_in(text: str, option: str, kind: str) -> str:

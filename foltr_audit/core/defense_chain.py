@@ -31,7 +31,7 @@ from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- The published defense of FPDGD as a chain of defenses; the option `--eps` selects it ----------
+# --- the published chain of FPDGD: option `--eps` --------------------------------------------------
 
 DEFAULT_SENSITIVITY = 3.0
 """Default sensitivity Delta for `--eps`."""
@@ -61,7 +61,7 @@ def published_chain(eps: float, sensitivity: float = DEFAULT_SENSITIVITY) -> tup
     return (f"clip:norm={plain(sensitivity / 2)}", noise)
 
 
-# --- The ordered chain of defenses, grouped by the stage in which they act -------------------------
+# --- the chain -------------------------------------------------------------------------------------
 
 T = TypeVar("T", bound=np.generic)
 

@@ -15,7 +15,7 @@ from foltr_audit.utils.reading import whole_number
 if TYPE_CHECKING:
     from foltr_audit.kernels.network import NetworkShape
 
-# --- Where the first layer of a neural ranker lies in its flat vector of parameters ----------------
+# --- parameters of a network's first layer ---------------------------------------------------------
 
 
 class FirstLayer(NamedTuple):
@@ -55,7 +55,7 @@ class FirstLayer(NamedTuple):
         return None
 
 
-# --- The interface of rankers: scores of documents, and their derivatives by the parameters --------
+# --- the interface ---------------------------------------------------------------------------------
 
 
 class Documents(Protocol):
@@ -129,7 +129,7 @@ class Ranker(Protocol):
         ...
 
 
-# --- The linear ranker `f = X theta` without a bias ------------------------------------------------
+# --- linear ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class LinearRanker(Ranker):
         return np.broadcast_to(features, batch + features.shape[-2:]).astype(np.float64)
 
 
-# --- The neural ranker with one or two hidden layers of rectified linear units ---------------------
+# --- neural ----------------------------------------------------------------------------------------
 
 
 class _HiddenLayer(NamedTuple):
@@ -326,7 +326,7 @@ def _units(layer: _HiddenLayer, inputs: Floats) -> Floats:
     return np.maximum(sums + layer.biases[..., np.newaxis, :], 0.0)
 
 
-# --- Rankers from text: `linear`, or `neural:hidden=H,layers=L` with optional parameters -----------
+# --- rankers from text -----------------------------------------------------------------------------
 
 _EXPECTED = "expected linear or neural:hidden=H,layers=L"
 _DEFAULTS = {"hidden": 64, "layers": 1}

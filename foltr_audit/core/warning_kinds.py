@@ -293,7 +293,7 @@ WARNINGS = {kind.code: kind for kind in _KINDS}
 """Every kind of warnings by its code."""
 
 
-# --- Warnings with their codes ---------------------------------------------------------------------
+# --- warnings of one run ---------------------------------------------------------------------------
 
 
 class CodedWarning(NamedTuple):

@@ -22,7 +22,7 @@ from foltr_audit.errors import DataError
 from foltr_audit.recorder.atomic_files import whole_file
 from foltr_audit.utils.arrays import Features, Ints
 
-# --- Text lines of LETOR and group files: plain or gzip, refused where they are not text -----------
+# --- lines of text ---------------------------------------------------------------------------------
 
 MOST_SHOWN = 20
 """Bytes of a file that an error message may quote."""
@@ -146,7 +146,7 @@ def read_group_sizes(path: Path) -> list[int]:
     return sizes
 
 
-# --- The `ID:VALUE` part of LETOR rows -------------------------------------------------------------
+# --- values of a row -------------------------------------------------------------------------------
 
 MAX_FEATURES = 65_536
 _OTHER_SPACE = (b"  ", b"\t", b"\r", b"\v", b"\f")
@@ -304,7 +304,7 @@ def _parse_value(text: bytes, where: str) -> float:
     return value
 
 
-# --- Writer for LETOR text: dense rows whose values read back as the same float32 ------------------
+# --- writer ----------------------------------------------------------------------------------------
 
 MAX_LABEL = 31
 _BATCH_VALUES = 1_000_000
@@ -388,7 +388,7 @@ def _packed_by_name(path: Path) -> Iterator[BufferedIOBase]:
             yield raw
 
 
-# --- Reader for LETOR and SVM-rank text: `LABEL qid:QUERY 1:VALUE 2:VALUE ... #docid = DOCUMENT` ---
+# --- reader ----------------------------------------------------------------------------------------
 # Format as published with LETOR 4.0 (Qin & Liu 2013, "Introducing LETOR 4.0 datasets") and
 # SVM-rank (Joachims 2006); libsvm rows with a `.query` file of group sizes as LightGBM reads them.
 

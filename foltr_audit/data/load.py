@@ -13,7 +13,11 @@ from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.data.arrays import made_collection
 from foltr_audit.data.cache import SourceKey, cached
 from foltr_audit.data.intents import count_read, intent_files, with_intents
+from foltr_audit.data.layout import folds_of, locate
+from foltr_audit.data.normalize import normalise
 from foltr_audit.data.search_log import LogFiles, load_search_log
+from foltr_audit.data.sources import load_data
+from foltr_audit.data.synthetic.generate import synthesise
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.reading import whole_number
 
@@ -45,8 +49,6 @@ def _origin(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collecti
 
 def folds(data: DataSpec) -> tuple[int, ...]:
     """Numbers of the folds that the source has; empty if it has none."""
-    from foltr_audit.data.layout import folds_of
-
     return () if data.is_synthetic or data.is_made else folds_of(data.source)
 
 
@@ -57,8 +59,6 @@ def source_files(data: DataSpec) -> SourceFiles | None:
         DataError: no such data, or an unknown layout.
         UsageError: a fold that does not exist.
     """
-    from foltr_audit.data.layout import locate
-
     if data.is_synthetic or data.is_made or LogFiles.of(data.source) is not None:
         return None
     return locate(data.source, data.fold)
@@ -70,9 +70,6 @@ def _resolved(data: DataSpec, *files: Path) -> tuple[Path, ...]:
 
 
 def _files(data: DataSpec, seed: int) -> tuple[SourceKey, Callable[[], Collection]]:
-    from foltr_audit.data.layout import locate
-    from foltr_audit.data.sources import load_data
-
     located = locate(data.source, data.fold)
     # Where nothing is split the seed does not matter: runs of all seeds share one entry of the cache.
     split_seed = seed if located.split else None
@@ -90,9 +87,6 @@ def _search_log(data: DataSpec, files: LogFiles) -> tuple[SourceKey, Callable[[]
 
 
 def _synthetic(data: DataSpec) -> tuple[SourceKey, Callable[[], Collection]]:
-    from foltr_audit.data.normalize import normalise
-    from foltr_audit.data.synthetic.generate import synthesise
-
     if data.fold:
         raise UsageError(f"--fold: {data.fold}; synthetic data have no folds")
     like, _, queries = data.source.partition(":")[2].partition(":")

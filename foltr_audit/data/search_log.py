@@ -23,7 +23,7 @@ from foltr_audit.data.normalize import normalise
 from foltr_audit.errors import DataError, UsageError
 from foltr_audit.utils.arrays import Bools, Ints
 
-# --- Reader for `metadata.csv` of AOL4FOLTR --------------------------------------------------------
+# --- rows of `metadata.csv` ------------------------------------------------------------------------
 # Source: Gregoriadis, Kang & Pouwelse 2025, "A large-scale web search dataset for federated online learning
 # to rank"; the columns are those that their program `create_metadata.py` writes (github.com/mg98/aol4foltr).
 
@@ -242,9 +242,10 @@ def _listed(text: str, clicked: str, where: str) -> int:
     return len(names)
 
 
-# --- A folder with the search log of users, `metadata.csv`, and the features of its lists, `letor.txt`
-# Both are linked by the query id, which names one search of one user. A label of 1 marks the document that
-# the user clicked. Parts follow each other in time, as in the experiments of Gregoriadis et al. 2025.
+# --- the whole log ---------------------------------------------------------------------------------
+# `metadata.csv` and the features of the lists, `letor.txt`, are linked by the query id, which names one
+# search of one user. A label of 1 marks the document that the user clicked. Parts follow each other in time,
+# as in the experiments of Gregoriadis et al. 2025.
 
 LAYOUT = "metadata.csv with letor.txt"
 _ENDS = ("", ".gz")

@@ -25,7 +25,7 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress, Tick
 from foltr_audit.utils.rows import Estimate
 
-# --- Federations of one Spec with different members: the shadows of membership inference -----------
+# --- shadow federations ----------------------------------------------------------------------------
 
 QUERY_PURPOSES = ("queries", "scenario/")
 """The purposes of the random numbers that say what a client asks for; they begin so."""
@@ -133,7 +133,7 @@ class ShadowTraining:
             yield context, sent, model
 
 
-# --- The experiment on membership ------------------------------------------------------------------
+# --- the experiment --------------------------------------------------------------------------------
 # Neighbouring federations replace one client: they have equally many members, and another client takes the
 # place of a candidate that is left out. This is the relation of our accounting.
 

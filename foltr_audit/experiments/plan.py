@@ -162,7 +162,7 @@ def _remove_shared(table: Table, shared: Table) -> Table:
     return rest
 
 
-# --- How many clients a Spec has where its data are those of real users, unless its table says so --
+# --- clients of data of real users -----------------------------------------------------------------
 
 
 def with_users(table: Table) -> Table:

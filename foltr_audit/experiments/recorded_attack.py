@@ -44,7 +44,7 @@ from foltr_audit.utils.reading import whole_number
 if TYPE_CHECKING:
     import polars as pl
 
-# --- How a user gives what the observer of a trace does not know -----------------------------------
+# --- facts that the user gives ---------------------------------------------------------------------
 
 _FACTS = {
     "interactions": "interactions=1",
@@ -95,7 +95,7 @@ def advise(reason: str, hidden: tuple[str, ...]) -> str:
     return f"{reason} ({'; '.join(ways)})" if ways else reason
 
 
-# --- Finds the data set behind recorded messages ---------------------------------------------------
+# --- the data set behind the messages --------------------------------------------------------------
 
 
 def recorded_collection(
@@ -163,7 +163,7 @@ def _numbering(path: Path, header: TraceHeader) -> Streams | None:
     return Streams(seed, repetition)
 
 
-# --- Attacks on recorded messages: those of a Run folder, or a trace of any system -----------------
+# --- attacks ---------------------------------------------------------------------------------------
 
 TARGETS = ("fresh", "training")
 

@@ -315,7 +315,10 @@ class RunOutput:
                 return [study.run(only, RunFolder.create(self.path, only, resume=self.resume))]
             with report_write_errors(self.path):
                 atomic_files.write_text(self.path / PLAN, plan.toml)
-            return [study.run(spec, self._cell(spec)) for spec in plan.specs]
+            return [
+                study.run(spec, RunFolder.create(self.path / spec.hash[:12], spec, resume=self.resume))
+                for spec in plan.specs
+            ]
 
     def _refuse_other_plan(self, plan: Plan) -> None:
         """With --resume a folder of one Run keeps one Run, and a folder of several may only grow."""
@@ -330,9 +333,6 @@ class RunOutput:
             if lost:
                 difference = first_difference(lost[0].public, plan.specs[0].public)
                 raise UsageError(f"--resume: {self.path} holds a Run that the plan lacks: {difference}")
-
-    def _cell(self, spec: Spec) -> RunFolder:
-        return RunFolder.create(self.path / spec.hash[:12], spec, resume=self.resume)
 
     def save_results(self, text: str) -> None:
         """Write the results of the whole plan."""

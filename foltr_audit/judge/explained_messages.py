@@ -25,9 +25,7 @@ _SINGLE_PRECISION = 1e-5  # of a list's largest score: clients of FOLtR-ES may c
 _RELATIVE = 1e-4  # of the usual size of an update: numbers closer than this count as equal
 _MOVED = 8.0  # tolerances that a number must exceed to count as moved
 _NUMBERS = 1 << 21  # numbers of the steps of one message at a time: 16 MB
-_ARITHMETIC = (
-    2.0**-18
-)  # error of a client's float32 arithmetic over one step, relative to an update's numbers
+_ARITHMETIC = 2.0**-18  # error of float32 arithmetic over one step, relative to an update's numbers
 
 _SPARE = 0.2  # share of the numbers that sparse noise must leave nearly unchanged
 _USUAL = 0.75  # of the noise that a tolerance for dense noise covers
@@ -193,9 +191,9 @@ class PdgdSteps:
         L, P = int(self.replay.lengths[i, 0]), self.rows.shape[2]
         rows, weights = self.rows[i, :L], self.weights[i, :L, :L]
         largest = np.abs(rows).max(axis=0, initial=0.0)
-        each = max(1, _NUMBERS // max(1, P))
-        for first in range(0, 1 << L, each):
-            clicks = patterns_as_clicks(np.arange(first, min(first + each, 1 << L)), L)
+        batch = max(1, _NUMBERS // max(1, P))
+        for first in range(0, 1 << L, batch):
+            clicks = patterns_as_clicks(np.arange(first, min(first + batch, 1 << L)), L)
             by_document = coefficients(weights, clicks, only_observed=self.replay.only_observed)
             size = np.abs(by_document).sum(axis=1)
             updates = self._sent(i, self.replay.learning_rate * (by_document @ rows), size > 0)

@@ -113,7 +113,7 @@ def check_facts(trace: Trace, observer: Observer) -> FactCheck:
     return replace(check, contradictions=tuple(sample.contradictions))
 
 
-# --- the messages that are compared ---------------------------------------------------------------
+# --- the messages that are compared ----------------------------------------------------------------
 
 
 @dataclass
@@ -138,9 +138,9 @@ class MessageSample:
 
     def smaller(self, count: int) -> list[View]:
         """About `count` of the messages, as many from each round."""
-        each = max(1, count // max(1, len(self.views)))
+        per_round = max(1, count // max(1, len(self.views)))
         step = max(1, len(self.views) // count)
-        return [_first_rows(view, each) for view in self.views[::step]]
+        return [_first_rows(view, per_round) for view in self.views[::step]]
 
 
 def _first_rows(view: View, count: int) -> View:
@@ -173,8 +173,8 @@ def _sample(trace: Trace, observer: Observer) -> MessageSample:
             raise TraceError(f"trace: round {record.round} holds a number that is not finite")
         most = min(quota, _MOST_MESSAGES - sample.size)
         spread = np.unique(np.linspace(0, slots.size - 1, min(most, slots.size)).astype(np.int64))
-        seen = observer.views(with_messages(record, slots[spread])[0])
-        sample.views += [each.view.trimmed() for each in seen]
+        round_views = observer.views(with_messages(record, slots[spread])[0])
+        sample.views += [round_view.view.trimmed() for round_view in round_views]
     return sample
 
 
@@ -212,7 +212,7 @@ def _slots(sample: MessageSample, trace: Trace, record: RoundRecord) -> Ints:
     return np.flatnonzero(single & moves)
 
 
-# --- lists of FOLtR-ES, whose order follows from the seed of their message --------------------------
+# --- lists that follow from seeds (FOLtR-ES) -------------------------------------------------------
 
 
 def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
@@ -230,9 +230,9 @@ def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
         return FactCheck(
             "not checked", f"lists of kind es are checked where they are deterministic, not {known.lists}"
         )
-    each = -(-_MOST_MESSAGES // max(1, trace.n_rounds))
+    quota = -(-_MOST_MESSAGES // max(1, trace.n_rounds))
     views = [next(observer.views(record), None) for record in _thinned(trace).rounds()]
-    in_order = [follow_from_seeds(seen.view.trimmed())[:each] for seen in views if seen is not None]
+    in_order = [follow_from_seeds(seen.view.trimmed())[:quota] for seen in views if seen is not None]
     explained = np.concatenate([np.zeros(0, dtype=np.bool_), *in_order])
     if explained.size < _FEWEST:
         why = f"only {explained.size} messages have a list of {LEAST_DOCUMENTS} documents or more"
@@ -244,7 +244,7 @@ def _check_seeds(trace: Trace, observer: Observer) -> FactCheck:
     return FactCheck("wrong", why, explained.size, share)
 
 
-# --- the verdict ----------------------------------------------------------------------------------
+# --- the verdict -----------------------------------------------------------------------------------
 
 
 def _compare(trace: Trace, sample: MessageSample) -> FactCheck:
@@ -321,9 +321,9 @@ def _why_not(trace: Trace, *, own_step: bool) -> str | None:
 def _why_not_these(sample: MessageSample) -> str | None:
     """Why these messages cannot be checked."""
     if not sample.views:
-        several = sorted(sample.lists - {1})
-        if several:
-            many = str(several[0]) if len(several) == 1 else f"{several[0]} to {several[-1]}"
+        counts = sorted(sample.lists - {1})
+        if counts:
+            many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
             return f"messages of {many} lists"
         if sample.silent:
             return f"{sample.silent} messages, none of which differs from the global model"

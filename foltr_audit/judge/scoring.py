@@ -82,12 +82,12 @@ class ScoreRanking(NamedTuple):
         def resample(level: int) -> ResampledMetric:
             return ResampledMetric(resampled()[:, level], self._queries(self.positive))
 
-        found = {}
+        estimates = {}
         for level, name in enumerate(FALSE_POSITIVES):
             value, enough = float(rates[0, level]), allowed[0, level] >= _ENOUGH
             share = BootstrapDistribution(value, partial(resample, level), share=True)
-            found[name] = share.score if enough else Estimate(value)
-        return found
+            estimates[name] = share.score if enough else Estimate(value)
+        return estimates
 
     def _rates(self, weights: Ints) -> tuple[Floats, Ints]:
         """The TPR at each level under each row of weights (R, Q), and the allowed false positives."""
@@ -131,6 +131,9 @@ and `exact_message`, a mean over messages with a click, all of whose lists must 
 
 RANDOM_SIZES = (3, 4)
 """Sizes of the random guesses that are always shown (Pham 2022, table 4)."""
+
+RANDOM = "random:k=mean"
+"""The random guess that knows most: of the mean number of clicks."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ class AttackScorer:
         """Random guessing first, then every attack in its order."""
         for size in RANDOM_SIZES:
             yield self._random(f"random:k={size}", float(size))
-        yield self._random("random:k=mean", self.mean_clicks)
+        yield self._random(RANDOM, self.mean_clicks)
         for label in self.evidence.guessed:
             yield self._attack(label)
 
@@ -221,11 +224,13 @@ class AttackScorer:
 
     def ranked(self, label: str, lists: Bools | None = None) -> ScoreRanking:
         """An attack's scores of all shown documents of judged lists, or of some of them, bool (L,)."""
-        here = self.evidence.is_document
+        which = self.evidence.is_document
         if lists is not None:
-            here = here & lists[:, np.newaxis]
-        cluster = np.broadcast_to(self.resamples.cluster[:, np.newaxis], here.shape)[here]
-        return ScoreRanking.of(self.evidence.guessed[label].scores[here], self.evidence.clicks[here], cluster)
+            which = which & lists[:, np.newaxis]
+        cluster = np.broadcast_to(self.resamples.cluster[:, np.newaxis], which.shape)[which]
+        return ScoreRanking.of(
+            self.evidence.guessed[label].scores[which], self.evidence.clicks[which], cluster
+        )
 
     def _attack(self, label: str) -> AttackScores:
         lists, documents = self.of_lists(label), self.ranked(label)
@@ -334,13 +339,11 @@ def any_click_scores(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iter
 
 
 GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
-"""Metrics that are reported for each group, as in `foltr_audit.judge.scoring.METRICS`."""
+"""Metrics that are reported for each group, see `METRICS`."""
 
 WORST_BY = ("auc", "f1")
 """Metrics that order groups by how hard they are hit: the AUC, which needs no threshold and does not depend
 on how many documents a group clicks; where it ties or is undefined, F1."""
-
-RANDOM = "random:k=mean"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,14 +389,14 @@ def group_scores(scorer: AttackScorer) -> Iterator[GuesserScores]:
     for method in (RANDOM, *scorer.evidence.guessed):
         values = _values(scorer, method)
         every = _metrics(scorer, method, values, everybody)
-        found = []
+        groups = []
         for number in range(len(scorer.everything.groups)):
             judged = scorer.evidence.group == number
-            found.append(_score(scorer, number, _metrics(scorer, method, values, judged), every))
+            groups.append(_score(scorer, number, _metrics(scorer, method, values, judged), every))
         yield GuesserScores(
             method=method,
             everybody={name: every[name].value for name in GROUP_METRICS},
-            groups=tuple(sorted(found, key=_hardest_first)),
+            groups=tuple(sorted(groups, key=_hardest_first)),
         )
 
 
@@ -428,16 +431,16 @@ def _metrics(
     """Each metric of some judged lists, bool (L,), from those of each list, float64 (L,)."""
     blank, resamples = np.full(lists.size, np.nan), scorer.resamples
     average = resamples.means if method == RANDOM else resamples.shares
-    found = {
+    metrics = {
         name: average(np.where(lists, values.get(name, blank), np.nan))
         for name in GROUP_METRICS
         if name != "auc"
     }
     if method == RANDOM:
-        return found | {"auc": resamples.means(np.where(lists, 0.5, np.nan))}
-    return found | {"auc": scorer.ranked(method, lists).areas(resamples)}
+        return metrics | {"auc": resamples.means(np.where(lists, 0.5, np.nan))}
+    return metrics | {"auc": scorer.ranked(method, lists).areas(resamples)}
 
 
-def _hardest_first(found: GroupScore) -> tuple[float, ...]:
-    values = [found.metrics[name].value for name in WORST_BY]
+def _hardest_first(score: GroupScore) -> tuple[float, ...]:
+    values = [score.metrics[name].value for name in WORST_BY]
     return tuple(float("inf") if isnan(value) else -value for value in values)

@@ -16,7 +16,7 @@ from foltr_audit.kernels.plackett_luce import SamplingBuffers, draw, new_pool
 from foltr_audit.kernels.ranking import Features, fill_products
 from foltr_audit.kernels.sums import add_products
 
-# --- Users of one server, who read and click one list after the other while the server learns in between
+# --- users of one server ---------------------------------------------------------------------------
 
 
 class UserQueries(NamedTuple):
@@ -79,7 +79,7 @@ def click_list(
     click_row(grades, 0, u.reshape(2 * k, 1), 0, click, stop, seen.clicks[i : i + 1])
 
 
-# --- Interleaving: one list from the rankings of two rankers, and which of them its clicks prefer --
+# --- interleaving ----------------------------------------------------------------------------------
 # The rankers are the current one and a candidate. A ranking holds the positions of a query's documents,
 # the best first. A list has k places, padded with -1 where a query has fewer documents.
 #
@@ -205,20 +205,20 @@ def preference(odds: Floats, clicks: Bools) -> float:
     share = np.zeros(odds.size + 1)  # P(this many of the clicks so far are the candidate's)
     share[0] = 1.0
     seen = 0
-    for place in range(odds.size):
-        if clicks[place]:
+    for rank in range(odds.size):
+        if clicks[rank]:
             seen += 1
             # From the top down: share[won - 1] must still be that of the clicks before this one.
             for won in range(seen, 0, -1):
-                share[won] = share[won] * (1.0 - odds[place]) + share[won - 1] * odds[place]
-            share[0] *= 1.0 - odds[place]
+                share[won] = share[won] * (1.0 - odds[rank]) + share[won - 1] * odds[rank]
+            share[0] *= 1.0 - odds[rank]
     outcome = 0.0
     for won in range((seen + 1) // 2):
         outcome += share[seen - won] - share[won]
     return outcome
 
 
-# --- Dueling bandit gradient descent of the linear ranker, one interaction after the other ---------
+# --- dueling bandit gradient descent ---------------------------------------------------------------
 # Source: Yue & Joachims 2009, "Interactively optimizing information retrieval systems as a dueling bandits
 # problem", section 4.
 
@@ -283,7 +283,7 @@ def play_dbgd(
                 parameters[j] += rules.learning_rate * direction[0, j]
 
 
-# --- Unit vectors in uniformly distributed directions, many at once --------------------------------
+# --- unit vectors ----------------------------------------------------------------------------------
 # A direction is a standard normal vector over its length. The normal numbers are those of
 # `kernels.philox`, computed for many directions side by side, one lane each: in this form the loops
 # compile to wide registers.
@@ -375,7 +375,7 @@ def fill_directions(
             out[j, lane] *= squares[lane]
 
 
-# --- Counterfactual online learning to rank with the linear ranker, one interaction after the other
+# --- counterfactual learning -----------------------------------------------------------------------
 # A list shown by the current ranker f is reused to evaluate many candidate rankers g at once. A document's
 # importance weight is softmax(g) / softmax(f) over all candidates of its query. A candidate's
 # estimate does not change when all of its weights are multiplied by one number, so the sums of both softmaxes
@@ -564,8 +564,8 @@ def _judge_tile(weights: Floats, costs: Floats, gamma: float, wins: Bools) -> No
     # The current ranker is the candidate that does not move: all of its weights are 1.
     bound = _pessimistic(ones[0], ones[1], ones[0], ones[1], gamma, length)
     for lane in range(LANES):
-        mine = _pessimistic(sums[0, lane], sums[1, lane], sums[2, lane], sums[3, lane], gamma, length)
-        wins[lane] = mine < bound
+        lower = _pessimistic(sums[0, lane], sums[1, lane], sums[2, lane], sums[3, lane], gamma, length)
+        wins[lane] = lower < bound
 
 
 @kernel

@@ -23,7 +23,7 @@ from foltr_audit.kernels.elementary import exp, log
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel
 from foltr_audit.kernels.threads import in_parts
 
-# --- How likely a sum of several independent whole numbers is, given one of them -------------------
+# --- sums of independent whole numbers -------------------------------------------------------------
 # Numbers are added one after the other; a state is the sum so far, as its place among the sums that this
 # many numbers can make.
 #
@@ -79,7 +79,7 @@ def fill_sum_likelihoods(
             rest = new
 
 
-# --- Sums of messages of clients who saw the same list ---------------------------------------------
+# --- sums of messages ------------------------------------------------------------------------------
 
 _NEVER = 1e-10  # a probability that counts as 0, so that patterns without a chance cost nothing
 _DEPENDENT = 1e-12  # a variance that counts as 0, relative to its own before others were eliminated
@@ -417,7 +417,7 @@ def fill_counts_by_any_rate(
         explained(sums, i, noise, mean, spread, -np.inf, out[i])
 
 
-# --- Counts of clicks from sums over clients, when grades of the shown documents are unknown -------
+# --- counts where grades are unknown ---------------------------------------------------------------
 # All clients of a sum saw the same documents, so their clicks share what the observer does not know: the
 # grades. Assignments of grades are weighed by how well they explain the sum and by their prior
 # probability; a local search finds those that matter, since 5^10 assignments are too many.

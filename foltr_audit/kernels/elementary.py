@@ -16,8 +16,9 @@ import numpy as np
 
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel
 
-# --- Scaling by powers of two, which rounds nothing, so that the numbers of a system are about 1 ---
-# Tolerances of solvers can then be absolute. `ROUNDING` is for models, which are not scaled.
+# --- scaling by powers of two ----------------------------------------------------------------------
+# It rounds nothing, and makes the numbers of a system about 1, so that tolerances of solvers can be absolute.
+# `ROUNDING` is for models, which are not scaled.
 
 NOTHING = -4000
 """The binary exponent of zeros: below that of any number."""
@@ -50,7 +51,7 @@ def scaled(numbers: Floats, exponents: Ints) -> Floats:
         return np.asarray(np.ldexp(numbers, exponents, order="C"))
 
 
-# --- Exponential, logarithm, powers, sine and cosine, the same bits on every machine ---------------
+# --- elementary functions --------------------------------------------------------------------------
 
 # Down to -700 the power of two in `decay` is a normal number. Below -746 exp(x) is 0 in float64, above 709.78
 # it is infinite.

@@ -24,7 +24,7 @@ from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime.nrt import rtsys
 from numpy.typing import NDArray
 
-# --- Compiles each kernel once, together with all that it calls ------------------------------------
+# --- compiling a kernel with all that it calls -----------------------------------------------------
 # Numba optimises every function and makes machine code of it, and then does both again in each caller, which
 # it compiles the function into. No caller uses the first result, so a function that only kernels call is
 # linked into them here, and nothing else. That saves a quarter of the time of compiling, and the machine code
@@ -127,7 +127,7 @@ class KernelCompiler(Compiler):
         return super().compile_extra(function)
 
 
-# --- Where compiled kernels are kept ---------------------------------------------------------------
+# --- the cache of compiled kernels -----------------------------------------------------------------
 # Before numba looks into its cache, it registers everything that it can compile, which takes longer than
 # loading all kernels of a command: .3 of 2.6 s of `foltr-audit attack`, a third of them for `scipy.linalg`.
 # Before it compiles, it does so once more; so this waits until then. So does what other kernels would compile
@@ -239,7 +239,7 @@ class _StoredCode(FunctionCache):
         return None  # where another process has the file open, on Windows
 
 
-# --- How kernels are compiled (alone, or into their callers), and types of their arrays ------------
+# --- decorators and types --------------------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -24,7 +24,7 @@ import numpy as np
 
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel
 
-# --- Where a convex, piecewise linear cost is lowest along a line ----------------------------------
+# --- the minimum along a line ----------------------------------------------------------------------
 # Quickselect by weight: sorting all events would take longer than the rest of a simplex iteration.
 
 
@@ -68,7 +68,7 @@ def median_event(events: Floats, order: Ints, count: int, slope: float) -> int:
     return low
 
 
-# --- The minimum of a sum of absolute residuals and of costs that keep unknowns in a box -----------
+# --- the simplex method ----------------------------------------------------------------------------
 
 TIE_BREAK = 2.0**-33
 """Relative perturbation of the costs, so that one of several minimizers is best.
@@ -151,7 +151,7 @@ def _entering_variable(state: SimplexState) -> tuple[int, int, float]:
     choice), which unlike the steepest slope (Dantzig's rule) does not depend on the units of the unknowns.
     """
     cost, side, _, _, _, nonbasic, prices, _, _, _ = state
-    best, column, direction, found = _FLAT, 0, 1, 0.0
+    best, column, direction, steepest = _FLAT, 0, 1, 0.0
     for k in range(nonbasic.size):
         variable = nonbasic[k]
         below, above = -1, 1
@@ -161,8 +161,8 @@ def _entering_variable(state: SimplexState) -> tuple[int, int, float]:
         down = -prices[0, k] - _slope(cost, variable, below)
         if -min(up, down) > best * prices[1, k]:
             best = -min(up, down) / prices[1, k]
-            column, direction, found = k, 1 if up < down else -1, min(up, down)
-    return column, direction, found
+            column, direction, steepest = k, 1 if up < down else -1, min(up, down)
+    return column, direction, steepest
 
 
 @kernel
@@ -208,15 +208,15 @@ def _ratio_test(state: SimplexState, column: int, direction: int, slope: float) 
     """
     cost, side, tableau, value, basic, nonbasic, _, speeds, events, order = state
     P, entering = tableau.shape[0], nonbasic[column]
-    stood = side[entering]
-    basic[P], value[P], speeds[P] = entering, cost[stood, entering], direction
-    side[entering] = direction if cost[0, entering] == cost[1, entering] else stood + min(direction, 0)
+    before = side[entering]
+    basic[P], value[P], speeds[P] = entering, cost[before, entering], direction
+    side[entering] = direction if cost[0, entering] == cost[1, entering] else before + min(direction, 0)
     for i in range(P):
         speeds[i] = -direction * tableau[i, column]
     count = _note_events(state)
     last = median_event(events, order, count, slope)
     if last == count:
-        side[entering] = stood
+        side[entering] = before
         return -1
     for j in range(last):
         variable = basic[order[j] // 2]

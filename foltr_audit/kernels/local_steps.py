@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Typing = tuple[Signature, Callable[..., ir.Value]]
 
-# --- Groups of clients that take one local step together -------------------------------------------
+# --- groups of clients -----------------------------------------------------------------------------
 
 
 class StepStreamKeys(NamedTuple):
@@ -155,7 +155,7 @@ def draw_numbers(
     fill_columns(click, 2 * k, memory.blocks, memory.columns, columns, round_, stream.click, key)
 
 
-# --- A gradient step of a linear ranker ------------------------------------------------------------
+# --- gradient step ---------------------------------------------------------------------------------
 # Each sum stays in a register until all of its terms are added, in the order of the documents. The bits are
 # those of `plain_move_model` on every processor, whatever the width of its registers.
 
@@ -220,8 +220,8 @@ class _Step:
         after = builder.fadd(before, builder.fmul(self.repeated(self.rate, lanes), builder.load(total)))
         return after, builder.fadd(steps, builder.fsub(after, before))
 
-    def store(self, column: ir.Value, found: tuple[ir.Value, ir.Value]) -> None:
-        for place, numbers in zip((5, 6), found, strict=True):
+    def store(self, column: ir.Value, moved: tuple[ir.Value, ir.Value]) -> None:
+        for place, numbers in zip((5, 6), moved, strict=True):
             self.access.store(numbers, place, self.row, column)
 
     def move(self, begin: ir.Value, end: ir.Value, lanes: int) -> None:
@@ -276,7 +276,7 @@ steps[row] grows by what the model has moved.
 """
 
 
-# --- What the clients of a group do in a local step besides ranking and clicking -------------------
+# --- clicks, learning and clipping -----------------------------------------------------------------
 # These kernels take the arrays that they need one by one: to pass whole tuples of arrays takes longer.
 
 
@@ -382,7 +382,7 @@ def keep_in_ball(
         clipped[client, step] = project_row(models, client, norm, order) if acts else False
 
 
-# --- Hints to the processor that numbers will be needed soon: they change no result ----------------
+# --- prefetching -----------------------------------------------------------------------------------
 # Clients of a group read and write rows that lie anywhere in arrays larger than the second-level cache. A row
 # that is asked for before the group needs it arrives while the processor works on other things.
 
@@ -419,7 +419,7 @@ prefetch: Prefetch = compiled_or_plain(_typed_prefetch, plain_prefetch)
 """Ask for the line of the cache with one number of an array, which is counted as if it had one dimension."""
 
 
-# --- Clients in the order of their queries ---------------------------------------------------------
+# --- clients in the order of their queries ---------------------------------------------------------
 
 _FEW = 16  # below one client in so many queries hardly any two ask the same: sorting would cost more
 
@@ -446,7 +446,7 @@ def order_by_query(queries: Ints, step: int, n_queries: int, order: Ints, begin:
         order[i] = sorted_[i - begin]
 
 
-# --- The local steps of a whole cohort in one pass: rank, click, learn and clip, client by client --
+# --- whole cohorts ---------------------------------------------------------------------------------
 
 # Clients that take turns on every piece: while one waits for a chain of additions the processor works on the
 # next, as long as the scores and weights of all their documents fit in its second-level cache.
@@ -776,9 +776,9 @@ def play_batches(
         last = min(first + batch, clients.size)
         rows = slice(first, last)
         models, steps = result.models[: last - first], result.steps[: last - first]
-        mine = LocalStepResult(models, steps, result.shown[rows], result.clicks[rows], result.clipped[rows])
+        part = LocalStepResult(models, steps, result.shown[rows], result.clicks[rows], result.clipped[rows])
         asked, begins, who = queries[rows], lifts[rows], clients[rows]
-        play_local_steps(data, rules, stream, asked, begins, who, parameters, mine, free)
+        play_local_steps(data, rules, stream, asked, begins, who, parameters, part, free)
         parameters = parameters + steps.sum(axis=0)
     return parameters
 

@@ -12,7 +12,7 @@ from foltr_audit.kernels.jit import Bools, Floats, inlined, kernel, uncounted, u
 from foltr_audit.kernels.sums import product_sum, size_sum
 from foltr_audit.kernels.threads import in_parts
 
-# --- Scaling models back into a norm ball ----------------------------------------------------------
+# --- norm balls ------------------------------------------------------------------------------------
 
 _SMALLEST, _LARGEST = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
 
@@ -66,18 +66,18 @@ def projected(models: Floats, norm: float, order: int) -> Floats:
 @kernel
 def moved_rows(before: Floats, after: Floats) -> Bools:
     """Which models (C, P) moved by more than rounding, (C,): a number that is not finite has moved."""
-    found = np.empty(before.shape[0], dtype=np.bool_)
+    moved = np.empty(before.shape[0], dtype=np.bool_)
     for c in range(before.shape[0]):
         farthest, largest, all_numbers = 0.0, 0.0, True
         for j in range(before.shape[1]):
             apart, size = abs(after[c, j] - before[c, j]), abs(before[c, j])
             farthest, largest = max(farthest, apart), max(largest, size)
             all_numbers &= apart == apart
-        found[c] = not (all_numbers and farthest <= ROUNDING * largest)
-    return found
+        moved[c] = not (all_numbers and farthest <= ROUNDING * largest)
+    return moved
 
 
-# --- The server's weighted sum of messages ---------------------------------------------------------
+# --- weighted sums ---------------------------------------------------------------------------------
 
 _COLUMNS = 64  # parameters that one thread sums, so that it writes whole cache lines
 
@@ -100,8 +100,8 @@ def add_columns(messages: Floats, weights: Floats, out: Floats, begin: int, end:
                 out[j] += weights[c] * messages[c, j]
 
 
-# --- Steps from a model to messages, and from the updates that messages tell to the true ones ------
-# They count the floating-point numbers between two, 0, -1, 1, -2, 2 ... upwards as 0, 1, 2, 3, 4 ..., in
+# --- steps, and the updates that messages tell -----------------------------------------------------
+# Steps count the floating-point numbers between two, 0, -1, 1, -2, 2 ... upwards as 0, 1, 2, 3, 4 ..., in
 # uint32 for float32 and uint64 for float64. `trace.differences` goes them and says what for.
 
 Numbers = NDArray[np.generic]

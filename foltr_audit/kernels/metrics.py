@@ -8,7 +8,7 @@ from foltr_audit.kernels.elementary import log2
 from foltr_audit.kernels.jit import Bools, Floats, Ints, inlined, kernel, read_only, unsigned
 from foltr_audit.kernels.threads import in_parts
 
-# --- Metrics of shown lists ------------------------------------------------------------------------
+# --- metrics of shown lists ------------------------------------------------------------------------
 # Source: Burges et al. 2005, "Learning to rank using gradient descent", for DCG in this form: gain
 # 2^r - 1, discount log2(rank + 1).
 
@@ -55,17 +55,17 @@ def ideal_dcg_of_queries(labels: Ints, offsets: Ints, discounts: Floats) -> Floa
     k = discounts.size
     out, best = np.empty(offsets.size - 1), np.empty(k, dtype=np.int64)
     for query in range(offsets.size - 1):
-        found, total = 0, 0.0
+        counted, total = 0, 0.0
         for document in range(offsets[query], offsets[query + 1]):
-            if found == k and labels[document] <= best[k - 1]:
+            if counted == k and labels[document] <= best[k - 1]:
                 continue
-            found = min(found + 1, k)
-            rank = found - 1  # `best` falls: the new grade moves up to its place
+            counted = min(counted + 1, k)
+            rank = counted - 1  # `best` falls: the new grade moves up to its place
             while rank > 0 and best[rank - 1] < labels[document]:
                 best[rank] = best[rank - 1]
                 rank -= 1
             best[rank] = labels[document]
-        for rank in range(found):
+        for rank in range(counted):
             total += _gain(best[rank]) * discounts[rank]
         out[query] = total
     return out
@@ -135,7 +135,7 @@ def expected_reciprocal_ranks(
     return out
 
 
-# --- Area under the ROC curve, and points on it, for many weightings of the same scores at once ----
+# --- area under the ROC curve ----------------------------------------------------------------------
 # A bootstrap of a thousand resamples sorts the scores once and then takes one pass over them for each.
 
 _RESAMPLES = 64  # of one part: their weights are added together

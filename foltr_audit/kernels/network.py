@@ -16,7 +16,7 @@ from foltr_audit.kernels.ranking import Features
 from foltr_audit.kernels.sums import add_products
 from foltr_audit.kernels.threads import in_parts
 
-# --- One layer of a network ------------------------------------------------------------------------
+# --- one layer -------------------------------------------------------------------------------------
 # Documents go through it side by side, LANES at a time: a tile has one row for each number (a feature, or the
 # output of a unit) and one column for each document. A tile is always full; with fewer documents the other
 # columns are computed and ignored. So each document meets the same operations in the same order in any
@@ -71,7 +71,7 @@ def add_weight_slopes(
             out[biases + u] += slopes[u, i]
 
 
-# --- Scores of a ranker with hidden layers, and weighted sums of its Jacobian rows, for a whole cohort
+# --- whole networks --------------------------------------------------------------------------------
 
 _QUERIES = 4  # of one part: less work is done before a thread has started
 

@@ -11,7 +11,7 @@ from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
 from foltr_audit.kernels.philox import AHEAD, refill
 from foltr_audit.kernels.threads import in_parts
 
-# --- Differences of Gamma variates: the noise shares that clients of FPDGD add ---------------------
+# --- Gamma differences (FPDGD) ---------------------------------------------------------------------
 # Source: Best 1983, "A note on gamma variate generators with shape parameter less than unity", as
 # algorithm RGS in Devroye 1986, "Non-uniform random variate generation", section IX.3.6, for shapes up to 1.
 # It needs one block of two uniform numbers a try, and hardly ever a second try where the shape is small.
@@ -122,7 +122,7 @@ def fill_large_gamma_differences(
         _fill_large_differences(shape, clients[c], round_, purpose, key, numbers, c, out)
 
 
-# --- Differences of two Poisson variates of one mean: Skellam noise --------------------------------
+# --- Poisson differences (Skellam) -----------------------------------------------------------------
 # Source: Hoermann 1993, "The transformed rejection method for generating Poisson random variables",
 # algorithm PTRS, for means from 10 on; below by inversion. The log mass is taken as in Loader 2000, "Fast and
 # accurate computation of binomial probabilities", so that no digits are lost where the mean is large.
@@ -242,7 +242,7 @@ def fill_poisson_differences(
         _fill_poisson(mean, clients[c], round_, purpose, key, numbers, c, out)
 
 
-# --- Discrete Gaussian variates, by rejection from discrete Laplace ones ---------------------------
+# --- discrete Gaussian -----------------------------------------------------------------------------
 # Where the paper draws exact rational coins, this compares uniform numbers of 52 bits.
 #
 # Source: Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy", algorithms 2 and

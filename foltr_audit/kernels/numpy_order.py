@@ -55,11 +55,11 @@ def _split(values: Singles, order: Ints, first: int, last: int) -> int:
 def _insert(values: Singles, order: Ints, first: int, last: int) -> None:
     """Sort order[first..last] by insertion."""
     for i in range(first + 1, last + 1):
-        moved, place = order[i], i
-        while place > first and values[moved] < values[order[place - 1]]:
-            order[place] = order[place - 1]
-            place -= 1
-        order[place] = moved
+        moved, slot = order[i], i
+        while slot > first and values[moved] < values[order[slot - 1]]:
+            order[slot] = order[slot - 1]
+            slot -= 1
+        order[slot] = moved
 
 
 @kernel

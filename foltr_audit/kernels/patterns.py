@@ -17,7 +17,7 @@ from foltr_audit.kernels.elementary import exp, log
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
 from foltr_audit.kernels.threads import in_parts
 
-# --- Log posteriors of click patterns as probabilities ---------------------------------------------
+# --- posteriors ------------------------------------------------------------------------------------
 
 MOST_DOCUMENTS = 10
 """For longer lists a probability for each pattern takes too much memory."""
@@ -52,7 +52,7 @@ def fill_probabilities(log_posterior: Floats, lengths: Ints, out: Floats, begin:
             out[i, p] /= total
 
 
-# --- Likelihoods of a message under every click pattern of a list, and posteriors of each document's click
+# --- likelihoods -----------------------------------------------------------------------------------
 
 _SMALL, _LARGE = 1e-280, 1e280  # between them sums of squares lost nothing to under- or overflow
 
@@ -240,8 +240,8 @@ def _log_prior(click: Floats, stop: Floats, i: int, L: int, pattern: int) -> flo
         return log(below) if below > 0.0 else -np.inf
     chance = click[i, j] * (stop[i, j] + (1.0 - stop[i, j]) * below)
     for above in range(j):
-        here = click[i, above] * (1.0 - stop[i, above])
-        chance *= here if (pattern >> above) & 1 else 1.0 - click[i, above]
+        clicked = click[i, above] * (1.0 - stop[i, above])
+        chance *= clicked if (pattern >> above) & 1 else 1.0 - click[i, above]
     return log(chance) if chance > 0.0 else -np.inf
 
 
@@ -356,23 +356,23 @@ def fill_best_patterns(log_posterior: Floats, out: Ints, begin: int, end: int) -
     most, patterns = out.shape[1], log_posterior.shape[1]
     for i in range(begin, end):
         values = np.full(most, -np.inf)
-        found = 0
+        kept = 0
         for p in range(patterns):
             value = log_posterior[i, p]
             # Insertion into a short list instead of a sort: most patterns fail the first comparison.
-            if found == most and not value > values[most - 1]:
+            if kept == most and not value > values[most - 1]:
                 continue
-            place = min(found, most - 1)
-            while place > 0 and value > values[place - 1]:
-                values[place] = values[place - 1]
-                out[i, place] = out[i, place - 1]
-                place -= 1
-            values[place] = value
-            out[i, place] = p
-            found = min(found + 1, most)
+            slot = min(kept, most - 1)
+            while slot > 0 and value > values[slot - 1]:
+                values[slot] = values[slot - 1]
+                out[i, slot] = out[i, slot - 1]
+                slot -= 1
+            values[slot] = value
+            out[i, slot] = p
+            kept = min(kept + 1, most)
 
 
-# --- The local model that each click pattern of a list leads to ------------------------------------
+# --- local models of patterns ----------------------------------------------------------------------
 
 
 @kernel
@@ -440,7 +440,7 @@ def fill_pattern_models(
                 model[p] *= scale
 
 
-# --- The message of one client for every pattern of clicks, as coefficients of a few columns -------
+# --- messages of patterns as coefficients ----------------------------------------------------------
 
 
 @kernel

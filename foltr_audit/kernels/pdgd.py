@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     Typing = tuple[Signature, Callable[..., ir.Value]]
 
-# --- Gradient coefficients of a list whose weights are far apart, where one scale still serves all of them
-# The general functions of `pdgd` scale every denominator by itself. Where the scores of the shown documents
-# are less than 600 apart they all get the same scale: exponentials are then shared, and none of them is so
-# small that it needs more than `decay`. Every number is the result of the same operations as there.
+# --- lists whose weights are far apart -------------------------------------------------------------
+# The general functions, in the last section, scale every denominator by itself. Where the scores of the shown
+# documents are less than 600 apart they all get the same scale: exponentials are then shared, and none of
+# them is so small that it needs more than `decay`. Every number comes from the same operations as there.
 
 SAFE_SPREAD = 600.0  # exp(-600) and its products with other terms are normal numbers
 _DECAYS = 699.0  # up to here `decay` has the bits of `exp`
@@ -159,7 +159,7 @@ def one_scale_coefficients(
     return True
 
 
-# --- Gradient coefficients of eight lists at once, a lane of a vector each -------------------------
+# --- eight lists at once ---------------------------------------------------------------------------
 # One list after the other takes three times as long: how many pairs it has, and how far their documents stand
 # apart, is random, so that the processor often guesses the ends of loops wrong. The bits are those of
 # `plain_fill_pairs`.
@@ -392,7 +392,7 @@ apart get their number of pairs with a minus sign, and coefficients that mean no
 """
 
 
-# --- Pair weights of PDGD, and the gradient coefficients of a list's clicks, in a form that never gives NaN
+# --- pair weights, and coefficients of a list ------------------------------------------------------
 
 
 @inlined

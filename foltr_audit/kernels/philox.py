@@ -140,7 +140,7 @@ def fill_streams(out: Floats, block: int, clients: Ints, round_: int, purpose: i
                 out[first + c, i] = numbers[i, c]
 
 
-# --- Standard normal numbers of counter-based streams ----------------------------------------------
+# --- normal numbers --------------------------------------------------------------------------------
 # Box-Muller takes exactly one uniform number for each normal one, so number n of a stream is known without
 # those before it; the faster ziggurat rejects an unknown number of them.
 #

@@ -21,7 +21,7 @@ from foltr_audit.kernels.philox import fill_uniforms
 from foltr_audit.kernels.sums import BLOCK, add_blocks, block_sum, find_blocks, sum_without
 from foltr_audit.kernels.threads import in_parts
 
-# --- What shown lists reveal about the scores that ranked them -------------------------------------
+# --- what shown lists reveal -----------------------------------------------------------------------
 
 _LISTS = 64  # of one part: less work is done before a thread has started
 
@@ -47,7 +47,7 @@ def _log_probability(scores: Floats, shown: Ints) -> float:
     for i in range(scores.size):
         if hidden[i]:
             rest += exp(scores[i] - top)
-    found = 0.0
+    total = 0.0
     for rank in range(shown.size - 1, -1, -1):
         if shown[rank] >= 0:
             score = scores[shown[rank]]
@@ -56,8 +56,8 @@ def _log_probability(scores: Floats, shown: Ints) -> float:
             higher = max(top, score)
             rest = (rest * exp(top - higher) if rest > 0.0 else 0.0) + exp(score - higher)
             top = higher
-            found += score - top - log(rest)
-    return found
+            total += score - top - log(rest)
+    return total
 
 
 @kernel
@@ -113,14 +113,14 @@ def fill_broken_ranks(
 ) -> None:
     """Fill out[begin:end] of `broken_ranks`."""
     for c in range(begin, end):
-        mine = scores[starts[c] : starts[c + 1]]
+        of_client = scores[starts[c] : starts[c + 1]]
         size = 0.0
-        for score in mine:
+        for score in of_client:
             size = max(size, abs(score))
-        out[c] = _broken_ranks(mine, shown[c], tolerance * size)
+        out[c] = _broken_ranks(of_client, shown[c], tolerance * size)
 
 
-# --- Lists sampled from Plackett-Luce without replacement ------------------------------------------
+# --- sampled lists ---------------------------------------------------------------------------------
 
 _BLOCK = BLOCK  # documents whose weights are summed together: drawing looks at N / 8 sums and 8 weights
 _CLIENTS = 32  # of one part: less work is done before a thread has started
@@ -266,10 +266,10 @@ def take(weights: Floats, sums: Floats, row: int, i: int) -> None:
 @inlined
 def _last_left(weights: Floats, row: int, documents: int) -> int:
     """The last document left, for draws whose target rounding moved past the end."""
-    found = 0
+    last = 0
     for i in range(documents):
-        found = i if weights[row, i] != 0.0 else found
-    return found
+        last = i if weights[row, i] != 0.0 else last
+    return last
 
 
 @inlined

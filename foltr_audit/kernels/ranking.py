@@ -52,8 +52,8 @@ def linear_scores(
     """
     scores = np.empty(starts[-1], dtype=np.float64)
     given = (features, offsets, queries, starts, read_only(parameters), scores[np.newaxis])
-    each = _queries_of_part(int(starts[-1]) * features.shape[1], queries.size)
-    in_parts(lambda begin, end: fill_linear_scores(*given, begin, end), queries.size, each)
+    batch = _queries_of_part(int(starts[-1]) * features.shape[1], queries.size)
+    in_parts(lambda begin, end: fill_linear_scores(*given, begin, end), queries.size, batch)
     return scores
 
 
@@ -137,8 +137,8 @@ def weighted_features(
     """`sum_i weights[c, i] x_i` over the shown documents, float64, shape (C, features)."""
     sums = np.empty((queries.size, features.shape[1]), dtype=np.float64)
     given = (features, offsets, queries, shown, weights, sums)
-    each = _queries_of_part(shown.size * features.shape[1], queries.size)
-    in_parts(lambda begin, end: fill_weighted_features(*given, begin, end), queries.size, each)
+    batch = _queries_of_part(shown.size * features.shape[1], queries.size)
+    in_parts(lambda begin, end: fill_weighted_features(*given, begin, end), queries.size, batch)
     return sums
 
 

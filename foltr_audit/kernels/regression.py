@@ -13,7 +13,7 @@ from foltr_audit.kernels.jit import Bools, Floats, Ints, kernel
 from foltr_audit.kernels.kinks import TIE_BREAK, golden_fraction, minimize, pivot
 from foltr_audit.kernels.threads import in_parts
 
-# --- Least absolute deviations: regression that a minority of wrong equations does not touch -------
+# --- least absolute deviations ---------------------------------------------------------------------
 # Source: Bloomfield & Steiger 1980, "Least absolute deviations curve-fitting".
 
 _SYSTEMS = 8  # of one part: less work is done before a thread has started
@@ -48,10 +48,10 @@ def least_absolute(columns: Floats, values: Floats) -> Floats:
     floor = np.finfo(np.float64).eps * max(P, m) * s[:, :1]
     ranks = np.count_nonzero(s > floor, axis=1)
     units = scaled(np.ones(sizes.shape), sizes - sizes.max(axis=1, keepdims=True))
-    found = np.zeros(units.shape)
-    given = (U, s, Vt, ranks, scaled(values, -size[:, np.newaxis]), units, found)
+    solutions = np.zeros(units.shape)
+    given = (U, s, Vt, ranks, scaled(values, -size[:, np.newaxis]), units, solutions)
     in_parts(lambda begin, end: fill_least_absolute(*given, begin, end), ranks.size, _SYSTEMS)
-    answers[nonzero] = scaled(found, size[:, np.newaxis] - sizes)
+    answers[nonzero] = scaled(solutions, size[:, np.newaxis] - sizes)
     return answers
 
 
@@ -130,7 +130,7 @@ def fill_least_absolute(
             _regress(U[row], s[row], Vt[row], ranks[row], values[row], units[row], answers[row])
 
 
-# --- Regression whose unknowns lie in a box: decoders of clicks, which are 0 or 1 ------------------
+# --- unknowns in a box -----------------------------------------------------------------------------
 # Absolute residuals are left to `kinks`, squared ones to an active-set method here. Why not
 # `scipy.optimize.lsq_linear`: it solves one system per call (0.9 ms for 46 equations and 10 unknowns, here
 # 0.05 ms), and of several minimizers it finds any.
@@ -266,7 +266,7 @@ def fill_box_least_absolute(
         _absolute(X[row], y[row], high[row], answers[row])
 
 
-# --- squares -----------------------------------------------------------------------------------------
+# --- squares ---------------------------------------------------------------------------------------
 
 
 class BoxDescent(NamedTuple):
@@ -370,13 +370,13 @@ def _release(state: BoxDescent, k: int) -> None:
 def _steepest(state: BoxDescent) -> int:
     """The unknown at an end of its box along which the cost falls most steeply into it, or -1."""
     _, x, slopes, high, free, _ = state
-    steepest, found = _FLAT, -1
+    steepest, best = _FLAT, -1
     for k in range(x.size):
         if not free[k] and high[k] > 0.0:
             fall = slopes[k] if x[k] > 0.0 else -slopes[k]
             if fall > steepest:
-                steepest, found = fall, k
-    return found
+                steepest, best = fall, k
+    return best
 
 
 @kernel

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         data: ir.Value
         shape: ir.Value
 
-# --- Blocks of eight numbers of a row of a matrix as one vector ------------------------------------
+# --- blocks of eight numbers -----------------------------------------------------------------------
 # Written out number by number each takes three to five times as many instructions. A block is summed in
 # pairs, `((a + b) + (c + d)) + ((e + f) + (g + h))`, on every processor.
 
@@ -304,7 +304,7 @@ add_blocks = compiled_or_plain(_add_typed, plain_add_blocks)
 """
 
 
-# --- Sums over the coordinates of a vector in one fixed order, written in vector instructions ------
+# --- sums over coordinates -------------------------------------------------------------------------
 # A loop in Python that adds one term after the other compiles to scalar instructions: without fast-math the
 # compiler keeps the order of a sum. These sums have an order that vector instructions can follow. Term j goes
 # to lane j mod 8 as long as eight more terms are left. The upper lanes are then added to the lower ones, four
@@ -473,7 +473,7 @@ squared_difference_sum = _compiled(
 """`sum_j (a_j - b_j)^2` of two vectors."""
 
 
-# --- the products of several rows with one vector -------------------------------------------------------
+# --- the products of several rows with one vector --------------------------------------------------
 
 ROWS = 4
 """Rows whose products are summed side by side: additions overlap, and a number of the vector is read once."""
@@ -572,7 +572,7 @@ row_products = _row_products()
 """`product_sum` of the rows first .. first + 3 of a matrix and a vector as long as a row."""
 
 
-# --- Products of small matrices added to sums that stay in registers, in one fixed order -----------
+# --- products of small matrices --------------------------------------------------------------------
 # A loop in Python that adds to `sums[u, i]` writes every sum back to memory after each term, because the
 # compiler cannot rule out that another array is stored there. Here four rows of eight sums are LLVM vectors:
 # each sum is read once, gets its terms one after the other, and is written once. The bits are those of

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from foltr_audit.kernels.jit import Floats, Ints, kernel
 from foltr_audit.kernels.philox import philox
 
-# --- Bell-shaped variates, and the documents that the synthetic data sets are made of --------------
+# --- bell-shaped variates and their documents ------------------------------------------------------
 # The data must stay the same on every machine and with every version. So every number here is a multiple of
 # 2^-12 of moderate size: every product and every sum is exact in float64, in any order and with or without
 # fused multiply-adds; `grid` rounds a result back onto that lattice. Divisions are never part of a longer
@@ -216,7 +216,7 @@ def documents(
     return features, utility
 
 
-# --- Documents of the synthetic data set with topics -----------------------------------------------
+# --- documents with topics -------------------------------------------------------------------------
 # All arithmetic is exact, as above; choices compare words of the generator with whole numbers.
 
 MAIN, SECOND, MIXTURE = range(3)

@@ -213,7 +213,7 @@ PrivacyEvent = (
 """One thing that happens to what a client sends; a chain declares them in their order."""
 
 
-# --- Privacy events as text, as a trace's header stores them ---------------------------------------
+# --- events as text --------------------------------------------------------------------------------
 
 # A sign or `nan` does not match: radii, factors, steps and epsilons are never below 0, and a text
 # may come from a trace of another system.

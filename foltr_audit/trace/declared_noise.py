@@ -150,11 +150,11 @@ class NoiseDeclaration:
         if probabilities is None:
             return ()
         first = float(probabilities[0])
-        places = np.searchsorted(probabilities, first + (1.0 - first) * (1.0 - np.array(_TAILS)))
+        indices = np.searchsorted(probabilities, first + (1.0 - first) * (1.0 - np.array(_TAILS)))
         windows = [
-            NoiseWindow(half=float(halves[place]), probability=float(probabilities[place]))
-            for place in places.tolist()
-            if place < halves.size and 1.0 - probabilities[place] > _NEXT_TO_NOTHING
+            NoiseWindow(half=float(halves[index]), probability=float(probabilities[index]))
+            for index in indices.tolist()
+            if index < halves.size and 1.0 - probabilities[index] > _NEXT_TO_NOTHING
         ]
         return tuple(dict.fromkeys(windows))
 
@@ -167,8 +167,8 @@ class NoiseDeclaration:
 
     def ratios_of_shared(self) -> Floats:
         """How many times more differences of two numbers with the same noise lie in each window, at least."""
-        found = [p for law in self.laws if (p := law.summed(2).concentration(self._halves)) is not None]
-        apart = np.min([self._at_most, *found], axis=0)
+        shared = [p for law in self.laws if (p := law.summed(2).concentration(self._halves)) is not None]
+        apart = np.min([self._at_most, *shared], axis=0)
         return np.asarray(1.0 / apart)
 
     @property

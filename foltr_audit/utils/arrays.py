@@ -30,7 +30,7 @@ Bools = NDArray[np.bool_]
 """Clicks, and masks."""
 
 
-# --- Read-only arrays for frozen records -----------------------------------------------------------
+# --- read-only arrays ------------------------------------------------------------------------------
 
 T = TypeVar("T", bound=np.generic)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Protocol, TypeVar
 
-# --- Says on a terminal that kernels are being compiled, which happens when they are first called --
+# --- compilation of kernels ------------------------------------------------------------------------
 
 NOTE = "compiling kernels (first run only) ..."
 
@@ -37,7 +37,7 @@ def announce_compiling() -> None:
     event.register("numba:compile", Announcement())  # type: ignore[no-untyped-call]
 
 
-# --- Progress of long work: a rich bar on stderr where that is a terminal, else nothing ------------
+# --- progress bars ---------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .messages import ShownList
 
-# --- Arrays as bytes that may come from anybody ----------------------------------------------------
+# --- arrays as bytes -------------------------------------------------------------------------------
 
 _MAGIC = b"foltr-audit/arrays/1\n"
 _MOST_HEADER = 1 << 20
@@ -64,7 +64,7 @@ def unpack_arrays(data: bytes) -> dict[str, NDArray[np.generic]]:
     return found
 
 
-# --- Shown lists as bytes, as a consenting client sends them to the server that records ------------
+# --- lists as bytes --------------------------------------------------------------------------------
 
 _UNKNOWN = 2  # in a column of truth values
 

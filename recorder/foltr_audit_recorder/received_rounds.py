@@ -24,7 +24,7 @@ from .messages import NodeOutcome, ReceivedMessage, ShownList
 from .round_tables import CohortColumns, ListColumns, MessageColumns, TruthColumns
 from .toml_text import plain_text
 
-# --- The mean that a server makes of messages, weighted by their counts, as far as rounding lets it be told
+# --- weighted means --------------------------------------------------------------------------------
 
 ROUNDING = 1e-5
 """How far a mean may be off, as a share of its largest number: servers may average in float32."""
@@ -46,7 +46,7 @@ def weighted_mean(
     return np.concatenate(means), np.concatenate(largest)
 
 
-# --- From the messages of a round to the columns of its tables -------------------------------------
+# --- messages --------------------------------------------------------------------------------------
 
 MOST_METRICS = 1000
 """Names of metrics that are kept in a round."""
@@ -220,7 +220,7 @@ def is_mean(
     return bool(np.all(np.abs(aggregate - (sent + mean)) <= slack))
 
 
-# --- From the shown lists of the messages of a round, and what clients told of them, to columns ----
+# --- shown lists -----------------------------------------------------------------------------------
 
 _MOST_PADDED, _PADDED_PER_DOCUMENT = 1 << 24, 1000
 """Places that lists may be padded to: this many, or this many times the number of documents."""

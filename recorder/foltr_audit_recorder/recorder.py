@@ -35,7 +35,7 @@ from .round_tables import MessageColumns, RoundColumns, Tables, check_same_colum
 from .toml_text import plain_facts, plain_text
 from .trace_start import METRICS, TraceStart, model_layout, n_words
 
-# --- A round as a server gives it to the recorder, and its tables ----------------------------------
+# --- given rounds ----------------------------------------------------------------------------------
 
 LOG = logging.getLogger("foltr_audit_recorder")
 
@@ -211,7 +211,7 @@ def _train_outcomes(round_: RoundInput) -> list[NodeOutcome]:
     ]
 
 
-# --- The recorder: a server gives it what it sees of each round, and it writes a trace -------------
+# --- the recorder ----------------------------------------------------------------------------------
 
 KINDS = ("model", "update", "masked", "es")
 MOST_HEADER_BYTES = 1 << 20

@@ -13,18 +13,19 @@ from numpy.typing import NDArray
 
 from .atomic_files import Piece
 
-# --- Columns in fewer bytes: numbers that take few values are written as codes of a few bits -------
+# --- columns in fewer bytes ------------------------------------------------------------------------
 # A packed column NAME is three arrays in the file of its table: `NAME.type`, an array without rows that has
 # the column's type and axes, `NAME.blocks`, the number of rows in each block, which may be left out if there
 # is one block, and `NAME.packed`, the bytes (uint8) of block after block:
 #
-# block = a byte s, from 0 to 7; if s > 0, codes of s bits: each number below 2^s - 1 is its own code, and 2^s
-# - 1 says that the number is among the others; then the others, less 2^s - 1, as a block of their own; if s =
-# 0, the lowest byte of each number as one list, the second lowest as one ... list = nothing for no bytes;
-# else a byte b; if b = 8, the bytes as they are; if b is from 1 to 7, 2^b - 1 bytes, whose codes are 0, 1, 2
-# ..., the codes of b bits of all bytes, of which 2^b - 1 says that a byte is among the others, and the list
-# of the others codes = their lowest bits, eight in a byte as `numpy.packbits` makes them, then their second
-# bits ...
+#     block   = a byte s, from 0 to 7; if s > 0, codes of s bits: each number below 2^s - 1 is its own code,
+#               and 2^s - 1 says that the number is among the others; then the others, less 2^s - 1, as a
+#               block of their own; if s = 0, the lowest byte of each number as one list, the second lowest
+#               as one ...
+#     list    = nothing for no bytes; else a byte b; if b = 8, the bytes as they are; if b is from 1 to 7,
+#               2^b - 1 bytes, whose codes are 0, 1, 2 ..., the codes of b bits of all bytes, of which 2^b - 1
+#               says that a byte is among the others, and the list of the others
+#     codes   = their lowest bits, eight in a byte as `numpy.packbits` makes them, then their second bits ...
 #
 # Whole numbers and simple rules make the bytes, and no library for compression: every machine writes the
 # same.
@@ -340,7 +341,7 @@ class _PackedBytes:
             raise ValueError(f"{self._packed.size - self._at} packed bytes too many")
 
 
-# --- Tables as files of NumPy arrays: the same columns give the same bytes on every machine --------
+# --- tables as files -------------------------------------------------------------------------------
 
 Columns = Mapping[str, NDArray[np.generic]]
 """A table: arrays of one length by name; a row is one index of the first axis."""
@@ -456,7 +457,7 @@ def smallest(values: NDArray[np.generic]) -> NDArray[np.integer]:
     return values.astype(kind)
 
 
-# --- Columns that follow from other tables of a part, which are left out of its files --------------
+# --- columns that follow from other tables ---------------------------------------------------------
 # Most systems record the lists of every message, one after the other. What their rows are about then follows
 # from the messages, and rows of truth are about the same messages and lists. Whoever writes a part leaves
 # such columns out if they hold exactly what follows; whoever reads it puts them back.

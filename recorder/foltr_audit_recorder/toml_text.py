@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-# --- Facts and texts in the form in which a trace can hold them ------------------------------------
+# --- facts and texts -------------------------------------------------------------------------------
 
 FIXED_FACTS = frozenset(
     [
@@ -55,7 +55,7 @@ def plain_text(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
-# --- Plain tables as TOML text: what the header of a trace needs, and no more ----------------------
+# --- tables ----------------------------------------------------------------------------------------
 
 
 def toml_text(table: Mapping[str, object]) -> str:

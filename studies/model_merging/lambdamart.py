@@ -24,12 +24,13 @@ from foltr_audit.core.ranking_metrics import (
 )
 from foltr_audit.core.records import Dataset
 from foltr_audit.errors import DataError
+from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Features, Floats, Ints
 from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import NO_TICK, Tick
 
-# --- Computes nDCG@10, MAP@10 and MRR@10 of each query from the scores of its documents ------------
+# --- quality of scores -----------------------------------------------------------------------------
 
 NDCG = "ndcg@10"
 METRICS = {NDCG: "nDCG@10", "map@10": "MAP@10", "mrr@10": "MRR@10"}
@@ -71,12 +72,10 @@ class RankingJudge:
         return relevant_documents(self.data)
 
     def _shown(self, scores: Floats) -> Ints:
-        from foltr_audit.kernels.ranking import top_lists
-
         return top_lists(np.asarray(scores, dtype=np.float64), self.data.offsets, LIST_LENGTH)
 
 
-# --- LambdaMART by LightGBM, tuned by Optuna's tree-structured Parzen estimator --------------------
+# --- training --------------------------------------------------------------------------------------
 
 LEARNING_RATES = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.3)
 LEAVES = (15, 255)
@@ -245,7 +244,7 @@ def _bin(data: Dataset, reference: Any) -> Any:
     return found.construct()
 
 
-# --- Merges two models: a weighted sum of their scores, or a model with the scores as features -----
+# --- merges ----------------------------------------------------------------------------------------
 # Source: "Learning to rank for non independent and identically distributed datasets" (2024), section 4.
 
 STEPS = 100

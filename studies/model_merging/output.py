@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# --- Draws a study of model merging: categories of queries and documents, importances of features --
+# --- pictures --------------------------------------------------------------------------------------
 
 CATEGORIES, IMPORTANCES = "categories", "importances"
 """Names of the pictures without their ending."""
@@ -124,7 +124,7 @@ def _source(study: MergeReport) -> str:
     return f"{'synthetic data' if facts.synthetic else 'data'} {facts.source}"
 
 
-# --- The folder of a study of model merging: `results.json` and two pictures -----------------------
+# --- the folder ------------------------------------------------------------------------------------
 
 _OURS = {RESULTS, *(f"{name}{ending}" for name in (CATEGORIES, IMPORTANCES) for ending in FORMATS)}
 

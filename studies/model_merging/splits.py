@@ -21,7 +21,7 @@ from foltr_audit.errors import DataError, UsageError
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Ints
 
-# --- Finds the topic of each query: the category of most of its relevant documents -----------------
+# --- topics of queries -----------------------------------------------------------------------------
 # Source of the rule and its ties: "Learning to rank for non independent and identically distributed datasets"
 # (2024), section 3.1.
 
@@ -160,7 +160,7 @@ def _whole(part: Dataset, feature: int, source: str) -> Ints:
     return values.astype(np.int64)
 
 
-# --- Divides queries between two clients by the categories of their relevant documents -------------
+# --- queries divided by the categories of their relevant documents ---------------------------------
 
 Method = Literal["initial", "no-tie-breaking", "exclusive"]
 
@@ -272,7 +272,7 @@ def merge_queries(remaining: Ints, relevant: Ints, trained_on: tuple[int, int]) 
     return MergeQueries(clients=(np.sort(lowest), np.sort(highest)), wanted=wanted)
 
 
-# --- Selects the queries of the two clients of a split in each part, and those that they merge models on
+# --- queries of each client ------------------------------------------------------------------------
 
 SPLITS: dict[int, tuple[Method, int]] = {
     1: ("exclusive", 0),
@@ -363,7 +363,7 @@ def chosen_places(topics: QueryTopics, categories: tuple[int, ...]) -> tuple[int
     return tuple([*given, *frequent][:2])
 
 
-# --- Counts the queries, relevant documents and pairs of each client, and the categories -----------
+# --- counts ----------------------------------------------------------------------------------------
 # The forms are those of "Learning to rank for non independent and identically distributed datasets" (2024),
 # table 2 and figure 2.
 

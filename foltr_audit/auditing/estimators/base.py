@@ -284,8 +284,8 @@ def best_of_direction(trials: TrialScores, worth: Worth, *, above: bool) -> Best
 
 def best_tail(trials: TrialScores, worth: Worth) -> ScoreTail:
     """The tail of either direction that is worth most on the part for choosing."""
-    found = [best_of_direction(trials, worth, above=above) for above in (True, False)]
-    return max(found, key=lambda each: each.rank).tail
+    tails = [best_of_direction(trials, worth, above=above) for above in (True, False)]
+    return max(tails, key=lambda best: best.rank).tail
 
 
 def worth_in_epsilon(m: int, delta: float, alpha: float) -> Worth:

@@ -54,8 +54,8 @@ class Bets(NamedTuple):
             return np.full(self.kinds.shape[0], -np.inf)
         pays = np.array([1.0, -ratio, 1.0 - ratio, 0.0]) - delta
         logs = np.log1p(np.outer(pays, self.stakes[safe]))
-        each = np.einsum("tk,kj->tj", self.kinds.astype(np.float64), logs)
-        return np.asarray(np.logaddexp.reduce(each + np.log(self.shares[safe]), axis=1))
+        wealth = np.einsum("tk,kj->tj", self.kinds.astype(np.float64), logs)
+        return np.asarray(np.logaddexp.reduce(wealth + np.log(self.shares[safe]), axis=1))
 
 
 @estimator("betting")
@@ -114,8 +114,8 @@ def _at_best(kinds: Ints | Floats, most: int) -> Floats:
 
 def _both_bets(trials: TrialScores, delta: float, alpha: float) -> list[Bets]:
     worth = worth_in_epsilon(trials.chosen_on, delta, 0.5 * alpha)
-    found = [best_of_direction(trials, worth, above=above) for above in (True, False)]
-    return [_place_bets(best, trials, delta, alpha) for best in found]
+    tails = [best_of_direction(trials, worth, above=above) for above in (True, False)]
+    return [_place_bets(best, trials, delta, alpha) for best in tails]
 
 
 def _place_bets(best: BestTail, trials: TrialScores, delta: float, alpha: float) -> Bets:
@@ -167,13 +167,13 @@ def _refuted(bets: list[Bets], n: int, delta: float, alpha: float) -> float:
             high = middle
             continue
         # Wealth never increases with eps: only looks that refute a smaller eps can refute a larger one.
-        low, bets = middle, [each._replace(kinds=each.kinds[won]) for each in bets]
+        low, bets = middle, [bet._replace(kinds=bet.kinds[won]) for bet in bets]
     return low
 
 
 def _looks_that_refute(bets: list[Bets], eps: float, delta: float, alpha: float) -> Bools:
     """At which looks the wealth against eps is at least 1 / alpha, (T,)."""
-    logs = [each.log_wealth(eps, delta) for each in bets]
+    logs = [bet.log_wealth(eps, delta) for bet in bets]
     wealth = np.logaddexp.reduce(logs, axis=0) - math.log(len(bets))
     return np.asarray(wealth >= math.log(1.0 / alpha))
 

@@ -135,10 +135,10 @@ def _scores_of(trials: TrialScores, coins: Bools) -> Floats | None:
     """The score of each canary (m,), which is a trial of its coin's hypothesis; None if there are too few."""
     if not trials.independent:
         return np.asarray(np.where(coins, trials.one, trials.zero))
-    place = np.where(coins, np.cumsum(coins), np.cumsum(~coins)) - 1
-    if place.max() >= trials.evaluated:
+    index = np.where(coins, np.cumsum(coins), np.cumsum(~coins)) - 1
+    if index.max() >= trials.evaluated:
         return None
-    return np.asarray(np.where(coins, trials.one[place], trials.zero[place]))
+    return np.asarray(np.where(coins, trials.one[index], trials.zero[index]))
 
 
 def guesses(trials: TrialScores, coins: Bools, guessing: GuessRule) -> tuple[int, int]:
@@ -165,10 +165,10 @@ def _leaning(pooled: Floats, scores: Floats) -> Floats:
     So a gap between the hypotheses is divided in its middle. `pooled` ascends; 0 for scores that are equal to
     one of it, in the middle of a gap, or at the ends.
     """
-    place = np.searchsorted(pooled, scores, side="left")
-    between = (place > 0) & (place < pooled.size)
-    place = np.where(between, place, 1)
-    lower, higher = pooled[place - 1], pooled[place]
+    rank = np.searchsorted(pooled, scores, side="left")
+    between = (rank > 0) & (rank < pooled.size)
+    rank = np.where(between, rank, 1)
+    lower, higher = pooled[rank - 1], pooled[rank]
     between &= (lower < scores) & (scores < higher)
     with np.errstate(over="ignore", invalid="ignore"):
         nearer = np.sign((scores - lower) - (higher - scores))

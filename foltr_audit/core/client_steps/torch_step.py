@@ -148,7 +148,7 @@ def torch_step(
     )
 
 
-# --- The client step of a PyTorch module that is trained on the clicks on one list -----------------
+# --- a module that is trained on the clicks on one list --------------------------------------------
 
 ListLoss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 """`loss(scores (L,), clicks (L,)) -> number`."""

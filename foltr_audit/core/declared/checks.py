@@ -69,7 +69,7 @@ class DeclarationFinding(ResultRow):
     field: str
     declared: str
     follows: str
-    right: float | None
+    right: float | None = None
     mend: str
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ def digits(value: float) -> str:
     return f"{value:.3g}" if 1 <= abs(value) < 1000 else f"{value:.4g}"
 
 
-# --- noise for messages that nothing bounds, or that may lie farther apart than it was computed for
+# --- distances that noise has to hide --------------------------------------------------------------
 
 
 def sensitivity(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -131,7 +131,6 @@ def _without_bound(
         field=step.name,
         declared="noise" if step.sensitivity is None else f"sensitivity {digits(step.sensitivity)}",
         follows=f"{follows}: its claim holds for no client" if declared else f"{follows}: no epsilon follows",
-        right=None,
         mend="clip before the noise, and compute the noise from twice the norm of the clip",
     )
 
@@ -200,13 +199,13 @@ def _how_far(system: DeclaredSystem, noise: NoiseAddition, distances: Norms) -> 
     """How far apart neighbours may be, in the norm of the clip and in that of the noise."""
     needed, radius, ball = of_order(distances, noise.law), *_ball(distances)
     in_ball = f" in {ball}" if system.parameters > 1 else ""
-    said = f"two messages differ by up to 2 R = {digits(radius)}{in_ball}"
+    distance = f"two messages differ by up to 2 R = {digits(radius)}{in_ball}"
     if system.halved:
-        said = f"messages are up to R = {digits(radius)} long{in_ball}"
+        distance = f"messages are up to R = {digits(radius)} long{in_ball}"
     if needed > radius * _EQUAL:
         order = f"L{noise.law.order}"
-        said += f", which over {system.parameters} coordinates is up to {digits(needed)} in {order}"
-    return said
+        distance += f", which over {system.parameters} coordinates is up to {digits(needed)} in {order}"
+    return distance
 
 
 def _ball(distances: Norms) -> tuple[float, str]:
@@ -251,7 +250,7 @@ def _without_law(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
         )
 
 
-# --- the scale of noise, and the sensitivity, epsilon and delta that it was computed from ---------
+# --- scale of noise, and what it was computed from -------------------------------------------------
 
 
 def noise_scale(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -325,7 +324,7 @@ def _classical(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
     )
 
 
-# --- noise that clients share: whether the shares that arrive in a sum are the whole noise --------
+# --- shares of noise that arrive in a sum ----------------------------------------------------------
 
 
 def shares(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -350,7 +349,6 @@ def _shares_of(
             field=step.name,
             declared=f"noise in {n} shares",
             follows=f"each message carries only 1/{n} of the noise, and the server sees each one",
-            right=None,
             mend="add secure aggregation, or the whole noise to each message",
         )
         return
@@ -370,7 +368,6 @@ def _shares_of(
             field=step.name,
             declared=f"noise in {n} shares",
             follows="each share is rounded before the sum, so there is no proof for the sum",
-            right=None,
             mend="use noise whose shares are whole multiples of the grid step",
         )
 
@@ -439,7 +436,7 @@ def _aborts(system: DeclaredSystem, step: DeclaredStep, fewest: int) -> Declarat
     )
 
 
-# --- links of a chain that spoil what others do ---------------------------------------------------
+# --- links that spoil what others do ---------------------------------------------------------------
 
 
 def several_noises(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -453,7 +450,6 @@ def several_noises(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             declared=f"noise of {', '.join(names)}",
             follows=f"several defenses add it ({', '.join(names)}): each claim accounts only for "
             "its own noise",
-            right=None,
             mend="add one noise, computed for the claim",
         )
 
@@ -469,12 +465,11 @@ def filled_coordinates(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
                 field=step.name,
                 declared="coordinates that are left out",
                 follows="later noise fills the coordinates it sets to zero",
-                right=None,
                 mend="put it after the noise",
             )
 
 
-# --- noise that an aggregator adds to the sums of all rounds --------------------------------------
+# --- correlated noise on the sums of all rounds ----------------------------------------------------
 
 
 def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -490,7 +485,6 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
                 field=step.name,
                 declared="noise on the sums",
                 follows=f"{noise.unbounded}: it hides no client",
-                right=None,
                 mend="clip each message before the sum",
             )
         elif step.event.bands > system.separation:
@@ -506,7 +500,7 @@ def sum_noise(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             )
 
 
-# --- interactions behind a message ----------------------------------------------------------------
+# --- interactions behind a message -----------------------------------------------------------------
 
 
 def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -528,7 +522,7 @@ def batch(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             )
 
 
-# --- what an observer sees in spite of the noise --------------------------------------------------
+# --- what an observer sees in spite of the noise ---------------------------------------------------
 
 
 def unequal(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
@@ -541,7 +535,6 @@ def unequal(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             declared="noise, and clients of different weights",
             follows="they are weighted by their number of interactions: neither the noise nor the "
             "sensitivity of a sum is that of equal clients",
-            right=None,
             mend="give all clients the same weight",
         )
 
@@ -557,7 +550,6 @@ def lists(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             declared="noise on the message",
             follows="a server that sees the shown lists reads the clicks on each from the next, whatever the "
             "noise on the message",
-            right=None,
             mend="take --rank-with global, or one interaction a message, or hide the lists from the server",
         )
 
@@ -571,12 +563,11 @@ def last_bits(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             field="last bits",
             declared="float64 messages",
             follows="those of float64 messages reveal what continuous noise was added to",
-            right=None,
             mend="send float32, or add noise on a grid",
         )
 
 
-# --- claims and the bound that accounting proves --------------------------------------------------
+# --- proven bounds against claims ------------------------------------------------------------------
 
 
 class _Statement(NamedTuple):
@@ -633,7 +624,7 @@ def why_not(system: DeclaredSystem, claim: DeclaredClaim) -> str | None:
     return ", ".join(missing) or None
 
 
-# --- what a claim says ----------------------------------------------------------------------------
+# --- what a claim says -----------------------------------------------------------------------------
 
 _PARTS = {
     "unit": "what neighbouring inputs differ in",
@@ -654,7 +645,6 @@ def statement(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
                 field="claim",
                 declared=f"epsilon {digits(claim.epsilon)}",
                 follows=f"the claim does not say {', '.join(f'{name} ({_PARTS[name]})' for name in missing)}",
-                right=None,
                 mend="an epsilon means something only together with these",
             )
 
@@ -685,12 +675,11 @@ def restated(system: DeclaredSystem) -> Iterator[DeclarationFinding]:
             field=restatement.field,
             declared=restatement.said,
             follows=f"{restatement.field} says {restatement.said}, but {restatement.elsewhere}",
-            right=None,
             mend="declare what the clients run",
         )
 
 
-# --- all of them ----------------------------------------------------------------------------------
+# --- every check -----------------------------------------------------------------------------------
 
 Check = Callable[[DeclaredSystem], Iterator[DeclarationFinding]]
 

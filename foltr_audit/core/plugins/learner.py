@@ -22,7 +22,7 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 if TYPE_CHECKING:
     from foltr_audit.core.records.dataset import Dataset
 
-# --- Input and output of a central learner, whose server learns from clicks ------------------------
+# --- what a central learner is given and returns ---------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,7 +70,7 @@ class CentralResult:
     clicks: Bools
 
 
-# --- Learner plug-ins: how interactions change the global model, and what clients send -------------
+# --- the interface ---------------------------------------------------------------------------------
 
 Fact = str | int | float | bool
 

@@ -30,7 +30,7 @@ from foltr_audit.errors import PluginError, first_problem, message_of, suggest_n
 from foltr_audit.privacy.noise.parse import parts
 from foltr_audit.utils.reading import json_table
 
-# --- Plug-ins of the user's own code, which no entry point registers, and how Specs name them ------
+# --- plug-ins in the user's own code ---------------------------------------------------------------
 # A class of a module is `MODULE:CLASS` in a Spec, e.g. `my_attacks:Trimmed:keep=0.5`. A class that only this
 # process has, of a notebook, a script or a function, is its bare name: such a Spec can run here, but nothing
 # that outlives the process or runs in another one may hold it.
@@ -141,7 +141,7 @@ def importable_names() -> tuple[str, ...]:
     return tuple(name for (_, name), cls in _known.items() if ":" in name and is_importable(cls))
 
 
-# --- Find plug-ins by entry points, and make them from their text form -----------------------------
+# --- registered plug-ins ---------------------------------------------------------------------------
 
 P = TypeVar("P", bound=Plugin)
 _OURS, _PACKAGE = "foltr-audit", "foltr_audit"

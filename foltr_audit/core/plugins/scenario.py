@@ -13,7 +13,7 @@ from foltr_audit.core.records.round_context import RoundContext
 from foltr_audit.rng import ClientStreams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- Poisoning plug-ins: what malicious clients click or send to make the global model worse -------
+# --- poisonings ------------------------------------------------------------------------------------
 
 
 class Poisoning(Plugin):
@@ -76,7 +76,7 @@ class Poisoning(Plugin):
         return changed
 
 
-# --- Scenario and click model plug-ins: clients and their intents, and how users click -------------
+# --- scenarios and click models --------------------------------------------------------------------
 
 
 class ClickModel(Plugin):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from foltr_audit.errors import DataError
 from foltr_audit.utils.arrays import Bools, Features, Ints, freeze, read_only, read_only_features
 
-# --- Compact storage for the names of many documents, which are rarely read ------------------------
+# --- names of documents ----------------------------------------------------------------------------
 
 _BATCH_NAMES = 8_192  # names decoded or encoded at a time
 _PIECE_BYTES = 1 << 20
@@ -113,7 +113,7 @@ def batches(names: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-# --- The origin of each query in a data set that combines others -----------------------------------
+# --- origin of queries -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,7 +143,7 @@ class QueryOrigin:
         return np.where(shown >= 0, self.document[rows], -1)
 
 
-# --- Ranking data: queries of different lengths in flat arrays, and the three parts of a fold ------
+# --- data sets and collections ---------------------------------------------------------------------
 
 _BATCH_ROWS = 8_192  # copies of this many rows at a time
 

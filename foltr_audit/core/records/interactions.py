@@ -13,7 +13,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.recorder.messages import OUTCOMES
 from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, Words, read_only, read_only_features
 
-# --- Whom a server asked in a round, and what became of it -----------------------------------------
+# --- the cohort ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +50,7 @@ class Cohort:
         return int(self.node.size)
 
 
-# --- One federated round: what the server sees, and the truth, which only the judge may use --------
+# --- the round and its truth -----------------------------------------------------------------------
 
 Payload = NDArray[np.float32] | Floats | NDArray[np.uint64]
 """Messages: plain, or encoded as integers modulo 2^b."""

@@ -250,7 +250,7 @@ class QueryAssignment(NamedTuple):
         return cls(queries, nothing, nothing)
 
 
-# --- Groups of clients for which reports show separate rows ----------------------------------------
+# --- groups of clients -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

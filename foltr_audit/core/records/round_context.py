@@ -13,7 +13,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints, freeze
 
-# --- What the server receives when a cohort sends messages -----------------------------------------
+# --- what the server receives ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +60,7 @@ class WireMessages:
         return self.messages.dtype == np.uint64
 
 
-# --- The context of a cohort in one round ----------------------------------------------------------
+# --- the context -----------------------------------------------------------------------------------
 
 _OF_RECEIPT: Final = {"received": np.float64, "contrast": np.bool_, "reopened": np.bool_}
 """What each client received, with its type; None of an honest server."""
@@ -129,7 +129,7 @@ class RoundContext:
         return self.source.clients(f"{self.prefix}server/{purpose}", round_, np.zeros(1, dtype=np.int64))
 
 
-# --- What a server sends to the clients of a round -------------------------------------------------
+# --- what the server sends -------------------------------------------------------------------------
 
 TARGET: Final = "target"
 """The fact of a round that holds the place of the client whose update its server isolates."""

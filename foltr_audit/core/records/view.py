@@ -18,7 +18,7 @@ from foltr_audit.utils.arrays import Bools, Features, Floats, Ints, freeze, read
 if TYPE_CHECKING:
     from foltr_audit.core.plugins.client_step import ClientStep
 
-# --- An observer's prior belief about clicks -------------------------------------------------------
+# --- prior belief about clicks ---------------------------------------------------------------------
 
 Probabilities = tuple[Floats, Floats]
 
@@ -61,7 +61,7 @@ class ClickBelief:
         return np.where(labels >= 0, self.click[grade], 0.0), np.where(labels >= 0, self.stop[grade], 0.0)
 
 
-# --- What the client step of a view computes for its messages, with every value checked ------------
+# --- a client step whose values are checked --------------------------------------------------------
 
 
 def checked_updates(step: ClientStep, model: Floats, features: Features, clicks: Floats) -> Floats:
@@ -122,7 +122,7 @@ def checked_scores(step: ClientStep, model: Floats, features: Features) -> Float
     return _called(step, "scores", step.scores, model, features, shape=(len(features),))
 
 
-# --- Who took part in which rounds, and what follows about clients from the sums of these rounds ---
+# --- participation ---------------------------------------------------------------------------------
 
 
 class RoundMembers(NamedTuple):
@@ -171,7 +171,7 @@ class ParticipantEstimates(NamedTuple):
     intents: Floats | None = None
 
 
-# --- The view of one observer, and the answer of an attack -----------------------------------------
+# --- the view and its answer -----------------------------------------------------------------------
 
 KNOWLEDGE = {
     "features": "feature rows of the shown documents",

@@ -19,7 +19,7 @@ from foltr_audit.core.settings.base import (
 from foltr_audit.core.settings.defaults import TRIALS
 from foltr_audit.privacy.observer_views import sees_lists
 
-# --- The settings of an audit of any function: the claim, and how it is checked --------------------
+# --- an audit of any function ----------------------------------------------------------------------
 
 FUNCTION_TRIALS = 10_000
 
@@ -75,7 +75,7 @@ class FunctionAuditSpec(SpecTable):
         return validated(cls, table, f"{where}: " if where else "", names)
 
 
-# --- The audit protocol of a Spec: which claims are checked, in which games, with how many trials --
+# --- the audit of a Spec ---------------------------------------------------------------------------
 
 AuditView = Literal[
     "individual", "individual+lists", "aggregate", "aggregate+lists", "colluding", "colluding+lists"

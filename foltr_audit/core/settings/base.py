@@ -82,7 +82,7 @@ def known_parts(values: tuple[str, ...]) -> tuple[str, ...]:
     return once(values)
 
 
-# --- From a plain table to validated settings, with errors that name the source, the field or the option
+# --- from a table to settings, with errors that name the field -------------------------------------
 
 T = TypeVar("T", bound=SpecTable)
 

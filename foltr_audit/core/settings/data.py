@@ -16,7 +16,7 @@ from foltr_audit.utils.rows import JsonValue
 if TYPE_CHECKING:
     from foltr_audit.core.records import Collection
 
-# --- Local paths of a Spec -------------------------------------------------------------------------
+# --- local paths -----------------------------------------------------------------------------------
 
 LOCAL_PATHS = ("data.source", "data.intents", "train.init")
 """Fields of a Spec that may hold a path."""
@@ -43,7 +43,7 @@ def without_paths(table: Mapping[str, object]) -> dict[str, JsonValue]:
     return found
 
 
-# --- The `data` table of a Spec: the data, their preparation and their intents ---------------------
+# --- the `data` table ------------------------------------------------------------------------------
 
 FEWEST_INTENTS, MOST_INTENTS, USUAL_INTENTS = 2, 10, 4
 """Limits and default of the number of synthetic intents: TREC topics have up to ten; studies use four."""

@@ -18,7 +18,7 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from foltr_audit.core.settings.experiment import Spec
 
-# --- What a learner needs of the other fields of a Spec --------------------------------------------
+# --- learners --------------------------------------------------------------------------------------
 
 
 def why_no_learner(spec: Spec) -> str | None:
@@ -38,7 +38,7 @@ def why_no_learner(spec: Spec) -> str | None:
     return problem and f"learner {learner.name}: {problem}"
 
 
-# --- What a server that does not follow the protocol needs of the other fields of a Spec -----------
+# --- servers ---------------------------------------------------------------------------------------
 
 
 class AuditedSum(NamedTuple):

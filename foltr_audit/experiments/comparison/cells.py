@@ -46,7 +46,7 @@ from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import MOST_UNPACKED, ArraySchema, read_archive, refuse_other_forms
 
-# --- The facts of a stored cell, checked before anything uses them ---------------------------------
+# --- facts -----------------------------------------------------------------------------------------
 
 FACTS = "cell.json"
 SCHEMA = "foltr-audit/cell/1"
@@ -299,7 +299,7 @@ def read_facts(folder: Path, spec: Spec) -> CellFacts:
     return facts
 
 
-# --- What proofs promise of a system's messages: the AUC that they leave to any attack on a click --
+# --- what proofs leave to an attack ----------------------------------------------------------------
 
 
 def system_aucs(privacy: PrivacyDescription) -> list[ProvenAucFacts]:
@@ -338,7 +338,7 @@ def _proven_auc(privacy: PrivacyDescription, view: str, interactions: int) -> Pr
     )
 
 
-# --- The arrays of a stored cell: metrics of its rounds, nDCG by query, judged lists and guesses ---
+# --- arrays ----------------------------------------------------------------------------------------
 
 ARRAYS = "arrays.npz"
 ROUNDS = "rounds/"
@@ -457,7 +457,7 @@ def _refuse_odd_lists(lists: Mapping[str, NDArray[Any]], groups: int) -> None:
         raise ValueError(f"lists/group: {lists['group'].max()}; expected less than {groups}")
 
 
-# --- What is stored of one cell of a comparison ----------------------------------------------------
+# --- the stored cell -------------------------------------------------------------------------------
 
 Files = dict[str, bytes]
 """Contents by name; the last one is written last, so that a cell with that file is finished."""

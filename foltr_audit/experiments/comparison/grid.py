@@ -268,7 +268,7 @@ def _drop(table: Table, dotted: str) -> object:
     return table_in(table, outer).pop(inner, None) if inner else table.pop(outer, None)
 
 
-# --- The cells of a grid, with the names of their defenses, and the combinations that cannot be run
+# --- cells, their names, and combinations that cannot be run ---------------------------------------
 
 Point = tuple[str, str, str, float]
 """Learner, scenario, click model and epsilon that a sensitivity is chosen for."""

@@ -210,7 +210,7 @@ class _CellRunner:
             yield number, spec.table()
 
 
-# --- A whole comparison ----------------------------------------------------------------------------
+# --- the whole comparison --------------------------------------------------------------------------
 
 
 def refuse_other_data(specs: Sequence[Spec], folder: ComparisonFolder, study: Runner) -> None:

@@ -143,10 +143,10 @@ def _dask_backend(stack: ExitStack, address: str | None, jobs: int | None) -> Pa
             _knock(resolve_address(address))
             client = Client(address, timeout=_CONNECT, set_as_default=False)
         else:
-            here = LocalCluster(
+            cluster = LocalCluster(
                 n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
             )
-            client = Client(stack.enter_context(here), timeout=_CONNECT, set_as_default=False)
+            client = Client(stack.enter_context(cluster), timeout=_CONNECT, set_as_default=False)
     stack.enter_context(client)
     client.wait_for_workers(1, timeout=_CONNECT)
     # With pure=True, Dask takes equal calls for one task.

@@ -30,7 +30,7 @@ from foltr_audit.utils.optional_dependencies import package, quiet
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import Interval
 
-# --- The search ------------------------------------------------------------------------------------
+# --- the search ------------------------------------------------------------------------------------
 # Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4. Optuna ranks
 # candidates that break a limit below all others, by how far they exceed it.
 
@@ -118,7 +118,7 @@ def _constraints(trial: ScoredTrial) -> tuple[float]:
     return (trial.user_attrs[_EXCESS],)
 
 
-# --- Scores candidates on the validation split -----------------------------------------------------
+# --- scores ----------------------------------------------------------------------------------------
 
 VALIDATION = "vali"
 

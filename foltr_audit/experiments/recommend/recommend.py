@@ -91,7 +91,7 @@ class Recommendation:
         return None if self.chosen is None else self.judged[self.chosen]
 
 
-# --- Which candidate is confirmed ------------------------------------------------------------------
+# --- the candidate that is confirmed ---------------------------------------------------------------
 
 LARGEST_TIE = 0.005
 """A candidate whose nDCG@10 is further below the best one's is never chosen for its bound."""
@@ -136,7 +136,7 @@ def _order(one: CandidateResult) -> tuple[float, float, float]:
     return proven, upper, -one.ndcg
 
 
-# --- Cells that confirm a chosen candidate ---------------------------------------------------------
+# --- its cells on the test split -------------------------------------------------------------------
 # None of their results is used for the choice.
 
 TEST = "test"
@@ -199,7 +199,7 @@ def confirmation_grid(
     return ComparisonGrid.parse(table)
 
 
-# --- A whole recommendation ------------------------------------------------------------------------
+# --- the whole recommendation ----------------------------------------------------------------------
 
 
 def recommend(

@@ -28,7 +28,7 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import ResultRow
 
-# --- The limits that a recommended defense must keep -----------------------------------------------
+# --- limits ----------------------------------------------------------------------------------------
 
 LEAST_EPS = 1e-4
 """The smallest limit on epsilon."""
@@ -129,7 +129,7 @@ class PrivacyLimits(ResultRow):
         return auc_upper - self.max_auc
 
 
-# --- The search space ------------------------------------------------------------------------------
+# --- defenses and their parameters -----------------------------------------------------------------
 
 USUAL_NORM = 1.5
 """The published norm, with which every mechanism is tried first."""

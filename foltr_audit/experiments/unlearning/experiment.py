@@ -33,7 +33,7 @@ from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.rows import Estimate
 
-# --- What the stored messages of a training give to whoever reads them: clicks ---------------------
+# --- clicks in the stored messages -----------------------------------------------------------------
 
 VIEWS = ("individual", "aggregate")
 """What may be stored of a round, as in `AttackSpec.view`: every message, or their sum alone."""
@@ -66,7 +66,7 @@ def history_leakage(
     return found
 
 
-# --- The audit game of unlearning: did these clients take part and leave, or were they never there?
+# --- the audit game --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ def play_game(never: Floats, left: Floats, audit: FunctionAuditSpec) -> Unlearni
     return UnlearningGame(lower=found.lower, score=found.score)
 
 
-# --- The experiment on unlearning ------------------------------------------------------------------
+# --- the experiment --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

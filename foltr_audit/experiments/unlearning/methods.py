@@ -20,7 +20,7 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.models import FedAvgServer
 from foltr_audit.utils.arrays import Floats, Ints
 
-# --- What a server may store of a training: the messages of its rounds, and the global models ------
+# --- what the server stored ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,7 +80,7 @@ class UpdateHistory:
         return sum(size * (one.context.clients.size + 1) for one in self.rounds[rounds])
 
 
-# --- Plays a Spec without some of its clients, from any model and with any random numbers ----------
+# --- training again without some clients -----------------------------------------------------------
 
 NOBODY = np.empty(0, dtype=np.int64)
 """No client."""
@@ -166,7 +166,7 @@ class ReducedFederation:
         return -local.steps
 
 
-# --- Ways to make a trained model forget clients that left -----------------------------------------
+# --- methods ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

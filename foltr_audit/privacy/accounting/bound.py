@@ -22,7 +22,7 @@ from foltr_audit.privacy.loss.losses import GaussianLoss, LossProof, PrivacyLoss
 from foltr_audit.privacy.noise.gaussian import participation_sensitivity
 from foltr_audit.privacy.observer_views import sees_lists
 
-# --- What correlated noise on the sums of all rounds proves for a whole run ------------------------
+# --- correlated noise over a whole run -------------------------------------------------------------
 
 
 def by_sum_noise(walked: ChainSummary, situation: AccountingContext, share: float) -> Iterator[LossProof]:
@@ -93,7 +93,7 @@ def _described(noise: SumNoise) -> str:
     return f"Gaussian noise of sigma {noise.event.sigma:.4g} {ON_SUM}, L2 distance {noise.apart.l2:.4g}"
 
 
-# --- The smallest epsilon that is proven for a chain of defenses: one round, or a whole run --------
+# --- one round -------------------------------------------------------------------------------------
 
 
 def upper_bound(events: Sequence[PrivacyEvent], situation: AccountingContext) -> UpperBound:
@@ -319,7 +319,7 @@ def _sometimes(loss: PrivacyLoss, delta: float, situation: AccountingContext) ->
     return loss.epsilon_sometimes(situation.touched, delta, situation.sampled)
 
 
-# --- What is proven for all rounds of a run together: the bound that a person cares about ----------
+# --- all rounds together ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

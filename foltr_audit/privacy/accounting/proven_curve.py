@@ -61,7 +61,7 @@ def _whole_delta(epsilon: Callable[[float], float]) -> float | None:
     return math.exp(high)
 
 
-# --- What is proven for one situation, as a bound and as the most that any attack can reach --------
+# --- bound and curve of one situation --------------------------------------------------------------
 
 _NEARLY = 1.01  # a pure epsilon that is larger by no more than this is preferred
 

@@ -10,7 +10,7 @@ from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.privacy.events import UNITS, KeyShares
 from foltr_audit.privacy.observer_views import VIEWS, sees_lists, without_lists
 
-# --- The probability that clients who collude with the server open what secure aggregation hides ---
+# --- colluding clients -----------------------------------------------------------------------------
 
 
 class CohortCounts(NamedTuple):
@@ -68,7 +68,7 @@ def _all_among(some: int, marked: int, clients: int) -> float:
     return math.exp(sum(logs))
 
 
-# --- What an upper bound is computed for, and the bound itself -------------------------------------
+# --- situations and bounds -------------------------------------------------------------------------
 
 IN_SUM = "in the sum of"
 """How `UpperBound.how` begins to say that a bound rests on the noise of all messages of a sum."""

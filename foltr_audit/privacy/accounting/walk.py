@@ -25,7 +25,7 @@ from foltr_audit.privacy.events import (
 from foltr_audit.privacy.loss.losses import Norms, whole_multiple
 from foltr_audit.privacy.noise import AdditiveNoise
 
-# --- What each event does to a message, in the words that audits and the leak lint share -----------
+# --- what each event does to a message -------------------------------------------------------------
 
 Kind = Literal[
     "noise",
@@ -122,7 +122,7 @@ def only_noise(events: Sequence[PrivacyEvent]) -> AdditiveNoise | None:
     return laws[0] if len(laws) == 1 and actions[-1].is_noise else None
 
 
-# --- From the events of a chain to what proofs use -------------------------------------------------
+# --- the walk --------------------------------------------------------------------------------------
 
 KINDS = ("model", "update")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from dp_accounting.rdp import RdpAccountant
 
-# --- From noise to (epsilon, delta) and back: the Gaussian mechanism, and Renyi divergences --------
+# --- Gaussian mechanism and Renyi divergences ------------------------------------------------------
 
 _CLASSICAL_LARGEST = 1.0
 _DIGITS = 10
@@ -105,7 +105,7 @@ def epsilon_of_renyi(divergence: Callable[[int], float], delta: float) -> float:
     return max(0.0, min(found))
 
 
-# --- Composition: what one mechanism costs when it runs several times, at a delta ------------------
+# --- composition -----------------------------------------------------------------------------------
 
 HUGE_LOSS = 500.0
 """A larger pure epsilon is not put on a grid, since e to the width of its steps would overflow."""
@@ -266,7 +266,7 @@ def smallest(delta_at: Callable[[float], float], high: float, delta: float) -> f
     return high
 
 
-# --- Losses over a run in which a client takes part in some rounds, and the observer knows in which
+# --- rounds that a client takes part in ------------------------------------------------------------
 # Each round has a cohort of its own, a uniform sample of a share q of the clients. So the number K of rounds
 # in which a client takes part is binomial, whatever its data. An observer that knows who takes part knows K:
 # if k rounds together are (eps, delta_k)-DP, the run is (eps, sum of P(K = k) delta_k)-DP. Every function

@@ -17,7 +17,7 @@ from foltr_audit.privacy.loss.composition import (
     sampled_gaussian_over,
 )
 
-# --- Sizes of a vector in three norms at once, each as small as the others allow; and grids that it lies on
+# --- sizes and grids of vectors --------------------------------------------------------------------
 
 _NEAR = 1e-9  # how far the ratio of two grids may be from a whole number
 
@@ -78,7 +78,7 @@ def whole_multiple(grid: float, step: float) -> bool:
     return ratio >= 1 - _NEAR and abs(ratio - round(ratio)) <= _NEAR * ratio
 
 
-# --- The privacy loss of one round of a mechanism, and of several rounds ---------------------------
+# --- losses of one round and of several ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ PrivacyLoss = PureLoss | LaplaceLoss | GaussianLoss
 """The privacy loss of one round of a mechanism."""
 
 
-# --- What noise has to hide, and the privacy loss that it proves -----------------------------------
+# --- what noise has to hide ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -259,7 +259,7 @@ def drawn(law: str, streams: ClientStreams, given: tuple[float, int], draw: Call
     return remembered(key, draw)
 
 
-# --- Laws that no defense draws from ---------------------------------------------------------------
+# --- laws that no defense draws from ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

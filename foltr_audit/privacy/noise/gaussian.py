@@ -18,7 +18,7 @@ from foltr_audit.privacy.noise.base import FARTHEST, AdditiveNoise, check_scale,
 from foltr_audit.rng import UNIFORM_STEP, ClientStreams
 from foltr_audit.utils.arrays import Floats
 
-# --- Noise that is correlated over rounds ----------------------------------------------------------
+# --- noise that is correlated over rounds ----------------------------------------------------------
 # The server releases, in round t, the sum `x_t` of the messages plus row t of `C^-1 z`, where the rows of z
 # are independent Gaussian noise. Whoever knows all rounds knows `C x + z`, and no more: the noise hides
 # `C x`. The running sums `A x`, which the global model follows, carry the noise `B z`, with `B = A C^-1`,
@@ -107,7 +107,7 @@ def participation_sensitivity(bands: int, rounds: int, participations: int, sepa
     return float(np.sqrt(np.square(total).sum()))
 
 
-# --- Normal noise ----------------------------------------------------------------------------------
+# --- normal noise ----------------------------------------------------------------------------------
 
 
 def within_deviations(z: Floats) -> Floats:
@@ -195,7 +195,7 @@ class Gaussian(AdditiveNoise):
         return within_deviations(np.abs(np.asarray(size, dtype=np.float64)) / self.sigma)
 
 
-# --- Gaussian noise for the sums of all rounds of a run, correlated from round to round ------------
+# --- correlated normal noise -----------------------------------------------------------------------
 
 _RUNS = 8  # whose last rounds are remembered
 

@@ -70,6 +70,14 @@ class GridNoise(AdditiveNoise):
         loss = GaussianLoss(hidden.apart.l2 * self.gaussian_slope, normal=False)
         return (LossProof(loss, how, self.title),)
 
+    def integers(self, streams: ClientStreams, size: int) -> Floats:
+        """Noise in grid steps, whole numbers as float64, (C, size)."""
+        raise NotImplementedError
+
+    def sample(self, streams: ClientStreams, size: int) -> Floats:
+        """One number per client and coordinate, shape (C, size)."""
+        return self.step * self.integers(streams, size)
+
     def with_variance(self, share: float) -> Self:
         """The same law of a smaller sigma, of `fewest_steps` steps at least."""
         return replace(self, sigma=max(self.sigma * math.sqrt(share), self.fewest_steps * self.step))
@@ -113,7 +121,7 @@ class GridNoise(AdditiveNoise):
         return np.asarray(np.minimum(within, 1.0)[np.minimum(steps, last).astype(np.int64)])
 
 
-# --- Normal noise on a grid: the discrete Gaussian, and sums of it ---------------------------------
+# --- discrete Gaussian -----------------------------------------------------------------------------
 
 _LATTICE = np.arange(1.0, 6.0)  # further terms of the sums below are smaller than 1e-70
 _LARGEST_TAU = 1e-9  # distance of a sum of discrete Gaussians from a discrete Gaussian
@@ -184,15 +192,11 @@ class DiscreteGaussian(GridNoise):
         return np.asarray(-0.5 * z * z - constant)
 
     def integers(self, streams: ClientStreams, size: int) -> Floats:
-        """Noise in grid steps, whole numbers as float64, (C, size); in time proportional to `count`."""
+        """As of every law on a grid, in time proportional to `count`."""
         from foltr_audit.kernels.noise import discrete_gaussians
 
         drawn = discrete_gaussians(self.sigma / self.step, size * self.count, *stream_key(streams))
         return np.asarray(drawn.reshape(streams.clients.size, size, self.count).sum(axis=2))
-
-    def sample(self, streams: ClientStreams, size: int) -> Floats:
-        """One sum per client and coordinate, shape (C, size)."""
-        return self.step * self.integers(streams, size)
 
     def summed(self, count: int) -> DiscreteGaussian:
         """The law of the sum of `count` >= 1 independent draws."""
@@ -239,7 +243,7 @@ class DiscreteGaussian(GridNoise):
         )
 
 
-# --- Differences of Poisson variates on a grid: noise whose sums have exactly the same form --------
+# --- Skellam ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,16 +288,11 @@ class Skellam(GridNoise):
         return np.asarray(log_mass.reshape(orders.shape) - math.log(self.step))
 
     def integers(self, streams: ClientStreams, size: int) -> Floats:
-        """Noise in grid steps, whole numbers as float64, (C, size)."""
         from foltr_audit.kernels.noise import poisson_differences
 
         mean = 0.5 * (self.sigma / self.step) ** 2
         given = (mean, size, *stream_key(streams))
         return drawn("poisson", streams, (mean, size), lambda: poisson_differences(*given))
-
-    def sample(self, streams: ClientStreams, size: int) -> Floats:
-        """One number per client and coordinate, shape (C, size)."""
-        return self.step * self.integers(streams, size)
 
     def summed(self, count: int) -> Skellam:
         """The law of the sum of `count` >= 1 independent draws."""

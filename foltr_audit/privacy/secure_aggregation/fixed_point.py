@@ -163,7 +163,7 @@ def _weights(weights: ArrayLike) -> NDArray[np.integer]:
     return given
 
 
-# --- How Flower's SecAgg+ turns weighted numbers into integers -------------------------------------
+# --- Flower's SecAgg+ ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from foltr_audit.rng import ClientStreams
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-# --- Secret sharing: any t of k shares reconstruct a secret, fewer reveal nothing of it ------------
+# --- shares of secrets -----------------------------------------------------------------------------
 # Source: Shamir 1979, "How to share a secret".
 
 PRIME = 2**256 + 297
@@ -108,7 +108,7 @@ def _check(points: Sequence[int]) -> None:
         raise UsageError("shamir: a point is 0 or beyond the field; expected 1 or more")
 
 
-# --- The secrets of the clients in one round, and the seeds that pairs of clients agree on ---------
+# --- secrets, and the seeds of pairs ---------------------------------------------------------------
 
 Agreement = Literal["none", "x25519"]
 """How a pair gets its seed: by a keyed hash of both public keys, or by key agreement on Curve25519."""

@@ -14,7 +14,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.secure_aggregation.keys import PrivateKey, bound_seed
 from foltr_audit.utils.arrays import Bools, Ints
 
-# --- Which clients mask together -------------------------------------------------------------------
+# --- which clients mask together -------------------------------------------------------------------
 # Source: Bell, Bonawitz, Gascon, Lepoint & Raykova 2020, "Secure single-server aggregation with
 # (poly)logarithmic overhead", section 3 (Harary graph of randomly permuted clients).
 
@@ -89,7 +89,7 @@ class MaskGraph:
         return max(1, int((steps > self.reach).sum()))
 
 
-# --- Masks: integers that are expanded from seeds and cancel in the sum ----------------------------
+# --- masks -----------------------------------------------------------------------------------------
 
 _WORD = 8  # bytes of an integer
 _AT_ONCE = 1 << 21  # integers that are expanded at a time: 16 MiB, which bounds the memory

@@ -44,7 +44,7 @@ from foltr_audit.rng import ClientStreams, Streams
 from foltr_audit.utils.array_memo import remembered
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-# --- The result of one round of secure aggregation -------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------
 
 Stage = Literal["shares", "masked", "unmask"]
 
@@ -123,7 +123,7 @@ class SecureSumResult:
                 object.__setattr__(self, name, frozen)
 
 
-# --- The cost of secure aggregation for a client: bytes, by the protocol's message sizes, and time -
+# --- costs -----------------------------------------------------------------------------------------
 
 STAGES = ("keys", "shares", "masked", "unmask")
 """The four messages of a client to the server, in order."""
@@ -193,7 +193,7 @@ def client_seconds(neighbours: int, threshold: int, size: int, agreement: Agreem
     return dict(zip(STAGES[:3], spent, strict=True))
 
 
-# --- The server's last step: from shares of secrets to the masks that remain in the sum ------------
+# --- the server's last step ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,7 +298,7 @@ class MaskRecovery:
         return found
 
 
-# --- One round of secure aggregation ---------------------------------------------------------------
+# --- the round -------------------------------------------------------------------------------------
 
 _WHO = "secure-aggregation"
 

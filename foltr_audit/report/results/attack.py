@@ -171,7 +171,7 @@ class AttackReport(AttackRows, Report):
     @classmethod
     def of(cls, plan: Plan, cells: Sequence[RunResult]) -> AttackReport:
         """The report on the cells of a plan. Repetitions of one setting are pooled."""
-        found = joined(rows for group in groups(cells) for rows in _group_rows(group))
+        rows_of_kinds = joined(rows for group in groups(cells) for rows in _group_rows(group))
         return cls(
             config=plan.public.table(),
             dataset=DatasetFacts.of(
@@ -179,8 +179,8 @@ class AttackReport(AttackRows, Report):
             ),
             utility=utility_rows(cells),
             utility_groups=utility_group_rows(cells),
-            warnings=(*warning_rows(cells), *doubt_rows(found.results)),
-            **vars(found),
+            warnings=(*warning_rows(cells), *doubt_rows(rows_of_kinds.results)),
+            **vars(rows_of_kinds),
         )
 
 
@@ -189,17 +189,15 @@ def _group_rows(group: RunGroup) -> Iterator[AttackRows]:
     queries = spec.attack.queries if spec.attack is not None else ()
     yield AttackRows(proven=tuple(proven_rows(group.cells[0].proven, group.setting)))
     for click_model in group.cells[0].attacks.found:
-        found = TaskEvidence.combined([cell.attacks.found[click_model] for cell in group.cells])
-        yield rows_of(found, click_model, group.setting, Streams(spec.seed), queries)
+        evidence = TaskEvidence.combined([cell.attacks.found[click_model] for cell in group.cells])
+        yield rows_of(evidence, click_model, group.setting, Streams(spec.seed), queries)
 
 
 def joined(pieces: Iterable[AttackRows]) -> AttackRows:
     """The rows of several settings."""
-    several = list(pieces)
-    names = [each.name for each in fields(AttackRows)]
-    return AttackRows(
-        **{name: tuple(row for rows in several for row in getattr(rows, name)) for name in names}
-    )
+    parts = list(pieces)
+    names = [kind.name for kind in fields(AttackRows)]
+    return AttackRows(**{name: tuple(row for rows in parts for row in getattr(rows, name)) for name in names})
 
 
 def rows_of(
@@ -248,8 +246,8 @@ def click_rows(
         places=tuple(group_rows(evidence.by_followers(), where, streams)),
         queries=tuple(query_rows(evidence, where, queries)),
         results=tuple(
-            AttackRow(method=method, baseline=baseline, where=where, found=found, ceiling=ceiling)
-            for method, baseline, found in scored(evidence, streams)
+            AttackRow(method=method, baseline=baseline, where=where, found=metrics, ceiling=ceiling)
+            for method, baseline, metrics in scored(evidence, streams)
         ),
     )
 
@@ -343,8 +341,8 @@ def print_attack(report: AttackReport, console: Console) -> None:
 
 def print_named_queries(report: AttackReport, console: Console) -> None:
     """What was found in the lists of the queries that --queries names."""
-    for found in details.query_tables(report.queries):
-        _print(found, console)
+    for table in details.query_tables(report.queries):
+        _print(table, console)
     for line in details.not_attacked_lines(report.queries):
         console.print(escape(line), highlight=False)
 
@@ -379,7 +377,7 @@ def _print_world(report: AttackReport, name: str, rows: Sequence[AttackRow], con
 
 
 def _results_table(rows: Sequence[AttackRow]) -> Table:
-    several = len({row.eps_claimed for row in rows}) > 1
+    claims_vary = len({row.eps_claimed for row in rows}) > 1
     return make_table(
         describe_world(rows[0]),
         RESULT_COLUMNS,
@@ -387,7 +385,7 @@ def _results_table(rows: Sequence[AttackRow]) -> Table:
         caption=_lists(rows),
         space=0,
         dim=lambda row: row.baseline,
-        section=lambda row: several and row.method,
+        section=lambda row: claims_vary and row.method,
         spare=("F1", "accuracy", "recall", "exact\nmatch"),
     )
 
@@ -478,10 +476,10 @@ def _shown(rows: Sequence[AttackRow]) -> list[AttackRow]:
     settings: dict[str, list[AttackRow]] = {}
     for row in rows:
         settings.setdefault(f"{row.setting.learner} {row.setting.defense}", []).append(row)
-    found = [_of_setting(mine, MOST_ROWS) for mine in settings.values()]
-    if sum(map(len, found)) > MOST_ROWS:
-        found = [_of_setting(mine, 1) for mine in settings.values()]
-    return [row for mine in found for row in mine]
+    shown = [_of_setting(rows_of, MOST_ROWS) for rows_of in settings.values()]
+    if sum(map(len, shown)) > MOST_ROWS:
+        shown = [_of_setting(rows_of, 1) for rows_of in settings.values()]
+    return [row for rows_of in shown for row in rows_of]
 
 
 def _of_setting(rows: Sequence[AttackRow], most: int) -> list[AttackRow]:
@@ -495,11 +493,11 @@ def _of_setting(rows: Sequence[AttackRow], most: int) -> list[AttackRow]:
 def _table(world: str, rows: Sequence[AttackRow]) -> Table:
     apart = [name for name in differing([row.setting for row in rows]) if name != "trained_on"]
     method, eps = method_columns()
-    several = len({row.eps_claimed for row in rows}) > 1
+    claims_vary = len({row.eps_claimed for row in rows}) > 1
     columns: list[Column[AttackRow]] = [
         method,
         *setting_columns(rows, apart),
-        *([eps] if several else []),
+        *([eps] if claims_vary else []),
         short_column("accuracy", lambda row: row.found.accuracy.value),
         short_column("precision", lambda row: row.found.precision.value),
         short_column("recall", lambda row: row.found.recall.value),
@@ -531,14 +529,14 @@ def _utility_lines(rows: Sequence[UtilityRow]) -> Iterator[str]:
     """One line on the quality of the ranker for each epsilon, or for each chain where epsilons are equal."""
     settings = [row.setting for row in rows]
     chains = "defense" in differing(settings)
-    several = len({one.eps_claimed for one in settings}) > 1
+    claims_vary = len({setting.eps_claimed for setting in settings}) > 1
     seen: set[str] = set()
     for row in rows:
         name = row.setting.defense if chains else f"eps {epsilon(row.setting.eps_claimed)}"
         if name in seen or len(seen) == MOST_ROWS:
             continue
         seen.add(name)
-        of = f" ({name})" if several or chains else ""
+        of = f" ({name})" if claims_vary or chains else ""
         without = "" if row.undefended is None else f", {short(row.undefended)} without a defense"
         before = "" if row.untrained is None else f", {short(row.untrained)} untrained"
         yield f"nDCG@10{of}: {short(row.ndcg)}{without}{before}"

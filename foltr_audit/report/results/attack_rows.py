@@ -257,9 +257,9 @@ class RefusedRow(ResultRow, OfAttack):
 def scored(evidence: ClickEvidence, streams: Streams) -> Iterator[tuple[str, bool, AttackMetrics]]:
     """Method, whether it is a baseline, and metrics of every guesser on judged lists, baselines first."""
     scorer = AttackScorer(evidence, streams)
-    for one in scorer.scores():
-        baseline = one.method.startswith("random:") or one.method in evidence.baselines
-        yield one.method, baseline, _metrics(evidence, scorer, one)
+    for scores in scorer.scores():
+        baseline = scores.method.startswith("random:") or scores.method in evidence.baselines
+        yield scores.method, baseline, _metrics(evidence, scorer, scores)
 
 
 def _metrics(evidence: ClickEvidence, scorer: AttackScorer, scores: AttackScores) -> AttackMetrics:
@@ -284,16 +284,16 @@ def any_click_rows(
     """One row per attack; `resamples` of the lists' queries."""
     ceiling = any_click_ceiling(evidence, promise)
     rate = resamples.share(evidence.has_click.astype(np.float64))
-    for found in any_click_scores(evidence, resamples):
+    for scores in any_click_scores(evidence, resamples):
         yield AnyClickRow(
-            method=found.method,
-            baseline=found.method in evidence.baselines,
+            method=scores.method,
+            baseline=scores.method in evidence.baselines,
             where=where,
             lists=int(evidence.query.size),
             lists_with_click=int(evidence.has_click.sum()),
             queries=int(resamples.names.size),
-            auc=found.auc,
-            accuracy=found.accuracy,
+            auc=scores.auc,
+            accuracy=scores.accuracy,
             base_rate=rate,
             ceiling_auc=ceiling,
         )
@@ -317,7 +317,7 @@ def calibration_rows(
 
 def identifiability_row(evidence: ClickEvidence, where: AttackPlace) -> IdentifiabilityRow:
     """What the messages of judged lists can reveal."""
-    here, has_click = evidence.is_document, evidence.has_click
+    documents, has_click = evidence.is_document, evidence.has_click
     _, first = np.unique(evidence.message, return_index=True)
     rank, unknowns = evidence.rank[first], evidence.unknowns[first]
     return IdentifiabilityRow(
@@ -325,10 +325,10 @@ def identifiability_row(evidence: ClickEvidence, where: AttackPlace) -> Identifi
         lists=int(evidence.query.size),
         all_clicked=int((evidence.ties & has_click).sum()),
         without_click=int((~has_click).sum()),
-        documents=int(here.sum()),
-        not_observed=_share(~evidence.observed, here),
-        not_told=_share(~evidence.told, here),
-        identifiable=_share(evidence.identifiable, here),
+        documents=int(documents.sum()),
+        not_observed=_share(~evidence.observed, documents),
+        not_told=_share(~evidence.told, documents),
+        identifiable=_share(evidence.identifiable, documents),
         messages=int(first.size),
         rank_mean=float(rank.mean()) if first.size else None,
         rank_min=int(rank.min()) if first.size else None,
@@ -341,9 +341,9 @@ def information_rows(
     evidence: ClickEvidence, where: AttackPlace, resamples: QueryBootstrap
 ) -> Iterator[InformationRow]:
     """One row per attack, over all lists; `resamples` of their queries. Baselines read no message."""
-    for found in information(evidence, resamples):
-        if found.method not in evidence.baselines:
-            yield InformationRow(where=where, queries=int(resamples.names.size), **vars(found))
+    for measured in information(evidence, resamples):
+        if measured.method not in evidence.baselines:
+            yield InformationRow(where=where, queries=int(resamples.names.size), **vars(measured))
 
 
 def query_rows(evidence: ClickEvidence, where: AttackPlace, queries: Sequence[str]) -> Iterator[QueryListRow]:
@@ -358,8 +358,8 @@ def query_rows(evidence: ClickEvidence, where: AttackPlace, queries: Sequence[st
 
 
 def _query_row(evidence: ClickEvidence, where: AttackPlace, number: int, label: str) -> QueryListRow:
-    here, answer = evidence.is_document[number], evidence.guessed[label]
-    clicked, guessed = evidence.clicks[number, here], answer.guess[number, here]
+    documents, answer = evidence.is_document[number], evidence.guessed[label]
+    clicked, guessed = evidence.clicks[number, documents], answer.guess[number, documents]
     return QueryListRow(
         query=str(evidence.query[number]),
         method=label,
@@ -367,10 +367,10 @@ def _query_row(evidence: ClickEvidence, where: AttackPlace, number: int, label: 
         where=where,
         list=number,
         message=int(evidence.message[number]),
-        shown=tuple(evidence.shown[number, here].tolist()),
+        shown=tuple(evidence.shown[number, documents].tolist()),
         clicked=tuple(clicked.tolist()),
         guessed=tuple(guessed.tolist()),
-        scores=tuple(answer.scores[number, here].tolist()),
+        scores=tuple(answer.scores[number, documents].tolist()),
         exact=bool(np.array_equal(clicked, guessed)),
     )
 

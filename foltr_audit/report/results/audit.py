@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.markup import escape
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
+    from foltr_audit.experiments.comparison.cells import AuditFacts
     from foltr_audit.report.render.terminal import BriefAnswer
 
 
@@ -106,32 +107,39 @@ class FindingRow(ResultRow):
         return cls(
             setting=replace(setting, eps_claimed=finding.eps_claimed),
             run=spec.repetition,
-            view=finding.view,
-            sees=sees(finding.view, finding.colluders),
-            unit=finding.unit,
-            canary=finding.canary,
             pair=finding.about,
             model=finding.model,
             interactions=finding.interactions,
             messages=finding.messages,
-            delta=finding.delta,
-            eps_upper=finding.upper.epsilon,
-            eps_exact=finding.exact,
-            eps_lower=finding.lower.epsilon,
-            eps_ceiling=finding.lower.ceiling,
-            confidence=finding.lower.confidence,
-            trials=finding.lower.trials,
-            verdict=finding.verdict,
-            why=finding.why,
-            declared=finding.declared,
-            declared_why=finding.declared_why,
-            upper_how=finding.upper.how,
             whole_run=RunBoundRow.of(finding.run),
             estimator=finding.lower.estimator,
             assumes=finding.lower.assumes,
             score=finding.score,
             estimates=tuple(map(EstimateRow.of, finding.estimates)),
+            **finding_columns(finding),
         )
+
+
+def finding_columns(finding: AuditResult | AuditFacts) -> dict[str, Any]:
+    """The columns that the rows of an audit and of a comparison have in common."""
+    return {
+        "view": finding.view,
+        "sees": sees(finding.view, finding.colluders),
+        "unit": finding.unit,
+        "canary": finding.canary,
+        "delta": finding.delta,
+        "eps_upper": finding.upper.epsilon,
+        "eps_exact": finding.exact,
+        "eps_lower": finding.lower.epsilon,
+        "eps_ceiling": finding.lower.ceiling,
+        "confidence": finding.lower.confidence,
+        "trials": finding.lower.trials,
+        "verdict": finding.verdict,
+        "why": finding.why,
+        "declared": finding.declared,
+        "declared_why": finding.declared_why,
+        "upper_how": finding.upper.how,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +209,7 @@ def print_audit(report: AuditReport, console: Console) -> None:
 
 
 def _chain_table(rows: Sequence[FindingRow]) -> Table:
-    first, several = rows[0], len({row.run for row in rows}) > 1
+    first, runs_vary = rows[0], len({row.run for row in rows}) > 1
     stopped = len({row.trials for row in rows}) > 1
     shown_by = "the trials" if stopped else f"{first.trials} trials"
     delta = f", delta {first.delta:g}" if first.delta else ""
@@ -209,7 +217,7 @@ def _chain_table(rows: Sequence[FindingRow]) -> Table:
     behind = f"of {first.interactions} interaction{'s' * (first.interactions > 1)}"
 
     def view(row: FindingRow) -> str:
-        run = f"run {row.run}\n" if several else ""
+        run = f"run {row.run}\n" if runs_vary else ""
         return f"{run}{row.sees}\n{row.unit}\n{row.canary}"
 
     columns: list[Column[FindingRow]] = [
@@ -286,12 +294,12 @@ def conclusions(results: Sequence[FindingRow]) -> list[str]:
     # What claims nothing is last, whatever the order of the rows
     open_ = [row for row in results if row.verdict == "not refuted"]
     open_.sort(key=lambda row: math.isinf(row.setting.eps_claimed))
-    found: dict[str, list[str]] = {}
+    verdicts: dict[str, list[str]] = {}
     for row in (*refuted, *proven, *open_):
-        found.setdefault(_conclusion(row), []).append(_place(row))
+        verdicts.setdefault(_conclusion(row), []).append(_place(row))
     return [
         *dict.fromkeys(f"Not proven where the server sees {_place(row)}: {row.why}." for row in broken),
-        *(text.format("; ".join(dict.fromkeys(places))) for text, places in found.items()),
+        *(text.format("; ".join(dict.fromkeys(places))) for text, places in verdicts.items()),
     ]
 
 
@@ -321,13 +329,13 @@ def print_brief_audit(report: AuditReport, console: Console, *, quiet: bool = Fa
 def brief_audit(report: AuditReport) -> BriefAnswer:
     rows, more = first_rows(report.results, "rows")
     chains = list(dict.fromkeys(row.setting.defense for row in report.results))
-    said = [
+    sentences = [
         f"{chain_label(chain)}: {line}" if len(chains) > 1 else line
         for chain in chains
         for line in conclusions([row for row in report.results if row.setting.defense == chain])
     ]
     return BriefAnswer(
-        conclusion=tuple(said),
+        conclusion=tuple(sentences),
         about=dataset_line(report.dataset, report.config, systems_of(report.results)),
         table=_brief_table(rows, chains),
         left_out=(*more, "the pair that each row was tested with, every proof and its reasons"),

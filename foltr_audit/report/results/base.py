@@ -60,8 +60,8 @@ class Setting(ResultRow):
 
     def value(self, name: str) -> JsonValue:
         """A column by its name; None where there is none."""
-        found: JsonValue = self.fields[name] if name in self.fields else getattr(self, name, None)
-        return found
+        value: JsonValue = self.fields[name] if name in self.fields else getattr(self, name, None)
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class DatasetFacts(ResultRow):
     def of(cls, facts: Sequence[DataFacts], queries_too_short: int | None = None) -> DatasetFacts:
         """The facts of some folds, each once."""
         first = facts[0]
-        names = [each.name for each in fields(FoldFacts)]
+        names = [field.name for field in fields(FoldFacts)]
         folds = [
             FoldFacts(**{name: getattr(fold, name) for name in names})
             for fold in {fold.fingerprint: fold for fold in facts}.values()
@@ -265,31 +265,31 @@ _OWN_COLUMN = ("defense", "train.click_model", "attack.click_models", "attack.me
 
 def groups(cells: Sequence[RunResult]) -> list[RunGroup]:
     """The cells by everything but repetition and fold, in order."""
-    found: dict[str, list[RunResult]] = {}
+    cells_of: dict[str, list[RunResult]] = {}
     fields: dict[str, dict[str, JsonValue]] = {}
     for cell in cells:
         table = flat(cell.spec.public.table()) | {"train.learner": cell.system.learner}
         for name in ("repetition", "data.fold"):
             table.pop(name, None)
         key = json_text(table)
-        found.setdefault(key, []).append(cell)
+        cells_of.setdefault(key, []).append(cell)
         fields[key] = table
     names = dict.fromkeys(name for table in fields.values() for name in table if name not in _OWN_COLUMN)
     differ = [name for name in names if len({json_text(table.get(name)) for table in fields.values()}) > 1]
     return [
         RunGroup(cells, Setting.of(cells[0], {name: fields[key].get(name) for name in differ}))
-        for key, cells in found.items()
+        for key, cells in cells_of.items()
     ]
 
 
 def warning_rows(cells: Sequence[RunResult]) -> tuple[WarningRow, ...]:
     """Each warning about each chain, once."""
-    found = dict.fromkeys(
+    warnings = dict.fromkeys(
         WarningRow.of(warning, "+".join(cell.spec.defense))
         for cell in cells
         for warning in cell.system.warnings
     )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def utility_rows(cells: Sequence[RunResult]) -> tuple[UtilityRow, ...]:
@@ -324,11 +324,11 @@ def differing(settings: Sequence[Setting]) -> list[str]:
 
     A chain of defenses only counts where settings of one epsilon differ in it.
     """
-    names = dict.fromkeys(["learner", "trained_on", *(name for one in settings for name in one.fields)])
+    names = dict.fromkeys(["learner", "trained_on", *(name for tried in settings for name in tried.fields)])
     names.pop("train.learner", None)  # the same as `learner`
-    found = [name for name in names if len({str(one.value(name)) for one in settings}) > 1]
-    chains = {(one.eps_claimed, one.defense) for one in settings}
-    return [*found, "defense"] if len(chains) > len({eps for eps, _ in chains}) else found
+    varied = [name for name in names if len({str(tried.value(name)) for tried in settings}) > 1]
+    chains = {(tried.eps_claimed, tried.defense) for tried in settings}
+    return [*varied, "defense"] if len(chains) > len({eps for eps, _ in chains}) else varied
 
 
 def setting_text(setting: Setting, name: str, settings: Sequence[Setting]) -> str:
@@ -394,5 +394,5 @@ def describe_few_lists(counts: Sequence[int]) -> str:
     few = sorted(count for count in counts if count < FEW_LISTS)
     if not few:
         return ""
-    several = str(few[0]) if few[0] == few[-1] else f"{few[0]} to {few[-1]}"
-    return f"only {several} {'list' if few[-1] == 1 else 'lists'}"
+    counts_of_lists = str(few[0]) if few[0] == few[-1] else f"{few[0]} to {few[-1]}"
+    return f"only {counts_of_lists} {'list' if few[-1] == 1 else 'lists'}"

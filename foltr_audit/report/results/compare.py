@@ -29,9 +29,10 @@ from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.significance import mean_interval, paired_t_test
-from foltr_audit.privacy.observer_views import VIEWS, sees, sees_lists
+from foltr_audit.privacy.observer_views import VIEWS, sees_lists
 from foltr_audit.report.pictures.compare_panels import comparison_figure
 from foltr_audit.report.results.attack_rows import scored
+from foltr_audit.report.results.audit import finding_columns
 from foltr_audit.report.results.base import DatasetFacts
 from foltr_audit.report.results.compare_rows import (
     CHANCE,
@@ -143,13 +144,13 @@ class CellGroup:
     @cached_property
     def query_ndcg(self) -> ByQuery:
         """Names of the evaluated queries that count, by fold, and their nDCG, a mean over repetitions."""
-        found: dict[str, list[float]] = {}
+        values: dict[str, list[float]] = {}
         for cell in self.cells:
             for number, value in enumerate(cell.query_ndcg.tolist()):
                 if not np.isnan(value):
-                    found.setdefault(f"{cell.spec.data.fold}:{number:07d}", []).append(value)
-        names = sorted(found)
-        return np.array(names, dtype=np.str_), np.array([float(np.mean(found[name])) for name in names])
+                    values.setdefault(f"{cell.spec.data.fold}:{number:07d}", []).append(value)
+        names = sorted(values)
+        return np.array(names, dtype=np.str_), np.array([float(np.mean(values[name])) for name in names])
 
     def online_mean(self) -> Floats:
         """Mean online nDCG@10 of each repetition."""
@@ -161,8 +162,8 @@ def attack_rows_of(group: CellGroup) -> list[ComparedAttackRow]:
     if group.evidence is None:
         return []
     return [
-        ComparedAttackRow(method=method, baseline=baseline, setting=group.setting, found=found)
-        for method, baseline, found in scored(group.evidence, group.streams)
+        ComparedAttackRow(method=method, baseline=baseline, setting=group.setting, found=metrics)
+        for method, baseline, metrics in scored(group.evidence, group.streams)
     ]
 
 
@@ -171,8 +172,8 @@ def group_rows_of(group: CellGroup) -> list[ComparedGroupRow]:
     if group.evidence is None:
         return []
     return [
-        ComparedGroupRow(method=method, baseline=baseline, setting=group.setting, found=found)
-        for method, baseline, found in scored_groups(group.evidence, group.streams)
+        ComparedGroupRow(method=method, baseline=baseline, setting=group.setting, found=success)
+        for method, baseline, success in scored_groups(group.evidence, group.streams)
     ]
 
 
@@ -225,7 +226,7 @@ def compare_row(
         runs_without_sum=sum(bool(facts.unread) for facts in group.facts),
         ceiling_auc=_ceiling(group.facts),
         ceilings=tuple(
-            ViewCeiling(view=one.view, auc=one.auc, how=one.how) for one in group.facts[0].proven_aucs
+            ViewCeiling(view=bound.view, auc=bound.auc, how=bound.how) for bound in group.facts[0].proven_aucs
         ),
         baseline=guess.method if guess else None,
         baseline_auc=guess.found.auc.value if guess else None,
@@ -259,24 +260,24 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _ceiling(facts: Sequence[CellFacts]) -> float | None:
     """The largest proven AUC of the attacked messages of all repetitions; None where nothing is proven."""
-    known = [1.0 if one.attacked_auc is None else one.attacked_auc.auc for one in facts]
+    known = [1.0 if cell.attacked_auc is None else cell.attacked_auc.auc for cell in facts]
     return max(known) if max(known) < 1 else None
 
 
 def _highest(attacks: Sequence[ComparedAttackRow], *, baseline: bool) -> ComparedAttackRow | None:
     """The attack, or the guess without a message, with the highest AUC."""
-    several = [row for row in attacks if row.baseline == baseline]
-    return max(several, key=lambda row: row.found.auc.value if row.found.auc.known else -1.0, default=None)
+    same_kind = [row for row in attacks if row.baseline == baseline]
+    return max(same_kind, key=lambda row: row.found.auc.value if row.found.auc.known else -1.0, default=None)
 
 
 def _audits(findings: Sequence[AuditFacts]) -> dict[str, AuditedView]:
     """What was found of each audited view; of several units the worst one."""
-    found = {}
+    audits = {}
     for view in VIEWS:
-        several = [one for one in findings if one.view == view]
-        if several:
-            worst = max(several, key=_badness)
-            found[view] = AuditedView(
+        of_view = [finding for finding in findings if finding.view == view]
+        if of_view:
+            worst = max(of_view, key=_badness)
+            audits[view] = AuditedView(
                 eps_claimed=worst.eps_claimed,
                 eps_proven=worst.upper.epsilon,
                 eps_exact=worst.exact,
@@ -287,7 +288,7 @@ def _audits(findings: Sequence[AuditFacts]) -> dict[str, AuditedView]:
                 unit=worst.unit,
                 run=RunBoundRow.of(worst.run),
             )
-    return found
+    return audits
 
 
 def _badness(finding: AuditFacts) -> tuple[int, float, float]:
@@ -371,11 +372,11 @@ def warning_rows(group: CellGroup) -> list[ComparedWarningRow]:
             alternative=setting.alternative,
             eps=setting.eps,
             learner=setting.learner,
-            code=found.code,
-            warning=found.text,
+            code=warning.code,
+            warning=warning.text,
         )
-        for found in map(CodedWarning.parse, dict.fromkeys(group.facts[0].warnings))
-        if found.code != NOISE_SHARES or not _is_proven(group)
+        for warning in map(CodedWarning.parse, dict.fromkeys(group.facts[0].warnings))
+        if warning.code != NOISE_SHARES or not _is_proven(group)
     ]
 
 
@@ -394,24 +395,9 @@ def claim_rows(group: CellGroup) -> list[ClaimRow]:
             scenario=setting.scenario,
             name=setting.name,
             defense=setting.defense,
-            view=finding.view,
-            sees=sees(finding.view, finding.colluders),
-            unit=finding.unit,
-            canary=finding.canary,
             eps_claimed=finding.eps_claimed,
-            delta=finding.delta,
-            eps_upper=finding.upper.epsilon,
             run=RunBoundRow.of(finding.run),
-            eps_exact=finding.exact,
-            eps_lower=finding.lower.epsilon,
-            eps_ceiling=finding.lower.ceiling,
-            confidence=finding.lower.confidence,
-            trials=finding.lower.trials,
-            verdict=finding.verdict,
-            why=finding.why,
-            declared=finding.declared,
-            declared_why=finding.declared_why,
-            upper_how=finding.upper.how,
+            **finding_columns(finding),
         )
         for finding in group.findings
     ]
@@ -499,46 +485,46 @@ class CompareReport(PlainReport):
         Raises:
             TraceError: a cell is missing or damaged.
         """
-        lost = {one.spec for one in failed}
+        lost = {failure.spec for failure in failed}
         cells = [cell for cell in folder.cells() if cell.spec not in lost]
         done = [cell for cell in cells if not partial or folder.done(cell.spec)]
-        found = _CellReader(folder, done, Counter(map(_pool, folder.cells()))).read(progress)
-        _refuse_mixed_data(folder, found.data)
+        read = _CellReader(folder, done, Counter(map(_pool, folder.cells()))).read(progress)
+        _refuse_mixed_data(folder, read.data)
         return cls(
             config=folder.grid.public.table(),
-            dataset=DatasetFacts.of(found.data) if found.data else None,
+            dataset=DatasetFacts.of(read.data) if read.data else None,
             cells=CellCounts(
-                **{kind: sum(one.kind == kind for one in cells) for kind in ("attack", "audit")}
+                **{kind: sum(failure.kind == kind for failure in cells) for kind in ("attack", "audit")}
             ),
             sensitivities=folder.sensitivities(),
             unfinished=_unfinished(cells, set(done)),
             left_out=folder.left_out(),
-            failed=[failed_row(one.spec, one.why) for one in failed]
+            failed=[failed_row(failure.spec, failure.why) for failure in failed]
             + _failed_before(folder, cells, set(done)),
-            warnings=list(found.warnings),
-            claims=list(found.claims),
-            attacks=found.attacks,
-            refused=found.refused,
-            groups=found.groups,
-            served=found.served,
-            curves=found.curves,
-            results=with_front(found.results, found.ndcg),
+            warnings=list(read.warnings),
+            claims=list(read.claims),
+            attacks=read.attacks,
+            refused=read.refused,
+            groups=read.groups,
+            served=read.served,
+            curves=read.curves,
+            results=with_front(read.results, read.ndcg),
         )
 
     def plain(self) -> dict[str, JsonValue]:
         """As of every row; without data their table is empty, and folds have their columns by name."""
-        found = super().plain()
+        plain = super().plain()
         if self.dataset is None:
-            return found | {"dataset": {}}
+            return plain | {"dataset": {}}
         folds: list[JsonValue] = [dict(sorted(fold.plain().items())) for fold in self.dataset.folds]
-        return found | {"dataset": {**self.dataset.plain(), "folds": folds}}
+        return plain | {"dataset": {**self.dataset.plain(), "folds": folds}}
 
 
 def _refuse_mixed_data(folder: ComparisonFolder, facts: Sequence[DataFacts]) -> None:
     """Refuse cells of one fold that were made from different data: their results are not comparable."""
-    found: dict[int, str] = {}
+    fingerprints: dict[int, str] = {}
     for row in facts:
-        first = found.setdefault(row.fold, row.fingerprint)
+        first = fingerprints.setdefault(row.fold, row.fingerprint)
         if first != row.fingerprint:
             raise TraceError(
                 f"{folder.path}: cells of different data: fingerprints {first[:12]} and "
@@ -556,15 +542,15 @@ def with_front(rows: Sequence[CompareRow], ndcg: Sequence[ByQuery]) -> list[Comp
     worlds: dict[WorldKey, list[tuple[CompareRow, ByQuery]]] = {}
     for row, values in zip(rows, ndcg, strict=True):
         worlds.setdefault(row.setting.world, []).append((row, values))
-    found: list[CompareRow] = []
-    for several in worlds.values():
-        choices = [_choice(row, values) for row, values in several]
-        learners = {row.setting.learner for row, _ in several}
-        names = [", ".join(row.setting.key) if len(learners) > 1 else row.setting.name for row, _ in several]
-        for (row, _), front, numbers in zip(several, front_of(choices), beaten_by(choices), strict=True):
+    marked: list[CompareRow] = []
+    for world in worlds.values():
+        choices = [_choice(row, values) for row, values in world]
+        learners = {row.setting.learner for row, _ in world}
+        names = [", ".join(row.setting.key) if len(learners) > 1 else row.setting.name for row, _ in world]
+        for (row, _), front, numbers in zip(world, front_of(choices), beaten_by(choices), strict=True):
             beaten = tuple(names[number] for number in numbers)
-            found.append(replace(row, pareto=front, dominated_by=beaten))
-    return found
+            marked.append(replace(row, pareto=front, dominated_by=beaten))
+    return marked
 
 
 def _choice(row: CompareRow, ndcg: ByQuery) -> ParetoChoice:
@@ -623,10 +609,10 @@ def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> list[Unfinish
 
 def _pooled(cells: Sequence[CellPlan]) -> list[list[CellPlan]]:
     """The cells by everything but repetition and fold."""
-    found: dict[str, list[CellPlan]] = {}
+    pools: dict[str, list[CellPlan]] = {}
     for cell in cells:
-        found.setdefault(_pool(cell), []).append(cell)
-    return list(found.values())
+        pools.setdefault(_pool(cell), []).append(cell)
+    return list(pools.values())
 
 
 def _pool(cell: CellPlan) -> str:

@@ -59,7 +59,7 @@ class ParetoChoice(NamedTuple):
             return False
         if self.leak is None or self.utility is None or other.leak is None or other.utility is None:
             return False
-        mine, theirs = (max(round(one, DIGITS), CHANCE) for one in (self.leak, other.leak))
+        mine, theirs = (max(round(leak, DIGITS), CHANCE) for leak in (self.leak, other.leak))
         gain = round(self.utility, DIGITS) - round(other.utility, DIGITS)
         if mine > theirs or gain < 0:
             return False
@@ -88,19 +88,19 @@ def front_of(choices: Sequence[ParetoChoice]) -> list[bool | None]:
     """Whether each choice is on the front: its claim is not false, and no other beats it; None: not known."""
     beaten = beaten_by(choices)
     return [
-        None if not one.known else not one.refuted and not winners
-        for one, winners in zip(choices, beaten, strict=True)
+        None if not choice.known else not choice.refuted and not winners
+        for choice, winners in zip(choices, beaten, strict=True)
     ]
 
 
 def beaten_by(choices: Sequence[ParetoChoice]) -> list[list[int]]:
     """For each choice the numbers of those that beat it, most useful first; of the front where one does."""
-    winners = [[n for n, other in enumerate(choices) if other.beats(one)] for one in choices]
-    found = []
-    for mine in winners:
-        best = [number for number in mine if not winners[number]] or mine
-        found.append(sorted(best, key=lambda number: -(choices[number].utility or 0.0)))
-    return found
+    winners = [[n for n, other in enumerate(choices) if other.beats(choice)] for choice in choices]
+    undominated = []
+    for winners_of in winners:
+        best = [number for number in winners_of if not winners[number]] or winners_of
+        undominated.append(sorted(best, key=lambda number: -(choices[number].utility or 0.0)))
+    return undominated
 
 
 WorldKey = tuple[str, str, str]
@@ -331,9 +331,9 @@ class ComparedAttackRow(ResultRow):
 
     def plain(self) -> dict[str, JsonValue]:
         """As of every row, with the click model before the setting."""
-        found = super().plain()
+        plain = super().plain()
         first: dict[str, JsonValue] = {"method": self.method, "baseline": self.baseline}
-        return {**first, "click_model": self.setting.click_model, **found}
+        return {**first, "click_model": self.setting.click_model, **plain}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,11 +78,11 @@ class WorldRows:
     def rivals(self, row: CompareRow) -> list[str]:
         """What the rows that dominate a row are called."""
         longer = {f"{learner}, ": f"{short}, " for learner, short in self.learners.items()}
-        found = []
+        rivals = []
         for text in row.dominated_by:
-            start = next((one for one in longer if text.startswith(one)), "")
-            found.append(longer.get(start, "") + text.removeprefix(start))
-        return found
+            start = next((name for name in longer if text.startswith(name)), "")
+            rivals.append(longer.get(start, "") + text.removeprefix(start))
+        return rivals
 
     def attacks_on(self, row: CompareRow) -> list[ComparedAttackRow]:
         """The guessers of a row's setting."""
@@ -90,7 +90,7 @@ class WorldRows:
 
     def groups_of(self, row: CompareRow) -> list[ComparedGroupRow]:
         """What the best attack finds of each group of clients of a row's setting."""
-        return [one for one in _like(row, self.groups) if one.method == row.attack]
+        return [group for group in _like(row, self.groups) if group.method == row.attack]
 
     def served_under(self, row: CompareRow) -> list[ServedRow]:
         """How each group of clients is served in a row's setting."""
@@ -141,17 +141,17 @@ def _inside(key: WorldKey, rows: Sequence[Row]) -> list[Row]:
 
 
 def _like(row: CompareRow, rows: Sequence[Row]) -> list[Row]:
-    return [one for one in rows if one.setting.key == row.setting.key]
+    return [other for other in rows if other.setting.key == row.setting.key]
 
 
 def _name(key: WorldKey, keys: Sequence[WorldKey]) -> str:
     data, scenario, clicks = key
     parts = []
-    if len({one[2] for one in keys}) > 1:
+    if len({setting_key[2] for setting_key in keys}) > 1:
         parts.append(f"{clicks} clicks")
-    if len({one[1] for one in keys}) > 1:
-        parts.append(short_scenario(scenario, [one[1] for one in keys]))
-    if len({one[0] for one in keys}) > 1:
+    if len({setting_key[1] for setting_key in keys}) > 1:
+        parts.append(short_scenario(scenario, [setting_key[1] for setting_key in keys]))
+    if len({setting_key[0] for setting_key in keys}) > 1:
         parts.append(data)
     return ", ".join(parts)
 
@@ -178,14 +178,14 @@ def _counted(count: int, names: Sequence[str]) -> str:
 
 def _worst(rows: Sequence[ClaimRow]) -> list[str]:
     """Each defense with a false claim once, with what the server sees where it is worst."""
-    found: dict[tuple[str, str], tuple[tuple[bool, bool, float], str]] = {}
+    worst: dict[tuple[str, str], tuple[tuple[bool, bool, float], str]] = {}
     for row in rows:
         severity, shown = _loss(row)
         text = f"{row.name}: {shown}, from {with_article(row.sees)}"
         key = (row.learner, row.name)
-        if key not in found or severity > found[key][0]:
-            found[key] = severity, text
-    return [text for _, text in found.values()]
+        if key not in worst or severity > worst[key][0]:
+            worst[key] = severity, text
+    return [text for _, text in worst.values()]
 
 
 def _loss(row: ClaimRow) -> tuple[tuple[bool, bool, float], str]:
@@ -242,12 +242,12 @@ def summarise(report: CompareReport) -> list[WorldSummary]:
     claims = report.claims
     first = [describe_scope(report), *describe_progress(report), describe_claims(claims)]
     first += [describe_lost_proofs(claims), describe_contradictions(claims)]
-    found = [WorldSummary("", [sentence for sentence in first if sentence])]
+    summaries = [WorldSummary("", [sentence for sentence in first if sentence])]
     for world in worlds(report):
         sentences = [*describe_leaks(world), describe_most_useful(world), describe_front(world)]
         sentences.append(describe_groups(world))
-        found.append(WorldSummary(world.name, [sentence for sentence in sentences if sentence]))
-    return found
+        summaries.append(WorldSummary(world.name, [sentence for sentence in sentences if sentence]))
+    return summaries
 
 
 def describe_scope(report: CompareReport) -> str:
@@ -255,7 +255,7 @@ def describe_scope(report: CompareReport) -> str:
     rows = report.results
     if not rows:
         return "No cell of this comparison is done, so nothing can be said yet."
-    every = [epsilon(one) for one in epsilons(rows)]
+    every = [epsilon(eps) for eps in epsilons(rows)]
     runs = sorted({row.setting.runs for row in rows})
     data = report.dataset
     return _SCOPE.format(
@@ -278,13 +278,13 @@ def describe_progress(report: CompareReport) -> list[str]:
     """What is not done and what could not be done."""
     asked, done = cells_done(report)
     failed, left_out = len(report.failed), len(report.left_out)
-    said = {
+    states = {
         f"{done} of {asked} cells are done: what follows is of these and will change. "
         "compare --resume runs the others.": done < asked,
         f"Cells that could not be run and are left out (see below): {failed}.": failed,
         f"Combinations that cannot be (see below): {left_out}.": left_out,
     }
-    return [sentence for sentence, holds in said.items() if holds]
+    return [sentence for sentence, holds in states.items() if holds]
 
 
 def cells_done(report: CompareReport) -> tuple[int, int]:
@@ -341,34 +341,34 @@ def find_leaks(world: WorldRows) -> list[StrongestLeak]:
 
     Settings in which no round opened a sum are among them.
     """
-    found = []
+    leaks = []
     for row in world.results:
         if row.unread:
-            found.append(StrongestLeak(row, world.called(row), None))
+            leaks.append(StrongestLeak(row, world.called(row), None))
             continue
         rows = world.attacks_on(row)
-        best = next((one for one in rows if one.method == row.attack), None)
+        best = next((attack for attack in rows if attack.method == row.attack), None)
         if best is None or not row.auc.known:
             continue
-        guesses = [one for one in rows if one.baseline and one.found.auc.known]
-        unbeaten = [one for one in guesses if not _beats(best, one, row.attacks)]
-        bound = min(unbeaten, key=lambda one: (one.found.auc.value, one.method), default=None)
-        found.append(StrongestLeak(row, world.called(row), bound))
-    return found
+        guesses = [attack for attack in rows if attack.baseline and attack.found.auc.known]
+        unbeaten = [attack for attack in guesses if not _beats(best, attack, row.attacks)]
+        bound = min(unbeaten, key=lambda attack: (attack.found.auc.value, attack.method), default=None)
+        leaks.append(StrongestLeak(row, world.called(row), bound))
+    return leaks
 
 
 def _by_defense(several: Sequence[StrongestLeak]) -> list[str]:
     """Leaks in words, those of one defense together: `published, eps 1.2, 4.5 and 10 (AUC .98 to 1.000)`."""
-    found: dict[tuple[str, str], list[StrongestLeak]] = {}
+    leaks_of: dict[tuple[str, str], list[StrongestLeak]] = {}
     for leak in several:
-        found.setdefault((leak.row.setting.learner, leak.row.setting.alternative), []).append(leak)
+        leaks_of.setdefault((leak.row.setting.learner, leak.row.setting.alternative), []).append(leak)
     texts = []
-    for mine in found.values():
-        name, setting = mine[0].name, mine[0].row.setting
-        if len(mine) > 1:
-            eps = join_names([epsilon(leak.row.setting.eps or 0.0) for leak in mine])
+    for same in leaks_of.values():
+        name, setting = same[0].name, same[0].row.setting
+        if len(same) > 1:
+            eps = join_names([epsilon(leak.row.setting.eps or 0.0) for leak in same])
             name = f"{name.replace(setting.name, setting.alternative)}, eps {eps}"
-        aucs = [leak.row.auc.value for leak in mine if leak.row.auc.known]
+        aucs = [leak.row.auc.value for leak in same if leak.row.auc.known]
         ends = dict.fromkeys(short(end(aucs)) for end in (min, max) if aucs)
         texts.append(f"{name} (AUC {' to '.join(ends)})" if aucs else name)
     return texts
@@ -388,20 +388,20 @@ def _beats(best: ComparedAttackRow, guess: ComparedAttackRow, choices: int) -> b
 
 def describe_leaks(world: WorldRows) -> list[str]:
     """Under which defenses the best attack reads clicks, and under which it does no better than a guess."""
-    found = find_leaks(world)
-    if not found:
+    leaks = find_leaks(world)
+    if not leaks:
         return ["No list with a click was attacked, so nothing can be said on attacks."]
     sentences = []
     for kind, text in _LEAKS.items():
-        mine = [leak for leak in found if leak.kind == kind]
-        if not mine:
+        of_kind = [leak for leak in leaks if leak.kind == kind]
+        if not of_kind:
             continue
-        methods = [leak.bound.method for leak in mine if leak.bound is not None]
-        names = dict.fromkeys("random" if one.startswith("random:") else one for one in methods)
-        first = next((leak for leak in mine if leak.row.setting.alternative != NO_DEFENSE), mine[0])
+        methods = [leak.bound.method for leak in of_kind if leak.bound is not None]
+        names = dict.fromkeys("random" if method.startswith("random:") else method for method in methods)
+        first = next((leak for leak in of_kind if leak.row.setting.alternative != NO_DEFENSE), of_kind[0])
         sentences.append(
             text.format(
-                defenses=shortened(_by_defense(mine)),
+                defenses=shortened(_by_defense(of_kind)),
                 guesses=" or ".join(names),
                 first=first.name,
                 attack=short_method(first.row.attack or ""),
@@ -410,7 +410,7 @@ def describe_leaks(world: WorldRows) -> list[str]:
             )
         )
     sentences += _some_without_sum(world)
-    few = few_lists([leak.row.lists for leak in found if leak.row.lists is not None])
+    few = few_lists([leak.row.lists for leak in leaks if leak.row.lists is not None])
     return [*sentences, few.strip()] if few else sentences
 
 
@@ -429,10 +429,10 @@ def describe_most_useful(world: WorldRows) -> str:
 
     If its claim was checked and is not proven, the best one with a proven claim too.
     """
-    found = [leak for leak in find_leaks(world) if leak.row.setting.alternative != NO_DEFENSE]
-    held = [leak for leak in found if leak.held and leak.row.ndcg.known]
+    leaks = [leak for leak in find_leaks(world) if leak.row.setting.alternative != NO_DEFENSE]
+    held = [leak for leak in leaks if leak.held and leak.row.ndcg.known]
     if not held:
-        none = bool(found) and all(leak.kind in ("reads", "grades") for leak in found)
+        none = bool(leaks) and all(leak.kind in ("reads", "grades") for leak in leaks)
         return "None of these defenses keeps the best attack from reading clicks." if none else ""
     best = max(held, key=_ndcg)
     nothing = " or has nothing to read" if any(leak.kind == "no sum" for leak in held) else ""
@@ -493,7 +493,7 @@ def describe_groups(world: WorldRows) -> str:
     if not rows:
         return ""
     row = rows[0]
-    often = sum(one.worst_served_group == row.worst_served_group for one in rows)
+    often = sum(other.worst_served_group == row.worst_served_group for other in rows)
     worst, everybody = short(row.worst_served_online), short(row.online_mean.value)
     return (
         f"Clients differ: under {world.called(row)} the group {row.worst_served_group!r} is served worst "

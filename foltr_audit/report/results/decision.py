@@ -15,7 +15,7 @@ from foltr_audit.errors import PluginError
 from foltr_audit.experiments.comparison.alternatives import fewest_messages
 from foltr_audit.privacy.observer_views import sees_lists
 from foltr_audit.report.results.base import describe_few_lists
-from foltr_audit.report.results.compare_rows import CompareRow
+from foltr_audit.report.results.compare_rows import ComparedSetting, CompareRow
 from foltr_audit.report.results.compare_summary import LEAST, StrongestLeak, find_leaks, worlds
 from foltr_audit.report.results.wording import join_names, shortened
 from foltr_audit.utils.formatting import short
@@ -72,8 +72,12 @@ class JudgedDefense:
     with_lists: Judgement
 
     @property
+    def setting(self) -> ComparedSetting:
+        return self.rows[0].setting
+
+    @property
     def name(self) -> str:
-        return self.rows[0].setting.name
+        return self.setting.name
 
     @property
     def ndcg(self) -> float:
@@ -106,8 +110,8 @@ class Decision:
 
     def judgement(self, row: CompareRow) -> Judgement:
         """The judgement on a row's defense."""
-        mine = next(one for one in self.judged if one.rows[0].setting.key == row.setting.key)
-        return "recommended" if mine is self.best else mine.judgement
+        judged = next(defense for defense in self.judged if defense.setting.key == row.setting.key)
+        return "recommended" if judged is self.best else judged.judgement
 
     @property
     def _with_lists(self) -> str:
@@ -141,11 +145,11 @@ class Decision:
             listed = self.best
         verdicts: list[JsonValue] = [
             {
-                "learner": one.rows[0].setting.learner,
-                "defense": one.name,
-                "verdict": self.judgement(one.rows[0]),
+                "learner": defense.setting.learner,
+                "defense": defense.name,
+                "verdict": self.judgement(defense.rows[0]),
             }
-            for one in self.judged
+            for defense in self.judged
         ]
         return {
             "use": self.best.name if self.best else None,
@@ -157,8 +161,8 @@ class Decision:
 
 def json_with_decision(report: CompareReport) -> str:
     """A comparison as one JSON object, with the decision in its last field."""
-    found = decide(report)
-    return report.json({"decision": found.plain() if found else None})
+    decision = decide(report)
+    return report.json({"decision": decision.plain() if decision else None})
 
 
 class _RowInWorld(NamedTuple):
@@ -178,14 +182,16 @@ def decide(report: CompareReport) -> Decision | None:
     """
     if not report.results:
         return None
-    found: dict[tuple[str, str], list[_RowInWorld]] = {}
+    rows_of: dict[tuple[str, str], list[_RowInWorld]] = {}
     for world in worlds(report):
         leaks = {leak.row.setting.key: leak for leak in find_leaks(world)}
         for row in world.results:
             key = row.setting.key
-            found.setdefault(key, []).append(_RowInWorld(row, leaks.get(key), world.p(row)))
-    unbounded = {(one.alternative, one.eps) for one in report.warnings if one.code == UNBOUNDED}
-    judged = tuple(_judge(rows, unbounded) for rows in found.values())
+            rows_of.setdefault(key, []).append(_RowInWorld(row, leaks.get(key), world.p(row)))
+    unbounded = {
+        (warning.alternative, warning.eps) for warning in report.warnings if warning.code == UNBOUNDED
+    }
+    judged = tuple(_judge(rows, unbounded) for rows in rows_of.values())
     best = _best(judged, "judgement")
     listed = _best(judged, "with_lists")
     return Decision(
@@ -204,24 +210,28 @@ def _cohort(report: CompareReport) -> int:
 
 
 def _best(judged: Sequence[JudgedDefense], name: str) -> JudgedDefense | None:
-    found = [
-        one for one in judged if getattr(one, name) in _HELD and one.rows[0].setting.alternative != NO_DEFENSE
-    ]
-    order = [
-        (_RANK.index(getattr(one, name)), one.rows[0].setting.eps_claimed, -round(one.ndcg, 3), one.auc)
-        for one in found
-    ]
-    return found[order.index(min(order))] if found else None
+    defended = (defense for defense in judged if defense.setting.alternative != NO_DEFENSE)
+    held = [defense for defense in defended if getattr(defense, name) in _HELD]
+
+    def order(defense: JudgedDefense) -> tuple[int, float, float, float]:
+        return (
+            _RANK.index(getattr(defense, name)),
+            defense.setting.eps_claimed,
+            -round(defense.ndcg, 3),
+            defense.auc,
+        )
+
+    return min(held, key=order, default=None)
 
 
-def _judge(found: Sequence[_RowInWorld], unbounded: Container[tuple[str, float | None]]) -> JudgedDefense:
-    setting = found[0].row.setting
+def _judge(rows: Sequence[_RowInWorld], unbounded: Container[tuple[str, float | None]]) -> JudgedDefense:
+    setting = rows[0].row.setting
     worst = {
-        lists: max((_of_row(*one, lists=lists) for one in found), key=_RANK.index) for lists in (False, True)
+        lists: max((_of_row(*row, lists=lists) for row in rows), key=_RANK.index) for lists in (False, True)
     }
     if (setting.alternative, setting.eps) in unbounded:
-        worst = {lists: "no bound" if found == "no proof" else found for lists, found in worst.items()}
-    return JudgedDefense(rows=tuple(one.row for one in found), judgement=worst[False], with_lists=worst[True])
+        worst = {lists: "no bound" if verdict == "no proof" else verdict for lists, verdict in worst.items()}
+    return JudgedDefense(rows=tuple(row.row for row in rows), judgement=worst[False], with_lists=worst[True])
 
 
 def _of_row(row: CompareRow, leak: StrongestLeak | None, p: float | None, *, lists: bool) -> Judgement:
@@ -249,14 +259,14 @@ def _most_auc(leak: StrongestLeak) -> float:
 
 def _none_of(judged: Sequence[JudgedDefense]) -> str:
     reasons: dict[str, list[str]] = {}
-    for one in judged:
-        if one.rows[0].setting.alternative != NO_DEFENSE:
-            reasons.setdefault(one.judgement, []).append(one.name)
-    told = {"leaks": "attacks succeed under", "false claim": "the claim is false for"}
-    told |= {"costs too much": "ranking gets worse under", "not tested": "nothing is known of"}
-    told |= {"no bound": "the noise is not computed for what the clip allows under"}
-    told |= {"too few lists": "too few lists were attacked under"}
-    parts = [f"{told[kind]} {shortened(names)}" for kind, names in reasons.items() if kind in told]
+    for defense in judged:
+        if defense.setting.alternative != NO_DEFENSE:
+            reasons.setdefault(defense.judgement, []).append(defense.name)
+    verdicts = {"leaks": "attacks succeed under", "false claim": "the claim is false for"}
+    verdicts |= {"costs too much": "ranking gets worse under", "not tested": "nothing is known of"}
+    verdicts |= {"no bound": "the noise is not computed for what the clip allows under"}
+    verdicts |= {"too few lists": "too few lists were attacked under"}
+    parts = [f"{verdicts[kind]} {shortened(names)}" for kind, names in reasons.items() if kind in verdicts]
     return f"Use none of these defenses: {'; '.join(parts)}." if parts else "No defense was compared."
 
 
@@ -281,14 +291,14 @@ def _run(row: CompareRow) -> str:
     runs = [audit.run for view, audit in row.audits.items() if not sees_lists(view)]
     if not runs:
         return ""
-    run = max(runs, key=lambda one: one.eps)
+    run = max(runs, key=lambda bound: bound.eps)
     of = f" for one interaction; for {run.who} over {run.rounds} rounds"
     return f"{of} nothing is" if math.isinf(run.eps) else f"{of} epsilon {run.eps:.3g}"
 
 
 def _needs(best: JudgedDefense, cohort: int) -> Iterator[str]:
     try:
-        chain = DefenseChain(parse_chain([best.rows[0].setting.defense]))
+        chain = DefenseChain(parse_chain([best.setting.defense]))
     except PluginError:  # a plug-in of the system where the comparison ran, which is not installed here
         return
     if chain.encoding is None:
@@ -318,6 +328,6 @@ def _untested(best: JudgedDefense, server: str) -> Iterator[str]:
     few = describe_few_lists([row.lists for row in best.rows if row.lists is not None])
     if few:
         yield f"more lists: this rests on {few}"
-    if best.rows[0].setting.runs == 1:
+    if best.setting.runs == 1:
         yield "how another run would differ"
     yield "servers other than " + server if server else "servers that cheat (--server)"

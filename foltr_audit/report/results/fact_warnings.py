@@ -70,11 +70,11 @@ class FactsReport(PlainReport):
     def lines(self) -> Iterator[str]:
         """What was found, without style; warnings on lines of their own."""
         for row in self.facts:
-            found = row.found
+            checked = row.found
             if row.known:
                 yield f"{row.trace}: {given_text(row.known)}"
-            said = [] if found.text in found.warnings else [found.text]
-            for line in (*said, *(f"warning {coded('facts', text)}" for text in found.warnings)):
+            lines = [] if checked.text in checked.warnings else [checked.text]
+            for line in (*lines, *(f"warning {coded('facts', text)}" for text in checked.warnings)):
                 yield f"{row.trace}: {line}"
 
 

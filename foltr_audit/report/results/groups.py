@@ -71,11 +71,12 @@ def rows_of_trainings(trainings: Sequence[TrainingHistory], setting: Setting) ->
     if len(names) < 2:
         return []
     every = [_of_everybody(played) for played in trainings]
-    found: list[tuple[str, list[GroupMetric]]] = []
+    of_groups: list[tuple[str, list[GroupMetric]]] = []
     for name in names:
-        mine = [_of_group(played, name) for played in trainings]
-        found.append((name, [_metric(_column(mine, number), _column(every, number)) for number in range(3)]))
-    found.sort(key=lambda one: one[1][0].own.value if one[1][0].own.known else inf)
+        own = [_of_group(played, name) for played in trainings]
+        metrics = [_metric(_column(own, number), _column(every, number)) for number in range(3)]
+        of_groups.append((name, metrics))
+    of_groups.sort(key=lambda group: group[1][0].own.value if group[1][0].own.known else inf)
     lasting = {_last(played.rounds) for played in trainings}
     return [
         UtilityGroupRow(
@@ -88,7 +89,7 @@ def rows_of_trainings(trainings: Sequence[TrainingHistory], setting: Setting) ->
             online_last=last,
             ndcg=ndcg,
         )
-        for place, (name, (mean, last, ndcg)) in enumerate(found, start=1)
+        for place, (name, (mean, last, ndcg)) in enumerate(of_groups, start=1)
     ]
 
 
@@ -135,14 +136,14 @@ def _column(rows: Sequence[tuple[float, ...]], number: int) -> Floats:
     return np.array([row[number] for row in rows], dtype=np.float64)
 
 
-def _metric(mine: Floats, every: Floats) -> GroupMetric:
+def _metric(own: Floats, every: Floats) -> GroupMetric:
     """A metric of a group and of all clients in each training, both (runs,)."""
-    both = ~np.isnan(mine) & ~np.isnan(every)
-    mine, every = mine[both], every[both]
+    both = ~np.isnan(own) & ~np.isnan(every)
+    own, every = own[both], every[both]
     return GroupMetric(
-        own=Estimate(mean_of_rounds(mine), mean_interval(mine)),
+        own=Estimate(mean_of_rounds(own), mean_interval(own)),
         everybody=mean_of_rounds(every),
-        difference=Estimate(mean_of_rounds(mine - every), mean_interval(mine - every, -1.0)),
+        difference=Estimate(mean_of_rounds(own - every), mean_interval(own - every, -1.0)),
     )
 
 
@@ -187,10 +188,10 @@ def scored_groups(evidence: ClickEvidence, streams: Streams) -> Iterator[tuple[s
     """
     if len(evidence.groups) < 2:
         return
-    for found in group_scores(AttackScorer(evidence, streams)):
-        baseline = found.method == RANDOM or found.method in evidence.baselines
-        for place, group in enumerate(found.groups, start=1):
-            yield found.method, baseline, _success(group, place, found.everybody)
+    for guesser in group_scores(AttackScorer(evidence, streams)):
+        baseline = guesser.method == RANDOM or guesser.method in evidence.baselines
+        for place, group in enumerate(guesser.groups, start=1):
+            yield guesser.method, baseline, _success(group, place, guesser.everybody)
 
 
 def _success(group: GroupScore, place: int, everybody: dict[str, float]) -> GroupSuccess:
@@ -211,8 +212,8 @@ def _success(group: GroupScore, place: int, everybody: dict[str, float]) -> Grou
 
 def group_rows(evidence: ClickEvidence, where: AttackPlace, streams: Streams) -> Iterator[GroupRow]:
     """One row per guesser and group of clients."""
-    for method, baseline, found in scored_groups(evidence, streams):
-        yield GroupRow(method=method, baseline=baseline, where=where, found=found)
+    for method, baseline, success in scored_groups(evidence, streams):
+        yield GroupRow(method=method, baseline=baseline, where=where, found=success)
 
 
 Grouped = TypeVar("Grouped", bound="GroupRow | UtilityGroupRow")
@@ -269,8 +270,8 @@ def groups_table(rows: Sequence[GroupRow], of: str = "clients") -> Table:
 
 def utility_groups_table(rows: Sequence[UtilityGroupRow]) -> Table:
     """How well each group of clients is served, the worst first, below all clients; rows of all settings."""
-    several = max(row.runs for row in rows) >= FEWEST
-    intervals = "\nbelow each value: its 95 % interval over runs" if several else ""
+    enough_runs = max(row.runs for row in rows) >= FEWEST
+    intervals = "\nbelow each value: its 95 % interval over runs" if enough_runs else ""
     lines: list[_GroupLine[UtilityGroupRow]] = []
     for number, block in enumerate(_blocks(rows, lambda row: row.place)):
         lines.append(_GroupLine(row=block[0], block=number, total="all clients"))
@@ -317,8 +318,8 @@ def _metric_column(header: str, metric: Callable[[Grouped], GroupMetric]) -> Col
     """A metric of a group with its interval; above the groups that of all."""
 
     def cell(line: _GroupLine[Grouped]) -> Cell:
-        found = metric(line.row)
-        return Cell(short(found.everybody)) if line.total else estimate_cell(found.own)
+        value = metric(line.row)
+        return Cell(short(value.everybody)) if line.total else estimate_cell(value.own)
 
     return Column(header, cell)
 

@@ -215,8 +215,8 @@ _COUNTS: list[Column[CountRow]] = [
 
 def print_inquiries(report: AttackReport, console: Console) -> None:
     """The tables of every kind, one per click model and view, and a sentence per attack."""
-    for found in _tables(report):
-        print_table(found, console)
+    for table in _tables(report):
+        print_table(table, console)
         console.print()
     printed = group_by_world(report.results)  # refusals of these worlds stand below their results
     for line in refused_lines([row for row in report.refused if describe_world(row) not in printed]):
@@ -230,7 +230,7 @@ def print_inquiries(report: AttackReport, console: Console) -> None:
         console.print(escape(line), style="bold", highlight=False)
 
 
-# --- tables ---------------------------------------------------------------------------------------
+# --- tables ----------------------------------------------------------------------------------------
 
 
 def _tables(report: AttackReport) -> Iterator[Table]:
@@ -258,8 +258,14 @@ def query_table(name: str, rows: Sequence[QueryIdRow]) -> Table:
     chance, chance_mrr = Estimate(row.chance), Estimate(row.chance_mrr)
     lines = [MetricLine(method="guessing", values=(chance, chance_mrr, chance, chance_mrr))]
     lines += [
-        MetricLine.of(each, each.accuracy, each.mrr, each.accuracy_with_pairs, each.mrr_with_pairs)
-        for each in in_method_order(rows)
+        MetricLine.of(
+            line,
+            line.accuracy,
+            line.mrr,
+            line.accuracy_with_pairs,
+            line.mrr_with_pairs,
+        )
+        for line in in_method_order(rows)
     ]
     lines += _ceiling_lines(rows, 4)
     return _metrics_table(f"which query? {name}", caption, ("accuracy", "MRR", "with pairs", "MRR"), lines)
@@ -316,7 +322,7 @@ def link_table(name: str, rows: Sequence[LinkRow]) -> Table:
     )
     lines = [MetricLine(method="guessing", values=(Estimate(row.chance), Estimate(row.chance_mrr)))]
     lines += [
-        MetricLine.of(each, each.accuracy, each.mrr, baseline=each.baseline) for each in in_method_order(rows)
+        MetricLine.of(line, line.accuracy, line.mrr, baseline=line.baseline) for line in in_method_order(rows)
     ]
     lines += _ceiling_lines(rows, 2)
     return _metrics_table(f"same client? {name}", caption, ("accuracy", "MRR"), lines)
@@ -342,8 +348,8 @@ def _metrics_table(title: str, caption: str, headers: Sequence[str], lines: Sequ
 
 def _ceiling_lines(rows: Sequence[QueryIdRow | IntentRow | LinkRow], columns: int) -> list[MetricLine]:
     """The most that any attack can reach in each setting with a proof, in the first of some columns."""
-    found = first_of_settings(rows)
-    return [line for row in found for line in ceiling_line(row.ceiling, row.eps_claimed, columns)]
+    first_rows = first_of_settings(rows)
+    return [line for row in first_rows for line in ceiling_line(row.ceiling, row.eps_claimed, columns)]
 
 
 def _fewer_choices(row: QueryIdRow | LinkRow) -> str:
@@ -361,7 +367,7 @@ def _summands(row: CountRow) -> str:
     return f"{count} {what}{plural}{' of one client' if row.where.view == 'pooled' else ''}"
 
 
-# --- sentences ------------------------------------------------------------------------------------
+# --- sentences -------------------------------------------------------------------------------------
 
 
 def _setting(row: OfAttack) -> str:
@@ -391,10 +397,10 @@ def _count_sentences(rows: Sequence[CountRow]) -> Iterator[str]:
 
 def _intent_sentences(rows: Sequence[IntentRow]) -> Iterator[str]:
     for row in rows:
-        several = f" from {row.messages_together} messages" if row.messages_together > 1 else ""
+        together = f" from {row.messages_together} messages" if row.messages_together > 1 else ""
         yield (
             f"{_setting(row)}: {row.method} names {whole_percent(row.accuracy.value)} of the clients' intents"
-            f"{several} (guessing: {whole_percent(row.chance)}; by what was shown: "
+            f"{together} (guessing: {whole_percent(row.chance)}; by what was shown: "
             f"{whole_percent(row.shown.value)})."
         )
 
@@ -410,9 +416,9 @@ def _link_sentences(rows: Sequence[LinkRow]) -> Iterator[str]:
 
 def _best_simple_way(row: LinkRow, rows: Sequence[LinkRow]) -> str:
     """The best that can be done in the same setting without an attack."""
-    simple = [one for one in rows if one.baseline and _setting(one) == _setting(row)]
-    known = [one for one in simple if one.accuracy.known]
+    simple = [other for other in rows if other.baseline and _setting(other) == _setting(row)]
+    known = [other for other in simple if other.accuracy.known]
     if not known:
         return ""
-    best = max(known, key=lambda one: one.accuracy.value)
+    best = max(known, key=lambda other: other.accuracy.value)
     return f"; {best.method} alone: {whole_percent(best.accuracy.value)}"

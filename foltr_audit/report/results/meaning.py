@@ -34,8 +34,8 @@ class _StrongestAttack(NamedTuple):
 
 def strongest_attack(results: Sequence[AttackRow]) -> AttackRow | None:
     """The row that `describe_results` is about; None where no list with a click was attacked."""
-    found = _strongest(results)
-    return None if found is None else found.row
+    strongest = _strongest(results)
+    return None if strongest is None else strongest.row
 
 
 def _strongest(results: Sequence[AttackRow]) -> _StrongestAttack | None:
@@ -55,10 +55,10 @@ def describe_results(results: Sequence[AttackRow]) -> str:
     The strongest of several rows is the luckiest too. So its AUC counts as better than guessing only
     if its interval, widened for the number of rows that it was chosen from, lies above one half.
     """
-    found = _strongest(results)
-    if found is None:
+    strongest = _strongest(results)
+    if strongest is None:
         return "No list with a click was attacked, so nothing can be said."
-    row, rows, sure = found
+    row, rows, sure = strongest
     claimed = f"At a claimed epsilon of {epsilon(row.eps_claimed)}"
     claim = "Without a claimed epsilon" if math.isinf(row.eps_claimed) else claimed
     if not sure:
@@ -112,15 +112,15 @@ def _mirrored(auc: Estimate) -> Estimate:
 
 def _not_shown(row: AttackRow, rows: Sequence[AttackRow]) -> str:
     """No attack is shown to be better than guessing, with the names of those that ran."""
-    ran = list(dict.fromkeys(one.method for one in rows))
+    ran = list(dict.fromkeys(other.method for other in rows))
     auc = f"{short(row.found.auc.value)} ({_interval(row)}) on {row.found.lists} lists"
-    found = (
+    succeeded = (
         f"no attack that ran ({', '.join(ran)}) is shown to be better than guessing; the best, "
         f"{row.method} on {row.where.click_model} clicks, has an AUC of {auc}."
     )
     if not any(attack.strongest for name in ran if (attack := make_if_known(Attack, name))):
-        found += " Stronger attacks were not tried: leave out --method to run them."
-    return found + few_lists([row.found.lists])
+        succeeded += " Stronger attacks were not tried: leave out --method to run them."
+    return succeeded + few_lists([row.found.lists])
 
 
 def _plural(sees: str) -> str:
@@ -175,10 +175,10 @@ def _inside(auc: float, queries: int) -> float:
     return min(max(auc, edge), 1 - edge)
 
 
-def _standard_error(found: Estimate, queries: int) -> float:
+def _standard_error(estimate: Estimate, queries: int) -> float:
     """That of the bootstrap, by the width of its interval; where it has none, that of independent trials."""
-    low, high = found.ci95 or (0.0, 0.0)
-    auc = _inside(found.value, queries)
+    low, high = estimate.ci95 or (0.0, 0.0)
+    auc = _inside(estimate.value, queries)
     return (high - low) / (2 * 1.959964) or math.sqrt(auc * (1 - auc) / queries)
 
 

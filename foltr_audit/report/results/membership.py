@@ -110,8 +110,8 @@ class MembershipRow(ResultRow):
         protocol = spec.membership or MembershipSpec()
         limit = finding.ceiling
         metrics = {
-            name: MembershipMetric(found=found, chance=CHANCE[name], ceiling=limit.metrics.get(name))
-            for name, found in finding.metrics.items()
+            name: MembershipMetric(found=estimate, chance=CHANCE[name], ceiling=limit.metrics.get(name))
+            for name, estimate in finding.metrics.items()
         }
         return cls(
             setting=setting,
@@ -227,7 +227,7 @@ def _table(rows: Sequence[MembershipRow], *, several: bool, report: MembershipRe
         *_columns("TPR at 1 %", lambda row: row.tpr_at_1),
         *_columns("TPR at .1 %", lambda row: row.tpr_at_01),
     ]
-    auc, one, tenth = (short(each.chance) for each in (first.auc, first.tpr_at_1, first.tpr_at_01))
+    chances = [short(metric.chance) for metric in (first.auc, first.tpr_at_1, first.tpr_at_01)]
     return make_table(
         f"{label}{first.setting.defense}\n"
         f"members among {first.candidates} candidates, {first.members} of them in a federation",
@@ -235,8 +235,8 @@ def _table(rows: Sequence[MembershipRow], *, several: bool, report: MembershipRe
         rows,
         caption=f"{first.federations} federations of {first.rounds} rounds, each attacked with the others as "
         f"shadows; {_KNOWN[first.of]}. TPR: members that are named, at 1 % and at .1 % false alarms. Below "
-        f"each value: its 95 % interval. Chance: {auc}, {one} and {tenth}. Ceiling: the most that the proof "
-        "leaves to any attack.",
+        f"each value: its 95 % interval. Chance: {', '.join(chances[:2])} and {chances[2]}. Ceiling: the "
+        "most that the proof leaves to any attack.",
         section=lambda row: row.view,
     )
 
@@ -245,9 +245,9 @@ def _columns(
     name: str, metric: Callable[[MembershipRow], MembershipMetric]
 ) -> tuple[Column[MembershipRow], Column[MembershipRow]]:
     def ceiling(row: MembershipRow) -> Cell:
-        found = metric(row)
-        text = "none" if found.ceiling is None else short(found.ceiling)
-        return Cell(text, mark="bad" if found.broken else "")
+        of_row = metric(row)
+        text = "none" if of_row.ceiling is None else short(of_row.ceiling)
+        return Cell(text, mark="bad" if of_row.broken else "")
 
     return estimate_column(name, lambda row: metric(row).found), Column("ceiling", ceiling)
 
@@ -267,10 +267,10 @@ def conclusions(rows: Sequence[MembershipRow]) -> Iterator[str]:
     """What the attacks show together: a sentence for each setting and view."""
     settings = [row.setting for row in rows]
     for key in dict.fromkeys((_key(row), row.view) for row in rows):
-        mine = [row for row in rows if (_key(row), row.view) == key]
-        best = max(mine, key=lambda row: row.auc.found.value)
-        several = len({str(one) for one in settings}) > 1
-        where = f"{setting_label(best.setting, settings)}: " if several else ""
+        of_view = [row for row in rows if (_key(row), row.view) == key]
+        best = max(of_view, key=lambda row: row.auc.found.value)
+        vary = len({str(setting) for setting in settings}) > 1
+        where = f"{setting_label(best.setting, settings)}: " if vary else ""
         yield f"{where}{best.observed}: {_shown(best)}."
 
 
@@ -280,8 +280,8 @@ def _shown(row: MembershipRow) -> str:
         return "too few federations to tell"
     if ends[0] <= row.auc.chance:
         return "no attack tells members from others better than chance"
-    found = row.tpr_at_1.found.value
+    value = row.tpr_at_1.found.value
     return (
         f"{row.method} tells members from others, AUC {short(row.auc.found.value)}; it names "
-        f"{100 * found:.3g} % of them with 1 % false alarms"
+        f"{100 * value:.3g} % of them with 1 % false alarms"
     )

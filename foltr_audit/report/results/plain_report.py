@@ -163,12 +163,12 @@ def ten_lines(report: NotebookReport) -> str:
     head = f"{type(report).__name__}: {rows} row{'s' * (rows != 1)}"
     last = "more: .summary(), .plot(), .to_frame(), .save(PATH)"
     answer = report.short_answer()
-    said = plain_text(report.show).splitlines() if answer is None else list(_said(answer))
-    said = [line for line in said if line.strip()]
+    lines = plain_text(report.show).splitlines() if answer is None else list(_said(answer))
+    lines = [line for line in lines if line.strip()]
     most = _LINES - 2
-    if len(said) > most:
-        said = [*said[: most - 1], "..."]
-    return "\n".join([head, *said, last])
+    if len(lines) > most:
+        lines = [*lines[: most - 1], "..."]
+    return "\n".join([head, *lines, last])
 
 
 def _said(answer: BriefAnswer) -> Iterator[str]:
@@ -194,7 +194,7 @@ def _text(text: str) -> str:
 
 
 def _table(table: Table) -> str:
-    heads = "".join(f"<th>{_text(' '.join(one.header.split()))}</th>" for one in table.columns)
+    heads = "".join(f"<th>{_text(' '.join(heading.header.split()))}</th>" for heading in table.columns)
     lines = "".join(
         f"<tr{_style('dim') if line.dim else ''}>"
         + "".join(_cell(column, cell) for column, cell in zip(table.columns, line.cells, strict=True))
@@ -263,20 +263,20 @@ class PlainReport(NotebookReport, ResultRow):
 
     def rows(self) -> list[dict[str, JsonValue]]:
         """The main rows with the columns that they have in JSON."""
-        found = getattr(self, fields(self)[-1].name)
-        return [row.plain() if isinstance(row, ResultRow) else row for row in found]
+        rows = getattr(self, fields(self)[-1].name)
+        return [row.plain() if isinstance(row, ResultRow) else row for row in rows]
 
     @classmethod
     def schema(cls) -> dict[str, JsonValue]:
         """The whole document as a JSON Schema (draft 2020-12)."""
-        found = super().schema()
-        columns = cast("dict[str, JsonValue]", found["properties"])
+        schema = super().schema()
+        columns = cast("dict[str, JsonValue]", schema["properties"])
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": cls.SCHEMA,
             "type": "object",
             "properties": {"schema": {"const": cls.SCHEMA}, **cast("dict[str, JsonValue]", _short(columns))},
-            "required": ["schema", *cast("list[JsonValue]", found["required"])],
+            "required": ["schema", *cast("list[JsonValue]", schema["required"])],
             "$defs": dict(_DEFINITIONS),
         }
 
@@ -293,5 +293,5 @@ def _short(schema: JsonValue) -> JsonValue:
         if schema == definition:
             return {"$ref": f"#/$defs/{name}"}
     if isinstance(schema, list):
-        return [_short(each) for each in schema]
-    return {name: _short(each) for name, each in schema.items()} if isinstance(schema, dict) else schema
+        return [_short(part) for part in schema]
+    return {name: _short(part) for name, part in schema.items()} if isinstance(schema, dict) else schema

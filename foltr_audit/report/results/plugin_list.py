@@ -90,14 +90,14 @@ def list_names(kind: str) -> NameList:
         if issubclass(cls, Defense):
             row["stage"] = ", ".join(cls.possible_stages())
         row["summary"] = (inspect.getdoc(cls) or "").split("\n")[0]
-        row["parameters"] = [_plain(one) for one in parameters(cls)]
+        row["parameters"] = [_plain(parameter) for parameter in parameters(cls)]
         rows.append(row)
     return NameList(kind=kind, found=tuple(rows))
 
 
 def _parameter_names(row: dict[str, JsonValue]) -> dict[str, str]:
     known = cast("list[dict[str, JsonValue]]", row.get("parameters") or [])
-    return {"parameters": ", ".join(str(one["name"]) for one in known)} if "parameters" in row else {}
+    return {"parameters": ", ".join(str(field["name"]) for field in known)} if "parameters" in row else {}
 
 
 def _plain(parameter: dict[str, object]) -> JsonValue:
@@ -143,11 +143,11 @@ def list_click_models() -> NameList:
 Row = Mapping[str, JsonValue]
 
 
-def print_list(found: NameList, console: Console) -> None:
+def print_list(names: NameList, console: Console) -> None:
     """Print names, what each does, and its parameters."""
-    title, rows = found.kind, found.found
+    title, rows = names.kind, names.found
     name = Column[Row]("name", _name, "name")
-    if found.kind == KNOWLEDGE:
+    if names.kind == KNOWLEDGE:
         title = "what a server may know; attack --hide NAME,... withholds it"
         columns = [name, Column[Row]("what it is", lambda row: str(row["what"]), "words")]
     else:
@@ -180,9 +180,8 @@ def _name(row: Row) -> str:
 
 
 def _parameters(row: Row) -> str:
-    described = (
-        f"{one['name']} ({'required' if one['required'] else 'default ' + str(one['default'])}): "
-        f"{one['description']}"
-        for one in cast("list[dict[str, JsonValue]]", row["parameters"])
-    )
+    described = []
+    for parameter in cast("list[dict[str, JsonValue]]", row["parameters"]):
+        value = "required" if parameter["required"] else f"default {parameter['default']}"
+        described.append(f"{parameter['name']} ({value}): {parameter['description']}")
     return "\n".join(described) or "-"

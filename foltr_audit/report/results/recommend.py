@@ -140,7 +140,7 @@ def _leaks(rows: Sequence[ComparedAttackRow], limits: PrivacyLimits) -> list[str
     uppers = [(ci95[1], method) for ci95, method in aucs if ci95 is not None]
     if not uppers:
         return ["no attack could be run on the test split"]
-    upper, worst = max(uppers, key=lambda one: one[0])
+    upper, worst = max(uppers, key=lambda pair: pair[0])
     if limits.excess(upper) <= 0:
         return []
     return [f"the 95 % interval of {worst}'s AUC ends at {short(upper)} (limit {short(limits.max_auc)})"]
@@ -150,13 +150,15 @@ def _claims(evidence: CompareRow, limits: PrivacyLimits) -> list[str]:
     audit = evidence.audits.get(limits.view)
     if audit is None:
         return ["its epsilon was not audited"]
-    found = [f"the verdict on its epsilon is: {audit.verdict}"] if audit.verdict in FALSE else []
+    faults = [f"the verdict on its epsilon is: {audit.verdict}"] if audit.verdict in FALSE else []
     if not limits.proves(audit.eps_proven):
-        found.append(f"the audit proves epsilon {epsilon(audit.eps_proven)}, above {epsilon(limits.max_eps)}")
-    left = next((one.auc for one in evidence.ceilings if one.view == limits.view), 1.0)
+        faults.append(
+            f"the audit proves epsilon {epsilon(audit.eps_proven)}, above {epsilon(limits.max_eps)}"
+        )
+    left = next((ceiling.auc for ceiling in evidence.ceilings if ceiling.view == limits.view), 1.0)
     if not limits.promises(left):
-        found.append(f"the proof leaves an AUC of {short(left)}, above {short(limits.max_proven_auc)}")
-    return found
+        faults.append(f"the proof leaves an AUC of {short(left)}, above {short(limits.max_proven_auc)}")
+    return faults
 
 
 def sentence(
@@ -432,42 +434,42 @@ class RecommendReport(PlainReport):
 
 def candidate_rows(judged: Sequence[CandidateResult], limits: PrivacyLimits) -> list[CandidateRow]:
     """One row per candidate: what is proven for it, and its results on the validation split."""
-    return [_candidate_row(number, one, limits) for number, one in enumerate(judged, start=1)]
+    return [_candidate_row(number, result, limits) for number, result in enumerate(judged, start=1)]
 
 
-def _candidate_row(number: int, one: CandidateResult, limits: PrivacyLimits) -> CandidateRow:
-    proven, leak, score = one.proven, one.leak, one.score
+def _candidate_row(number: int, result: CandidateResult, limits: PrivacyLimits) -> CandidateRow:
+    proven, leak, score = result.proven, result.leak, result.score
     return CandidateRow(
         candidate=number,
-        name=one.point.label.text,
-        alternative=one.point.alternative,
-        eps=one.point.eps,
-        norm=one.point.norm,
+        name=result.point.label.text,
+        alternative=result.point.alternative,
+        eps=result.point.eps,
+        norm=result.point.norm,
         defense=proven.defense if proven else (),
         options=options(proven.defense if proven else ()),
-        eps_proven=proven.upper.epsilon if proven else one.refused.eps_proven if one.refused else None,
-        auc_proven=proven.auc if proven else one.refused.auc_proven if one.refused else None,
+        eps_proven=proven.upper.epsilon if proven else result.refused.eps_proven if result.refused else None,
+        auc_proven=proven.auc if proven else result.refused.auc_proven if result.refused else None,
         delta=proven.upper.delta if proven else None,
         how=proven.upper.how if proven else None,
         run=RunBoundRow.of(proven.run) if proven else None,
-        ndcg=one.ndcg if score else None,
+        ndcg=result.ndcg if score else None,
         attack=leak.method if leak else None,
         auc=Estimate(leak.auc, leak.interval) if leak else UNKNOWN,
         queries=leak.queries if leak else None,
         excess=score.excess if score else None,
-        outcome=_outcome(one, limits),
-        why=one.refused.why if one.refused else one.failed,
+        outcome=_outcome(result, limits),
+        why=result.refused.why if result.refused else result.failed,
     )
 
 
-def _outcome(one: CandidateResult, limits: PrivacyLimits) -> str:
-    if one.refused is not None:
+def _outcome(result: CandidateResult, limits: PrivacyLimits) -> str:
+    if result.refused is not None:
         return "refused"
-    if one.score is None:
+    if result.score is None:
         return "failed"
-    if one.score.feasible:
+    if result.score.feasible:
         return "kept"
-    return "unknown attack" if one.leak is None or one.leak.upper is None else "above --max-attack-auc"
+    return "unknown attack" if result.leak is None or result.leak.upper is None else "above --max-attack-auc"
 
 
 def options(defense: Iterable[str]) -> str:
@@ -475,7 +477,7 @@ def options(defense: Iterable[str]) -> str:
     return f"--defense {'+'.join(defense)}"
 
 
-def _counts(rows: Sequence[CandidateRow], found: Recommendation) -> SearchCounts:
+def _counts(rows: Sequence[CandidateRow], recommendation: Recommendation) -> SearchCounts:
     outcomes = [row.outcome for row in rows]
     return SearchCounts(
         candidates=len(rows),
@@ -484,7 +486,7 @@ def _counts(rows: Sequence[CandidateRow], found: Recommendation) -> SearchCounts
         above_auc=outcomes.count("above --max-attack-auc") + outcomes.count("unknown attack"),
         refused=outcomes.count("refused"),
         failed=outcomes.count("failed"),
-        defenses_refused=len(found.refused),
+        defenses_refused=len(recommendation.refused),
     )
 
 
@@ -538,10 +540,10 @@ def _runners_up(rows: Sequence[CandidateRow], shown: CandidateRow | None) -> lis
 def _of_each(rows: Sequence[CandidateRow], by: Callable[[CandidateRow], float | None]) -> list[CandidateRow]:
     """The row of each defense with the smallest value, if it has one, smallest first; at most `NEXT`."""
     known = [(value, row) for row in rows if (value := by(row)) is not None]
-    found: dict[str, CandidateRow] = {}
+    rows_of: dict[str, CandidateRow] = {}
     for _, row in sorted(known, key=lambda pair: pair[0]):
-        found.setdefault(row.alternative, row)
-    return list(found.values())[:NEXT]
+        rows_of.setdefault(row.alternative, row)
+    return list(rows_of.values())[:NEXT]
 
 
 def print_recommend(report: RecommendReport, console: Console) -> None:
@@ -574,8 +576,8 @@ def print_recommend(report: RecommendReport, console: Console) -> None:
 def data_line(report: RecommendReport) -> str:
     """The data, learner and seed, as Rich markup."""
     train = report.config.experiment.train
-    found = report.evidence
-    trained = (found.setting.learner, found.setting.pdgd) if found else (train.learner, "none")
+    evidence = report.evidence
+    trained = (evidence.setting.learner, evidence.setting.pdgd) if evidence else (train.learner, "none")
     return dataset_line(report.dataset, report.config.spec, [trained])
 
 
@@ -717,8 +719,8 @@ def brief_recommend(report: RecommendReport) -> BriefAnswer:
 
 
 def _evidence(report: RecommendReport) -> Table:
-    found = [row for row in (report.evidence, report.without) if row is not None]
-    rows = list({row.setting.name: row for row in found}.values())
+    evidence = [row for row in (report.evidence, report.without) if row is not None]
+    rows = list({row.setting.name: row for row in evidence}.values())
 
     return make_table(
         "on the test split, in new repetitions",

@@ -40,6 +40,7 @@ from foltr_audit.report.results.twins import (
     twin_rows,
     twins_table,
 )
+from foltr_audit.report.results.wording import counted
 from foltr_audit.report.tables.columns import (
     claimed_column,
     dataset_line,
@@ -89,8 +90,8 @@ class RoundRow(ResultRow):
 
     def value(self, name: str) -> float | None:
         """A metric of the round; None if it was not taken."""
-        found = self.metrics.get(name)
-        return float(found) if isinstance(found, int | float) else None
+        value = self.metrics.get(name)
+        return float(value) if isinstance(value, int | float) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +234,7 @@ class WireCost:
 def _populations(cells: Sequence[RunResult]) -> tuple[PopulationFacts, ...]:
     """Each population once, as the first run of a setting has it."""
     made = [group.cells[0].world.described for group in groups(cells)]
-    return tuple({json_text(each.plain()): each for each in made if each is not None}.values())
+    return tuple({json_text(facts.plain()): facts for facts in made if facts is not None}.values())
 
 
 def _mean(rounds: Sequence[Mapping[str, float]], name: str) -> float:
@@ -334,14 +335,14 @@ def _chosen(rows: Sequence[RoundRow]) -> list[int]:
 
 def _pooled(rows: Sequence[RoundRow], apart: Sequence[str], rounds: Sequence[int]) -> list[list[RoundRow]]:
     """The rows of some rounds, those of all runs of a setting and round together."""
-    found: dict[tuple[object, ...], list[RoundRow]] = {}
+    pools: dict[tuple[object, ...], list[RoundRow]] = {}
     for row in rows:
         if row.round in rounds:
             setting = [
                 str(row.setting.value(name)) for name in (*apart, "eps_claimed", "trained_on", "defense")
             ]
-            found.setdefault((*setting, row.round), []).append(row)
-    return list(found.values())
+            pools.setdefault((*setting, row.round), []).append(row)
+    return list(pools.values())
 
 
 def _mean_row(rows: Sequence[RoundRow]) -> RoundRow:
@@ -410,11 +411,7 @@ def _conclusion(report: TrainReport) -> str:
     best = max(known, key=lambda row: row.ndcg)
     name = f"{setting_label(best.setting, [row.setting for row in rows])}: " if len(rows) > 1 else ""
     of = f"The best of {len(rows)} rankers, {name.removesuffix(': ')}, has" if name else "The ranker has"
-    return f"{of} an nDCG@10 of {short(best.ndcg)} {_after(rounds)}{_beside(best)}."
-
-
-def _after(rounds: int) -> str:
-    return f"after {rounds} round{'s' * (rounds != 1)}"
+    return f"{of} an nDCG@10 of {short(best.ndcg)} after {counted(rounds, 'round')}{_beside(best)}."
 
 
 def _beside(row: UtilityRow) -> str:

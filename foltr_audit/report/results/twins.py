@@ -85,7 +85,7 @@ def reference_values(cell: RunResult, metric: str, among: SpecRuns) -> Floats | 
     """
     specific = specific_rankers(cell, among)
     if specific:
-        rows = [each.trained.rounds for each in specific]
+        rows = [twin.trained.rounds for twin in specific]
         return (
             specific_offline(rows)
             if metric == OFFLINE_NDCG
@@ -96,12 +96,12 @@ def reference_values(cell: RunResult, metric: str, among: SpecRuns) -> Floats | 
         return None
     environment, rounds = cell.world.environment, len(cell.trained.rounds)
     where = period_of_rounds(rounds, environment, cell.world.per_round)
-    found = np.full(rounds, np.nan)
+    reference = np.full(rounds, np.nan)
     for number, period in enumerate(environment.periods):
         if period.intent is not None and period.intent in twins:
             values = current(twins[period.intent].trained.rounds, environment, cell.world.per_round)
-            found[where == number] = values[where == number]
-    return found
+            reference[where == number] = values[where == number]
+    return reference
 
 
 def reference_specs(cells: Sequence[RunResult]) -> set[Spec]:
@@ -120,7 +120,7 @@ def count_interactions(rankers: Sequence[RunResult]) -> Ints:
     return np.array(counts, dtype=np.int64)
 
 
-# --- pairs ----------------------------------------------------------------------------------------
+# --- pairs -----------------------------------------------------------------------------------------
 
 
 class TwinPair(NamedTuple):
@@ -176,12 +176,12 @@ def twin_rows(cells: Sequence[RunResult]) -> tuple[TwinRow, ...]:
 def _pairs(cell: RunResult, among: SpecRuns) -> Iterator[TwinPair]:
     rankers, ours = specific_rankers(cell, among), _own(cell)
     if rankers:
-        rows, counts = [each.trained.rounds for each in rankers], count_interactions(rankers)
-        online = np.array([[row[ONLINE_NDCG] for row in each] for each in rows])
+        rows, counts = [twin.trained.rounds for twin in rankers], count_interactions(rankers)
+        online = np.array([[row[ONLINE_NDCG] for row in twin] for twin in rows])
         known = np.where(np.isnan(online), 0, counts)
         mean = float((known * np.nan_to_num(online)).sum() / max(1, known.sum()))
         yield TwinPair(SPECIFIC, ours, {OFFLINE_NDCG: float(specific_offline(rows)[-1]), "online_mean": mean})
-    left_out = {each.spec for each in (*rankers, *fixed_intents(cell, among).values())}
+    left_out = {twin.spec for twin in (*rankers, *fixed_intents(cell, among).values())}
     for name, spec in cell.world.twins.items():
         if spec in among and spec not in left_out and not _alone(among[spec]):
             yield TwinPair(name, ours, _own(among[spec]))

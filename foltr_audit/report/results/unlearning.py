@@ -185,16 +185,16 @@ def _history_rows(group: RunGroup) -> Iterator[HistoryRow]:
     for cell in group.cells:
         leaks = {} if cell.unlearning is None else cell.unlearning.leaks
         for stored, evidence in leaks.items():
-            for method, baseline, found in scored(evidence, Streams(cell.spec.seed)):
+            for method, baseline, metrics in scored(evidence, Streams(cell.spec.seed)):
                 yield HistoryRow(
                     setting=group.setting,
                     run=cell.spec.repetition,
                     stored=stored,
                     method=method,
                     baseline=baseline,
-                    lists=found.lists,
-                    exact=found.exact,
-                    auc=found.auc,
+                    lists=metrics.lists,
+                    exact=metrics.exact,
+                    auc=metrics.auc,
                 )
 
 
@@ -233,9 +233,9 @@ def print_unlearning(report: UnlearningReport, console: Console) -> None:
 
 def _read(rows: Sequence[HistoryRow]) -> Iterator[str]:
     """How much the attacks on the first history find."""
-    found = {row.stored: row for row in rows[::-1] if not row.baseline}
-    if len(found) == len(_STORED):
-        every, total = (found[name] for name in _STORED)
+    strongest = {row.stored: row for row in rows[::-1] if not row.baseline}
+    if len(strongest) == len(_STORED):
+        every, total = (strongest[name] for name in _STORED)
         yield (
             f"Whoever reads the stored messages finds {percent(every.exact.value)} of the lists exactly; of "
             f"the sums alone, {percent(total.exact.value)}."
@@ -269,9 +269,9 @@ def unlearning_table(rows: Sequence[UnlearningRow], every: Sequence[UnlearningRo
 
 
 def _who_leaves(row: UnlearningRow) -> str:
-    one = len(row.clients) == 1
-    who = f"client{'s' * (not one)} {', '.join(map(str, row.clients))} of {row.members}"
-    return f"{who} leave{'s' * one} after {row.rounds} round{'s' * (row.rounds > 1)}"
+    single = len(row.clients) == 1
+    who = f"client{'s' * (not single)} {', '.join(map(str, row.clients))} of {row.members}"
+    return f"{who} leave{'s' * single} after {row.rounds} round{'s' * (row.rounds > 1)}"
 
 
 def history_table(rows: Sequence[HistoryRow]) -> Table:
@@ -294,9 +294,9 @@ def history_table(rows: Sequence[HistoryRow]) -> Table:
 
 
 def _label(row: UnlearningRow, every: Sequence[UnlearningRow]) -> str:
-    settings = [one.setting for one in every]
-    several = len({str(one) for one in settings}) > 1
-    label = setting_label(row.setting, settings) if several else row.setting.defense
+    settings = [other.setting for other in every]
+    vary = len({str(other) for other in settings}) > 1
+    label = setting_label(row.setting, settings) if vary else row.setting.defense
     return label if row.setting.defense in label else f"{label}\n{row.setting.defense}"
 
 
@@ -313,14 +313,14 @@ def _bytes(size: float) -> str:
 def conclusions(rows: Sequence[UnlearningRow]) -> Iterator[str]:
     """What the games show: a sentence for each setting and run."""
     settings = [row.setting for row in rows]
-    several = len({str(one) for one in settings}) > 1
+    vary = len({str(setting) for setting in settings}) > 1
     for key in dict.fromkeys((str(row.setting), row.run) for row in rows):
-        mine = [row for row in rows if (str(row.setting), row.run) == key]
-        where = f"{setting_label(mine[0].setting, settings)}: " if several else ""
-        told = [f"{row.method} (eps >= {row.eps_lower:.2f})" for row in mine if row.eps_lower > 0]
-        found = (
-            f"the model tells that they were there after {', '.join(told)}"
-            if told
+        of_run = [row for row in rows if (str(row.setting), row.run) == key]
+        where = f"{setting_label(of_run[0].setting, settings)}: " if vary else ""
+        apart = [f"{row.method} (eps >= {row.eps_lower:.2f})" for row in of_run if row.eps_lower > 0]
+        conclusion = (
+            f"the model tells that they were there after {', '.join(apart)}"
+            if apart
             else "no game tells whether they were there"
         )
-        yield f"{where}{found}."
+        yield f"{where}{conclusion}."

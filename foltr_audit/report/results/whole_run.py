@@ -73,16 +73,16 @@ class RunBoundRow(ResultRow):
 
 def run_caption(rows: Iterable[RunBoundRow]) -> str:
     """What the number in a column `run` assumes."""
-    found = list(rows)
-    rounds = " or ".join(str(each) for each in sorted({row.rounds for row in found}))
-    deltas = sorted({row.delta for row in found if row.delta and math.isfinite(row.eps)})
-    delta = f", delta {' or '.join(f'{each:g}' for each in deltas)}" if deltas else ""
-    share = sorted({row.sampled for row in found})
-    drawn = " or ".join(f"{100 * each:.3g} %" for each in share)
+    bounds = list(rows)
+    rounds = " or ".join(str(count) for count in sorted({row.rounds for row in bounds}))
+    deltas = sorted({row.delta for row in bounds if row.delta and math.isfinite(row.eps)})
+    delta = f", delta {' or '.join(f'{number:g}' for number in deltas)}" if deltas else ""
+    share = sorted({row.sampled for row in bounds})
+    drawn = " or ".join(f"{100 * part:.3g} %" for part in share)
     cohorts = (
         "all clients in each" if share == [1.0] else f"{drawn} of the clients in each, known to the server"
     )
-    clicks = "; clicks: for all clicks of one client" if any(row.of_clicks for row in found) else ""
+    clicks = "; clicks: for all clicks of one client" if any(row.of_clicks for row in bounds) else ""
     return f"run: proven for one client over {rounds} rounds ({cohorts}{delta}){clicks}"
 
 
@@ -110,13 +110,13 @@ class ProvenRow(ResultRow):
 
 def proven_rows(proven: Iterable[ProvenView], setting: Setting) -> Iterator[ProvenRow]:
     """One row per observer."""
-    for one in proven:
+    for bound in proven:
         yield ProvenRow(
-            setting=replace(setting, sees=sees(one.view)),
-            view=one.view,
-            unit=one.unit,
-            eps_proven=one.once.epsilon,
-            delta=one.once.delta,
-            how=one.once.how,
-            run=RunBoundRow.of(one.run),
+            setting=replace(setting, sees=sees(bound.view)),
+            view=bound.view,
+            unit=bound.unit,
+            eps_proven=bound.once.epsilon,
+            delta=bound.once.delta,
+            how=bound.once.how,
+            run=RunBoundRow.of(bound.run),
         )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
+from foltr_audit.judge.scoring import RANDOM
 from foltr_audit.privacy.observer_views import with_article
 from foltr_audit.report.results.attack_rows import (
     AnyClickRow,
@@ -91,12 +92,10 @@ def _sentence(row: PromiseRow) -> str:
     )
 
 
-_RANDOM = "random:k=mean"  # the random guess that knows most; the tables leave the others out
-
-
 def scores_table(results: Sequence[AttackRow]) -> Table:
     """How well scores do at few false alarms, and on identifiable documents; rows of one world."""
-    rows = [row for row in results if not row.method.startswith("random:") or row.method == _RANDOM]
+    # Of the random guesses only the one that knows most.
+    rows = [row for row in results if not row.method.startswith("random:") or row.method == RANDOM]
     columns: list[Column[AttackRow]] = [
         *method_columns(),
         estimate_column("TPR@1%", lambda row: row.found.tpr_at_1, "name", beside=True),
@@ -148,7 +147,7 @@ def any_click_table(rows: Sequence[AnyClickRow]) -> Table:
     )
 
 
-# --- information ----------------------------------------------------------------------------------
+# --- information -----------------------------------------------------------------------------------
 
 
 def information_table(rows: Sequence[InformationRow]) -> Table:
@@ -218,7 +217,7 @@ def _information_caption(rows: Sequence[InformationRow]) -> str:
     return "\n".join(lines)
 
 
-# --- lines ----------------------------------------------------------------------------------------
+# --- lines -----------------------------------------------------------------------------------------
 
 
 def identifiability_lines(rows: Sequence[IdentifiabilityRow]) -> Iterator[str]:

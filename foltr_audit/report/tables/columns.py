@@ -210,7 +210,7 @@ def percent(value: float | None) -> str:
     return "-" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
 
 
-# --- rows -----------------------------------------------------------------------------------------
+# --- rows ------------------------------------------------------------------------------------------
 
 
 def in_method_order(rows: Sequence[Method]) -> list[Method]:

@@ -146,16 +146,16 @@ class Linter:
         """The result over all rounds taken."""
         outcomes, findings = [], []
         for check, refusal in self.checks.items():
-            found = list(check.findings()) if refusal is None else []
-            findings += found
-            outcomes.append(self._outcome(check, refusal, found=bool(found)))
+            of_check = list(check.findings()) if refusal is None else []
+            findings += of_check
+            outcomes.append(self._outcome(check, refusal, found=bool(of_check)))
         leaks = any(finding.severity == "leak" for finding in findings)
         return LintResult(
             rounds=self.rounds,
             rounds_without_messages=self.rounds_without,
             messages=self.messages,
             noise_declared=self.declared.text,
-            clean=not leaks and not any(each.is_missing or each.looked_in_part for each in outcomes),
+            clean=not leaks and not any(outcome.is_missing or outcome.looked_in_part for outcome in outcomes),
             checks=tuple(outcomes),
             findings=tuple(sorted(findings, key=lambda finding: finding.severity != "leak")),
         )

@@ -28,7 +28,7 @@ ENOUGH_BITS = 128
 _LARGEST = 1e300  # differences of two such numbers do not overflow
 _COARSE = 0.1
 
-# --- what a check sees and says -------------------------------------------------------------------
+# --- what a check sees and says --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +273,7 @@ def number(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-# --- what travels in clear ------------------------------------------------------------------------
+# --- what travels in clear -------------------------------------------------------------------------
 
 
 class ClearMetricCheck(LintCheck):
@@ -283,7 +283,6 @@ class ClearMetricCheck(LintCheck):
     tells = "numbers about each client beside its message, such as its loss or its clicks"
 
     def start(self) -> None:
-        """No metric is recorded so far."""
         self.tally, self.alike = FindingTally(), FindingTally()
         self.ends: dict[str, tuple[float, float]] = {}
         self.constant: dict[str, None] = {}
@@ -308,10 +307,10 @@ class ClearMetricCheck(LintCheck):
     def findings(self) -> Findings:
         """A leak where metrics tell clients apart, a note where all clients of a round send the same."""
         if self.tally.hits:
-            told = ", ".join(f"{name} ({low:g} to {high:g})" for name, (low, high) in self.ends.items())
+            ranges = ", ".join(f"{name} ({low:g} to {high:g})" for name, (low, high) in self.ends.items())
             beside = "masked messages" if self.header.kind == "masked" else "the messages"
             text = (
-                f"metrics travel in clear beside {beside} and differ within a round: {told}. The server "
+                f"metrics travel in clear beside {beside} and differ within a round: {ranges}. The server "
                 "reads them of each client, whatever covers its message."
             )
             yield self.counted(self.tally, text)
@@ -337,7 +336,6 @@ class ClearFieldCheck(LintCheck):
     tells = "what is not covered at all: queries, lists, drop-outs, messages without noise"
 
     def start(self) -> None:
-        """Nothing is recorded so far."""
         self.lost, self.failed = FindingTally(), FindingTally()
         self.listed_rounds = self.interactions = 0
         self.features = False
@@ -408,7 +406,7 @@ class ClearFieldCheck(LintCheck):
         )
 
 
-# --- masked messages ------------------------------------------------------------------------------
+# --- masked messages -------------------------------------------------------------------------------
 
 
 class MaskSeedCheck(LintCheck):
@@ -479,7 +477,6 @@ class ShareAnswerCheck(LintCheck):
     tells = "clients of which the server got the shares of both secrets, and so can unmask alone"
 
     def start(self) -> None:
-        """No share was answered so far."""
         self.tally = FindingTally()
         self.without = 0
 

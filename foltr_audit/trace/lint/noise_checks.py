@@ -35,7 +35,7 @@ _DEVIATIONS = 2.0  # standard deviations that a count may fall short by, where t
 _INTEGERS = "masked messages hold integers"
 _TOO_COARSE = "numbers are rounded more coarsely than the noise is wide"
 
-# --- counting small numbers -----------------------------------------------------------------------
+# --- counting small numbers ------------------------------------------------------------------------
 
 
 def inside(
@@ -96,9 +96,9 @@ class WindowCounter:
 
     def part(self, which: Bools) -> WindowCounter:
         """The counts of some of them (size,) together."""
-        one = WindowCounter(self.windows)
-        one.add(self.hits[:, which].sum(axis=1, keepdims=True), int(self.trials[which].sum()))
-        return one
+        part = WindowCounter(self.windows)
+        part.add(self.hits[:, which].sum(axis=1, keepdims=True), int(self.trials[which].sum()))
+        return part
 
     @property
     def too_many(self) -> Bools:
@@ -118,7 +118,7 @@ class WindowCounter:
         return bool(too_many(self.windows, short.astype(np.int64), self.trials).any())
 
 
-# --- noise of neighbours --------------------------------------------------------------------------
+# --- noise of neighbours ---------------------------------------------------------------------------
 
 FARTHEST = 16
 """Messages of one place are compared up to this many rounds apart, those of a round up to as many places."""
@@ -279,7 +279,7 @@ def _places_apart(what: str, apart: int) -> str:
     return what + ("" if apart == 1 else f", {apart} places apart,")
 
 
-# --- noise that two messages anywhere share -------------------------------------------------------
+# --- noise that two messages anywhere share --------------------------------------------------------
 
 MOST_NUMBERS = 1 << 23
 """At most this many numbers are stored, of the first messages: 64 MiB."""
@@ -376,19 +376,19 @@ class NearDuplicateSearch:
         """For each message the row of an earlier one that it shares its noise with, -1 without, (R,)."""
         values = np.concatenate(self._rows)
         margins = np.concatenate([np.full(places.size, size) for _, places, size in self._where])
-        found = np.full(values.shape[0], -1, dtype=np.int64)
+        partner = np.full(values.shape[0], -1, dtype=np.int64)
         for key in self._keys(values):
             order = np.argsort(key, kind="stable")
             for back in range(1, min(_NEIGHBOURS, order.size - 1) + 1):
                 same = key[order[back:]] == key[order[:-back]]
                 later, earlier = order[back:][same], order[:-back][same]
-                open_ = found[later] < 0
+                open_ = partner[later] < 0
                 later, earlier = later[open_], earlier[open_]
                 margin = (margins[later] + margins[earlier])[:, np.newaxis]
                 hits = inside(self.windows, values[later] - values[earlier], 1, margin)
                 alike = too_many(self.windows, hits, self.width, self._sure)
-                found[later[alike]] = earlier[alike]
-        return found
+                partner[later[alike]] = earlier[alike]
+        return partner
 
     def _keys(self, values: Floats) -> Iterator[Words]:
         """The cells that messages lie in, as one number each, for several choices of coordinates (R,)."""
@@ -407,7 +407,7 @@ class NearDuplicateSearch:
                 yield key
 
 
-# --- the two checks -------------------------------------------------------------------------------
+# --- the two checks --------------------------------------------------------------------------------
 
 _LEAST_COORDINATES = 4  # fewer may all move by the same number without any noise
 
@@ -428,7 +428,6 @@ class NoiseReuseCheck(LintCheck):
         return _no_models(self.header)
 
     def start(self) -> None:
-        """No message has been seen yet."""
         by_law = self.header.kind != "masked" and self.declared.why_not is None
         self.windows = self.declared.windows if by_law else ()
         self.equal, self.again, self.constant, self.common = (FindingTally() for _ in range(4))
@@ -529,8 +528,8 @@ class NoiseReuseCheck(LintCheck):
 
 def _of_several(rows: NDArray[np.void]) -> Bools:
     """Which rows occur more than once, (M,)."""
-    _, place, counts = np.unique(rows, return_inverse=True, return_counts=True)
-    return np.asarray(counts[place.reshape(-1)] > 1)
+    _, group, counts = np.unique(rows, return_inverse=True, return_counts=True)
+    return np.asarray(counts[group.reshape(-1)] > 1)
 
 
 def _digests(rows: Payload) -> list[bytes]:
@@ -554,7 +553,6 @@ class WeakNoiseCheck(LintCheck):
     tells = "fields without noise, or with less of it than the header declares"
 
     def start(self) -> None:
-        """Nothing has been counted yet."""
         windows = () if self.declared.why_not else self.declared.windows
         self.bare, self.columns = FindingTally(), WindowCounter(windows, self.header.parameters)
         self.first = self.judged = self.coarse = 0

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.errors import FoltrAuditError
 
-# --- A table of expected arrays: the type and the axes of each, by its name ------------------------
+# --- tables of expected arrays ---------------------------------------------------------------------
 
 
 class ArraySchema(NamedTuple):
@@ -76,7 +76,7 @@ def _refuse_other_form(name: str, array: NDArray[np.generic], form: ArraySchema)
         raise ValueError(f"{name}: a value outside of {form.least:g} to {form.most:g}")
 
 
-# --- Arrays in NumPy's format, alone or in an archive ----------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------
 
 KINDS = "fiubU"
 """Kinds of numbers, truth values and text that an array may hold."""

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeGuard
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.utils.rows import JsonValue
 
-# --- Bytes and text of a file, up to a bound -------------------------------------------------------
+# --- bytes and text --------------------------------------------------------------------------------
 
 MOST_BYTES = 256 << 20
 """A larger file is not read: the results of some 20,000 cells have this size."""
@@ -70,7 +70,7 @@ def decoded(content: bytes, where: str, error: type[FoltrAuditError]) -> str:
         raise error(f"{where}: byte {problem.start + 1} is not UTF-8; expected UTF-8 text") from problem
 
 
-# --- Limits on values that are read from text: numbers of 64 bits, valid Unicode, few levels -------
+# --- limits on values ------------------------------------------------------------------------------
 
 MOST_LEVELS = 32
 """Lists and tables inside each other; no file of ours has ten."""
@@ -179,7 +179,7 @@ def whole_number(text: str, least: int, most: int) -> int | None:
     return number if least <= number <= most else None
 
 
-# --- JSON as RFC 8259 has it, of untrusted files ---------------------------------------------------
+# --- JSON ------------------------------------------------------------------------------------------
 
 
 def json_value(content: bytes | str, where: str, error: type[FoltrAuditError]) -> JsonValue:
@@ -246,7 +246,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise InvalidValueError(f"{name}; expected finite numbers")
 
 
-# --- TOML of untrusted files -----------------------------------------------------------------------
+# --- TOML ------------------------------------------------------------------------------------------
 
 MOST_CHARACTERS = 4 << 20
 """A longer text is not parsed: it would take seconds."""

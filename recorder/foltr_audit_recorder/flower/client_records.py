@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
     from flwr.clientapp.mod import LocalDpMod
 
-# --- What Flower's own mods do to an update, as facts of a trace -----------------------------------
+# --- Flower's own mods as facts --------------------------------------------------------------------
 
 
 def local_dp_facts(mod: LocalDpMod) -> dict[str, object]:
@@ -54,7 +54,7 @@ def local_dp_facts(mod: LocalDpMod) -> dict[str, object]:
     }
 
 
-# --- What a consenting client of a laboratory tells: a train function of one line more, and a mod --
+# --- the train function and the mod ----------------------------------------------------------------
 
 KEY = "foltr-audit"
 """Name of the record, and before a dot of the entries of legacy metrics."""

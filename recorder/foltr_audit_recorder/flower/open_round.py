@@ -22,7 +22,7 @@ from .payload import array_records, model_in, npy_array, reply_content
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
-# --- Secure aggregation by Flower's SecAgg+ (Bell et al. 2020): what its stages show to the server -
+# --- SecAgg+ (Bell et al. 2020) --------------------------------------------------------------------
 # `SecAggPlusWorkflow` needs the legacy client API: a `NumPyClient` with the mod `secaggplus_mod`. A masked
 # message is the client's weight, then its parameters times that weight, quantised and masked modulo a power
 # of two. `num_examples` and the metrics travel in clear beside it.
@@ -164,7 +164,7 @@ def mask_seed_bits() -> int:
     return 32 if np.array_equal(folded, zeros) else 256
 
 
-# --- A round of a Flower federation while its messages go out and come in --------------------------
+# --- the round -------------------------------------------------------------------------------------
 
 MOST_REASON = 200
 """Characters of a failure's reason that are kept: clients send tracebacks, whose end says what failed."""

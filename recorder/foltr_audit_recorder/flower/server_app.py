@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid, ServerApp
     from flwr.serverapp.strategy import Result
 
-# --- A Flower strategy that tells its aggregate to the grid that records ---------------------------
+# --- strategies ------------------------------------------------------------------------------------
 
 
 class RecordingStrategy:
@@ -94,7 +94,7 @@ class RecordingStrategy:
         return aggregated, metrics
 
 
-# --- A whole ServerApp that records, also one that hands out no grid -------------------------------
+# --- the ServerApp ---------------------------------------------------------------------------------
 
 
 def record_app(
