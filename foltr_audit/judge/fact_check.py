@@ -281,7 +281,10 @@ def _what_may_be_wrong(view: View) -> str:
         return f"client step {step.text} may be wrong, or chance in it, such as dropout"
     lost = view.candidates is None
     more = " (or PDGD normalises over all candidates: give the data with --data)" if lost else ""
-    return f"check sign, kind, pairs, normaliser, step size, clip and model, and the order of the lists{more}"
+    return (
+        "check pairs, normaliser, learning_rate, clip_norm, what a message is (model or update, and its sign), "
+        f"and the order of the lists{more}"
+    )
 
 
 def _changing_act(trace: Trace) -> str | None:
