@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foltr_audit.experiments.comparison.cells import AuditFacts
-    from foltr_audit.report.render.terminal import BriefAnswer
 
 
 @dataclass(frozen=True, kw_only=True)

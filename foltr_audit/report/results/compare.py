@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 
     from foltr_audit.report.render.terminal import BriefAnswer
 
+# --- rows of a group of cells ----------------------------------------------------------------------
 
 NOISE_SHARES = "FA102"
 """The warning of a message, or a sum, that holds only a part of the noise."""
@@ -404,6 +405,9 @@ def claim_rows(group: CellGroup) -> list[ClaimRow]:
     return list(dict.fromkeys(rows))
 
 
+# --- the report ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompareReport(PlainReport):
     """The result of `compare`.
@@ -619,6 +623,8 @@ def _pool(cell: CellPlan) -> str:
     table = flat(cell.spec.table())
     return json_text({name: table[name] for name in table if name not in ("repetition", "data.fold")})
 
+
+# --- reading cells ---------------------------------------------------------------------------------
 
 _World = tuple[str, str, str]
 """Learner, scenario and click model."""
