@@ -29,10 +29,9 @@ from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.significance import mean_interval, paired_t_test
-from foltr_audit.privacy.observer_views import VIEWS, sees_lists
+from foltr_audit.privacy.observer_views import VIEWS, sees, sees_lists
 from foltr_audit.report.pictures.compare_panels import comparison_figure
 from foltr_audit.report.results.attack_rows import scored
-from foltr_audit.report.results.audit import finding_columns
 from foltr_audit.report.results.base import DatasetFacts
 from foltr_audit.report.results.compare_rows import (
     CHANCE,
@@ -396,9 +395,24 @@ def claim_rows(group: CellGroup) -> list[ClaimRow]:
             scenario=setting.scenario,
             name=setting.name,
             defense=setting.defense,
+            view=finding.view,
+            sees=sees(finding.view, finding.colluders),
+            unit=finding.unit,
+            canary=finding.canary,
             eps_claimed=finding.eps_claimed,
+            delta=finding.delta,
+            eps_upper=finding.upper.epsilon,
             run=RunBoundRow.of(finding.run),
-            **finding_columns(finding),
+            eps_exact=finding.exact,
+            eps_lower=finding.lower.epsilon,
+            eps_ceiling=finding.lower.ceiling,
+            confidence=finding.lower.confidence,
+            trials=finding.lower.trials,
+            verdict=finding.verdict,
+            why=finding.why,
+            declared=finding.declared,
+            declared_why=finding.declared_why,
+            upper_how=finding.upper.how,
         )
         for finding in group.findings
     ]
