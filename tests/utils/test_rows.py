@@ -21,7 +21,7 @@ from foltr_audit.utils.rows import UNKNOWN, Estimate, Interval, ResultRow, colum
 class _Place(ResultRow):
     learner: str
     sees: str | None = column(optional=True)
-    more: Mapping[str, None | bool | int | float | str] = column(embedded=True, default=None)
+    more: Mapping[str, bool | int | float | str | None] = column(embedded=True, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
