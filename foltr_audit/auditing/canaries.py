@@ -96,6 +96,7 @@ class ModelCanary(_CanaryBase):
 Canary = LogCanary | ModelCanary
 """Two neighbouring inputs of one client. Both kinds are played alike; see `GameClients.play`."""
 
+# --- the search ------------------------------------------------------------------------------------
 
 _KEPT = 32  # click patterns of a query that compete for the farthest two of different queries
 _FAR = 1e3  # radii from the centre of its ball at which an extreme model starts
@@ -349,6 +350,9 @@ class CanarySearch:
             if np.any(zero != one):
                 return _LogPair(_ClickLog(query, zero), _ClickLog(query, one), 0.0)
         raise UsageError("--canary data:typical: no two different click logs in 1000 draws")
+
+
+# --- messages without clicks -----------------------------------------------------------------------
 
 
 def message_canaries(

@@ -52,6 +52,8 @@ from foltr_audit.privacy.noise.gaussian import hidden_rows
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
+# --- randomised clicks -----------------------------------------------------------------------------
+
 _CLICK_CLIENTS = 16_384
 _FEWER = 4096  # clients of another round or interaction, and with one number of clicks
 _CLICK_ROUNDS = (1, 2, 7)
@@ -198,6 +200,8 @@ def _check_flips(
     seen, expected = int(common.sum()), float((first * second / np.maximum(clicks, 1)).sum())
     yield LawTestResult(float(pdtrc(seen - 1, expected)) if seen > expected + 1 else 1.0, problem)
 
+
+# --- noise and bounds of the links -----------------------------------------------------------------
 
 _CLIENTS = 2048  # for each input
 _NUMBERS = 2_000_000  # numbers of their messages at most, 16 MB
@@ -402,6 +406,8 @@ def _resolution(models: Floats) -> float:
     return float(np.spacing(np.abs(models).max()))
 
 
+# --- noise in sums ---------------------------------------------------------------------------------
+
 _FEWEST_SUMS, _SUMMED_NUMBERS = 256, 1 << 14  # that are tested: each is a sum over all clients
 _RUN_ROUNDS = 24  # of each run
 _FEWEST_RUNS, _RUN_NUMBERS = 64, 40_000
@@ -488,6 +494,8 @@ def check_sum_noise(
         where = "the sum, less that of rounds before,"
         yield from check_rounds(independent, law, table, where, float(_FLOAT32 * np.abs(noise).max()))
 
+
+# --- the whole chain -------------------------------------------------------------------------------
 
 State = Literal["as declared", "broken", "not looked", "nothing declared"]
 

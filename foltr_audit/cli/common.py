@@ -259,8 +259,7 @@ class CommonOptions:
                     table.setdefault(name, {})
                 else:
                     table.pop(name, None)
-            if changes := self.learner_changes():
-                table.setdefault("train", {})["learner"] = changed_learner(_learner_of(table).text, changes)
+            _change_learner(table, self.learner_changes())
         if same:
             tables = [cell for table in tables for cell in trained_on_each(table)]
         tables = [apply_changes(table, chain) for table in tables for chain in self.defense_axis(table)]
@@ -327,6 +326,11 @@ def read_config(config: Path) -> list[Table]:
     tables = read_tables(read_text(config, "--config"), str(config))
     Plan.of(tables, str(config), field_flags())  # refuses errors in the file before options hide them
     return tables
+
+
+def _change_learner(table: Table, changes: dict[str, object]) -> None:
+    if changes:
+        table.setdefault("train", {})["learner"] = changed_learner(_learner_of(table).text, changes)
 
 
 def changed_learner(text: str, changes: dict[str, object]) -> str:

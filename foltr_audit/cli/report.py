@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class ReportFormat(StrEnum):
-    """The format of a report."""
-
     html = "html"
     md = "md"
     json = "json"

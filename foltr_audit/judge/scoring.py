@@ -16,6 +16,8 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from foltr_audit.utils.rows import UNKNOWN, Estimate
 
+# --- ROC curves ------------------------------------------------------------------------------------
+
 FALSE_POSITIVES = {"tpr_at_1": 100, "tpr_at_01": 1000}
 """The false positive rates at which true positives are reported, one in N: 1 % and 0.1 %."""
 
@@ -110,6 +112,8 @@ class ScoreRanking(NamedTuple):
         totals: Ints = np.einsum("bq,q->b", weights, counts)
         return totals
 
+
+# --- clicks of judged lists ------------------------------------------------------------------------
 
 METRICS = (
     "accuracy",
@@ -303,6 +307,9 @@ class AttackScorer:
         }
 
 
+# --- lists with a click ----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class AnyClickScores:
     """How well one attack separates lists with a click from lists without one.
@@ -337,6 +344,8 @@ def any_click_scores(evidence: ClickEvidence, resamples: QueryBootstrap) -> Iter
             accuracy=resamples.share((predicted == has_click).astype(np.float64)),
         )
 
+
+# --- groups of clients -----------------------------------------------------------------------------
 
 GROUP_METRICS = ("accuracy", "precision", "recall", "f1", "exact", "auc")
 """Metrics that are reported for each group, see `METRICS`."""

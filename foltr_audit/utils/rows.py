@@ -40,9 +40,6 @@ R = TypeVar("R", bound="ResultRow")
 JsonValue = Union[None, bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]"]
 """A value of a JSON document; a float may still be NaN or infinite, see `formatting.json_ready`."""
 
-Scalar = None | bool | int | float | str
-"""A value that fits into one cell of a table."""
-
 Interval = tuple[float, float]
 
 CI95 = "_ci95"

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.utils.formatting import json_text
-from foltr_audit.utils.rows import UNKNOWN, Estimate, Interval, ResultRow, Scalar, column, schema_of
+from foltr_audit.utils.rows import UNKNOWN, Estimate, Interval, ResultRow, column, schema_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Place(ResultRow):
     learner: str
     sees: str | None = column(optional=True)
-    more: Mapping[str, Scalar] = column(embedded=True, default=None)
+    more: Mapping[str, bool | int | float | str | None] = column(embedded=True, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)

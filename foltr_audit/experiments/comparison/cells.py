@@ -170,7 +170,7 @@ class LowerBoundFacts(_FactTable):
 
 
 class AuditFacts(_FactTable):
-    """What an audit found of one claim, as `auditing.AuditResult`."""
+    """What an audit found of one claim, as `auditing.audit.AuditResult`."""
 
     view: AuditView
     unit: Text

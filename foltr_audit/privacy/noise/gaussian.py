@@ -18,7 +18,7 @@ from foltr_audit.privacy.noise.base import FARTHEST, AdditiveNoise, check_scale,
 from foltr_audit.rng import UNIFORM_STEP, ClientStreams
 from foltr_audit.utils.arrays import Floats
 
-# --- noise that is correlated over rounds ----------------------------------------------------------
+# --- the factorization behind correlated noise -----------------------------------------------------
 # The server releases, in round t, the sum `x_t` of the messages plus row t of `C^-1 z`, where the rows of z
 # are independent Gaussian noise. Whoever knows all rounds knows `C x + z`, and no more: the noise hides
 # `C x`. The running sums `A x`, which the global model follows, carry the noise `B z`, with `B = A C^-1`,
@@ -154,7 +154,7 @@ class Gaussian(AdditiveNoise):
         """One number per client and coordinate, shape (C, size)."""
         from scipy.special import ndtri
 
-        # By inversion and not by `kernels.normal`: each number comes from one uniform number, which is what
+        # By inversion and not by `kernels.philox`: each number comes from one uniform number, which is what
         # `steps_off` undoes, and a message's first coordinates do not depend on how many there are.
         return np.asarray(self.sigma * ndtri(streams.uniform(size)))
 
@@ -219,7 +219,7 @@ class CorrelatedGaussian:
     remembered, so that a run costs `bands` additions a round; after a jump, as when a run is resumed, the
     rows are computed again from the first round, with the same bytes.
 
-    Source: see `foltr_audit.privacy.noise.gaussian`.
+    Source: that of the factorization, in the first section.
     """
 
     _runs: OrderedDict[tuple[object, ...], _LastRounds] = field(default_factory=OrderedDict)

@@ -53,16 +53,12 @@ class Pictures:
 
 @dataclass(frozen=True)
 class TextBlock:
-    """A block that is one text."""
-
     kind: ClassVar[str]
 
     text: str
 
 
 class Paragraph(TextBlock):
-    """A paragraph."""
-
     kind = "words"
 
 
@@ -92,8 +88,6 @@ class Subheading(TextBlock):
 
 @dataclass(frozen=True)
 class BulletList:
-    """A list."""
-
     kind: ClassVar[str] = "items"
 
     texts: Sequence[str]

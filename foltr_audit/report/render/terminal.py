@@ -17,8 +17,6 @@ from foltr_audit.utils.formatting import visible
 
 if TYPE_CHECKING:
     import rich.table
-    from rich.console import Console
-
 
 UNLIMITED = 10_000
 """Width where lines have no end: nothing is wrapped for a pipe or a file."""

@@ -95,8 +95,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from foltr_audit.report.render.terminal import BriefAnswer
-
 
 _WITH_ROWS_OF_THEIR_OWN = ("clicks", "query", "intent", "client", "counts")
 

@@ -22,6 +22,8 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools
 from foltr_audit.utils.rows import UNKNOWN, Estimate, ResultRow, column
 
+# --- rows of attacks on clicks ---------------------------------------------------------------------
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttackPlace(ResultRow):
@@ -254,6 +256,9 @@ class RefusedRow(ResultRow, OfAttack):
     reason: str
 
 
+# --- from evidence to rows -------------------------------------------------------------------------
+
+
 def scored(evidence: ClickEvidence, streams: Streams) -> Iterator[tuple[str, bool, AttackMetrics]]:
     """Method, whether it is a baseline, and metrics of every guesser on judged lists, baselines first."""
     scorer = AttackScorer(evidence, streams)
@@ -378,6 +383,9 @@ def _query_row(evidence: ClickEvidence, where: AttackPlace, number: int, label: 
 def _share(which: Bools, among: Bools) -> float | None:
     count = int(among.sum())
     return float((which & among).sum() / count) if count else None
+
+
+# --- changes of the published model ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
 
@@ -29,9 +29,6 @@ from foltr_audit.utils.rows import ResultRow, column
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
-
-    from foltr_audit.experiments.comparison.cells import AuditFacts
-    from foltr_audit.report.render.terminal import BriefAnswer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,39 +104,32 @@ class FindingRow(ResultRow):
         return cls(
             setting=replace(setting, eps_claimed=finding.eps_claimed),
             run=spec.repetition,
+            view=finding.view,
+            sees=sees(finding.view, finding.colluders),
+            unit=finding.unit,
+            canary=finding.canary,
             pair=finding.about,
             model=finding.model,
             interactions=finding.interactions,
             messages=finding.messages,
+            delta=finding.delta,
+            eps_upper=finding.upper.epsilon,
+            eps_exact=finding.exact,
+            eps_lower=finding.lower.epsilon,
+            eps_ceiling=finding.lower.ceiling,
+            confidence=finding.lower.confidence,
+            trials=finding.lower.trials,
+            verdict=finding.verdict,
+            why=finding.why,
+            declared=finding.declared,
+            declared_why=finding.declared_why,
+            upper_how=finding.upper.how,
             whole_run=RunBoundRow.of(finding.run),
             estimator=finding.lower.estimator,
             assumes=finding.lower.assumes,
             score=finding.score,
             estimates=tuple(map(EstimateRow.of, finding.estimates)),
-            **finding_columns(finding),
         )
-
-
-def finding_columns(finding: AuditResult | AuditFacts) -> dict[str, Any]:
-    """The columns that the rows of an audit and of a comparison have in common."""
-    return {
-        "view": finding.view,
-        "sees": sees(finding.view, finding.colluders),
-        "unit": finding.unit,
-        "canary": finding.canary,
-        "delta": finding.delta,
-        "eps_upper": finding.upper.epsilon,
-        "eps_exact": finding.exact,
-        "eps_lower": finding.lower.epsilon,
-        "eps_ceiling": finding.lower.ceiling,
-        "confidence": finding.lower.confidence,
-        "trials": finding.lower.trials,
-        "verdict": finding.verdict,
-        "why": finding.why,
-        "declared": finding.declared,
-        "declared_why": finding.declared_why,
-        "upper_how": finding.upper.how,
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

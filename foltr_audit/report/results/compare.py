@@ -29,10 +29,9 @@ from foltr_audit.experiments.data_facts import DataFacts
 from foltr_audit.judge.bootstrap import QueryBootstrap
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.significance import mean_interval, paired_t_test
-from foltr_audit.privacy.observer_views import VIEWS, sees_lists
+from foltr_audit.privacy.observer_views import VIEWS, sees, sees_lists
 from foltr_audit.report.pictures.compare_panels import comparison_figure
 from foltr_audit.report.results.attack_rows import scored
-from foltr_audit.report.results.audit import finding_columns
 from foltr_audit.report.results.base import DatasetFacts
 from foltr_audit.report.results.compare_rows import (
     CHANCE,
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
 
     from foltr_audit.report.render.terminal import BriefAnswer
 
+# --- rows of a group of cells ----------------------------------------------------------------------
 
 NOISE_SHARES = "FA102"
 """The warning of a message, or a sum, that holds only a part of the noise."""
@@ -395,13 +395,31 @@ def claim_rows(group: CellGroup) -> list[ClaimRow]:
             scenario=setting.scenario,
             name=setting.name,
             defense=setting.defense,
+            view=finding.view,
+            sees=sees(finding.view, finding.colluders),
+            unit=finding.unit,
+            canary=finding.canary,
             eps_claimed=finding.eps_claimed,
+            delta=finding.delta,
+            eps_upper=finding.upper.epsilon,
             run=RunBoundRow.of(finding.run),
-            **finding_columns(finding),
+            eps_exact=finding.exact,
+            eps_lower=finding.lower.epsilon,
+            eps_ceiling=finding.lower.ceiling,
+            confidence=finding.lower.confidence,
+            trials=finding.lower.trials,
+            verdict=finding.verdict,
+            why=finding.why,
+            declared=finding.declared,
+            declared_why=finding.declared_why,
+            upper_how=finding.upper.how,
         )
         for finding in group.findings
     ]
     return list(dict.fromkeys(rows))
+
+
+# --- the report ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -619,6 +637,8 @@ def _pool(cell: CellPlan) -> str:
     table = flat(cell.spec.table())
     return json_text({name: table[name] for name in table if name not in ("repetition", "data.fold")})
 
+
+# --- reading cells ---------------------------------------------------------------------------------
 
 _World = tuple[str, str, str]
 """Learner, scenario and click model."""

@@ -36,6 +36,8 @@ from foltr_audit.utils.formatting import epsilon, short
 if TYPE_CHECKING:
     from foltr_audit.report.results.compare import CompareReport
 
+# --- worlds ----------------------------------------------------------------------------------------
+
 
 class _OfSetting(Protocol):
     @property
@@ -156,6 +158,9 @@ def _name(key: WorldKey, keys: Sequence[WorldKey]) -> str:
     return ", ".join(parts)
 
 
+# --- claims ----------------------------------------------------------------------------------------
+
+
 def describe_claims(claims: Sequence[ClaimRow]) -> str:
     """How many of the checked claims are false or proven, and which."""
     claimed = [row for row in claims if not math.isinf(row.eps_claimed)]
@@ -217,6 +222,8 @@ def describe_contradictions(claims: Sequence[ClaimRow]) -> str:
         return ""
     return f"Proof and trials contradict each other for {shortened(wrong)}: a fault, or rare chance."
 
+
+# --- the whole summary -----------------------------------------------------------------------------
 
 LEAST = 0.05
 """Corrected p-values below this make a difference."""
@@ -291,6 +298,9 @@ def cells_done(report: CompareReport) -> tuple[int, int]:
     """How many cells were asked for, and how many of them are done."""
     asked = report.cells.attack + report.cells.audit
     return asked, asked - sum(row.cells - row.done for row in report.unfinished)
+
+
+# --- leaks -----------------------------------------------------------------------------------------
 
 
 class StrongestLeak(NamedTuple):
@@ -422,6 +432,9 @@ def _some_without_sum(world: WorldRows) -> Iterator[str]:
             yield (
                 f"In {of} under {world.called(row)} no round opens a sum; what attacks find is of the others."
             )
+
+
+# --- usefulness ------------------------------------------------------------------------------------
 
 
 def describe_most_useful(world: WorldRows) -> str:

@@ -30,6 +30,8 @@ from foltr_audit.utils.arrays import Floats
 from foltr_audit.utils.formatting import short
 from foltr_audit.utils.rows import Estimate, ResultRow, column
 
+# --- how groups are served -------------------------------------------------------------------------
+
 LAST = 10
 """The last tenth of the rounds counts as the last ones, at least one round."""
 
@@ -147,6 +149,9 @@ def _metric(own: Floats, every: Floats) -> GroupMetric:
     )
 
 
+# --- how groups are attacked -----------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupSuccess(ResultRow):
     """How well a guesser does on one group of clients.
@@ -215,6 +220,8 @@ def group_rows(evidence: ClickEvidence, where: AttackPlace, streams: Streams) ->
     for method, baseline, success in scored_groups(evidence, streams):
         yield GroupRow(method=method, baseline=baseline, where=where, found=success)
 
+
+# --- tables ----------------------------------------------------------------------------------------
 
 Grouped = TypeVar("Grouped", bound="GroupRow | UtilityGroupRow")
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
-    from foltr_audit.report.render.terminal import BriefAnswer
-
 
 KNOWLEDGE = "knowledge"
 """What is listed that is no plug-in: the pieces of what a server may know."""

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from foltr_audit.report.render.terminal import BriefAnswer
+# --- rows ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +113,9 @@ class SearchCounts(ResultRow):
     refused: int
     failed: int
     defenses_refused: int
+
+
+# --- sentences -------------------------------------------------------------------------------------
 
 
 def broken_on_test(
@@ -253,6 +256,8 @@ def _none(candidates: Sequence[CandidateRow], search: SearchCounts, limits: Priv
     )
 
 
+# --- size of the sample ----------------------------------------------------------------------------
+
 SPARE = 1.25
 """Times as many draws as the interval would need on average, since its width is an estimate too."""
 
@@ -308,6 +313,8 @@ class AttackSample(NamedTuple):
             return f"{start}. About {queries} queries would be enough; more draws of these few would not."
         return f"{start}. About --repeats {math.ceil(times * self.repeats)} would be enough, or more queries."
 
+
+# --- the report ------------------------------------------------------------------------------------
 
 NEXT = 5
 """How many other candidates are reported: the best one of each of that many other defenses."""
@@ -544,6 +551,9 @@ def _of_each(rows: Sequence[CandidateRow], by: Callable[[CandidateRow], float | 
     for _, row in sorted(known, key=lambda pair: pair[0]):
         rows_of.setdefault(row.alternative, row)
     return list(rows_of.values())[:NEXT]
+
+
+# --- tables and the short answer -------------------------------------------------------------------
 
 
 def print_recommend(report: RecommendReport, console: Console) -> None:

@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from foltr_audit.report.render.terminal import BriefAnswer
-
+# --- rows and the report ---------------------------------------------------------------------------
 
 ROUNDS = "rounds.parquet"
 """Name of the rounds' table in a folder of Runs."""
@@ -258,6 +257,8 @@ def _rounds(group: RunGroup) -> Iterator[RoundRow]:
             )
 
 
+# --- tables ----------------------------------------------------------------------------------------
+
 MOST_ROUNDS = 20
 """Rounds of a setting in the table; more are in JSON and Parquet."""
 
@@ -378,6 +379,9 @@ def _utility_table(rows: Sequence[UtilityRow], words: str, part: str) -> Table:
         f"online: mean of the rounds, and sum of the rounds with discount {ONLINE_DISCOUNT}",
         spare=("runs", "clipped", "online\nsum", "ideal", "untrained"),
     )
+
+
+# --- the short answer ------------------------------------------------------------------------------
 
 
 def print_brief_train(report: TrainReport, console: Console, *, quiet: bool = False) -> None:

@@ -30,6 +30,8 @@ from foltr_audit.utils.rows import JsonValue, ResultRow, column
 if TYPE_CHECKING:
     from rich.console import Console
 
+# --- what a comparison covers ----------------------------------------------------------------------
+
 
 class ParameterOverride(NamedTuple):
     """A parameter of a published study that was given another value.
@@ -117,6 +119,8 @@ class PresetComparison:
         """The figures as tables."""
         raise NotImplementedError
 
+
+# --- attacks ---------------------------------------------------------------------------------------
 
 LEVEL = 0.95
 """Confidence of the intervals."""
@@ -398,6 +402,8 @@ def _mean_of_folds(found: Sequence[tuple[int, ClickFigures]]) -> ClickFigures:
         recall=mean([(fold, one.recall) for fold, one in found]),
     )
 
+
+# --- other figures ---------------------------------------------------------------------------------
 
 Fields = Mapping[str, JsonValue]
 """The columns of a row of a report, and the fields of its Spec."""

@@ -409,6 +409,13 @@ class ClearFieldCheck(LintCheck):
 # --- masked messages -------------------------------------------------------------------------------
 
 
+def _no_protocol(header: TraceHeader, simulated: str) -> str | None:
+    """Why messages are not masked by a protocol of real clients; None where they are."""
+    if header.kind != "masked":
+        return "messages are not masked"
+    return simulated if header.spec_hash else None
+
+
 class MaskSeedCheck(LintCheck):
     """The length of the seeds that the header declares, fact `mask_seed_bits`.
 
@@ -420,10 +427,7 @@ class MaskSeedCheck(LintCheck):
     tells = "masks that follow from seeds short enough to try all of them"
 
     def not_applicable(self) -> str | None:
-        """Only masked messages of a real protocol."""
-        if self.header.kind != "masked":
-            return "messages are not masked"
-        return "masks of a simulation do not come from secrets of clients" if self.header.spec_hash else None
+        return _no_protocol(self.header, "masks of a simulation do not come from secrets of clients")
 
     def why_not(self) -> str | None:
         """The length of a seed is not seen in a mask."""
@@ -481,10 +485,7 @@ class ShareAnswerCheck(LintCheck):
         self.without = 0
 
     def not_applicable(self) -> str | None:
-        """Only masked messages of a real protocol."""
-        if self.header.kind != "masked":
-            return "messages are not masked"
-        return "no shares are exchanged in a simulation" if self.header.spec_hash else None
+        return _no_protocol(self.header, "no shares are exchanged in a simulation")
 
     def look(self, seen: ServerView) -> None:
         """Compare whose shares of either secret were answered in a round."""
