@@ -282,8 +282,8 @@ def _what_may_be_wrong(view: View) -> str:
     lost = view.candidates is None
     more = " (or PDGD normalises over all candidates: give the data with --data)" if lost else ""
     return (
-        "check pairs, normaliser, learning_rate, clip_norm, what a message is (model or update, and its sign), "
-        f"and the order of the lists{more}"
+        "check pairs, normaliser, learning_rate, clip_norm, what a message is (model or update, and its "
+        f"sign), and the order of the lists{more}"
     )
 
 
