@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import stat
 import struct
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import entry_points, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Annotated, Literal, NamedTuple
+from typing import IO, Annotated, Literal, NamedTuple, TypedDict
 
 from pydantic import Field, ValidationError
 
 from foltr_audit.core.field_errors import first_problem
+from foltr_audit.core.plugins.registry import GROUPS
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.errors import TraceError, UsageError
 from foltr_audit.experiments.comparison import folder as comparison_folder
@@ -36,6 +41,8 @@ _BROKEN = (
     *(NotImplementedError, RuntimeError, ValueError, OverflowError, LookupError),
 )
 """Errors that the zip reader raises on files that are damaged or no zip files."""
+_ROOMS = ("attacks", "defenses", "scenarios", "studies", "recorder")
+"""Packages that lie beside the others in a checkout, and among them once installed."""
 
 Kind = Literal["comparison", "run", "plan"]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -75,6 +82,11 @@ class BundleManifest(SpecTable):
         """The JSON form in which it is stored."""
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, sort_keys=True) + "\n"
 
+    @property
+    def facts(self) -> ManifestFacts:
+        """What documents about the bundle repeat."""
+        return {"kind": self.kind, "partial": self.partial, "lists": self.lists, "trace": self.trace}
+
     def may_hold(self, name: str) -> bool:
         """Whether a bundle of this kind holds a file of this name; never the truth of a trace."""
         parts = name.split("/")
@@ -93,18 +105,21 @@ class BundleFolder(NamedTuple):
     problems: list[str]
 
 
+class ManifestFacts(TypedDict):
+    """What documents about a bundle repeat of its manifest."""
+
+    kind: Kind
+    partial: bool
+    lists: bool
+    trace: bool
+
+
 def entry(name: str) -> zipfile.ZipInfo:
     """The zip header of a file, which depends on nothing but its name."""
     info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # the earliest time that a zip file can name
     info.create_system = 3  # Unix; zipfile names the system that it runs on
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     return info
-
-
-def add(archive: zipfile.ZipFile, name: str, content: IO[bytes]) -> BundleEntry:
-    """Store the content of a stream."""
-    with archive.open(entry(name), "w", force_zip64=True) as into:
-        return copy(content, into)
 
 
 def copy(content: IO[bytes], into: IO[bytes] | None = None) -> BundleEntry:
@@ -139,7 +154,7 @@ def unpack(path: Path) -> Iterator[BundleFolder]:
 
 def _unpack(stream: IO[bytes], root: Path) -> BundleFolder:
     # The hash and the entries come from one open file: another file at its path has no effect in between.
-    whole = copy(stream)
+    whole, problems = copy(stream), []
     with zipfile.ZipFile(stream) as archive:
         infos = _plain_entries(archive.infolist(), whole.size)
         table = json_table(archive.read(infos.pop(NAME)), NAME, TraceError)
@@ -147,14 +162,21 @@ def _unpack(stream: IO[bytes], root: Path) -> BundleFolder:
             manifest = BundleManifest.model_validate(table)
         except ValidationError as error:
             raise TraceError(f"{NAME}: {first_problem(error, None)}") from error
-        problems = [f"{name}: missing" for name in manifest.files if name not in infos]
-        for name, info in infos.items():
-            if name not in manifest.files:
+        for name in sorted({*manifest.files, *infos}):
+            if name not in infos:
+                problems.append(f"{name}: missing")
+            elif name not in manifest.files:
                 problems.append(f"{name}: not in {NAME}")
             elif not manifest.may_hold(name):
                 problems.append(f"{name}: not a file of this kind of bundle: a {manifest.kind}")
-            elif _extract(archive, info, root / name) != manifest.files[name]:
-                problems.append(f"{name}: not the content in {NAME}")
+            else:
+                with archive.open(infos[name]) as content:
+                    with report_write_errors(root / name):
+                        (root / name).parent.mkdir(parents=True, exist_ok=True)
+                        file = (root / name).open("xb")
+                    with file:
+                        if copy(content, file) != manifest.files[name]:
+                            problems.append(f"{name}: not the content in {NAME}")
     return BundleFolder(root, whole.sha256, manifest, problems)
 
 
@@ -198,10 +220,40 @@ def _refusal(info: zipfile.ZipInfo) -> str | None:
     return None
 
 
-def _extract(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path) -> BundleEntry:
-    with archive.open(info) as content:
-        with report_write_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            file = target.open("xb")
-        with file:
-            return copy(content, file)
+@cache
+def versions() -> dict[str, str]:
+    """Versions by name; two machines with the same versions must compute the same bytes.
+
+    `code` is the SHA-256 of our own sources; `plug-ins NAME` is the version of another distribution that
+    registers plug-ins. Nothing here names a user or a host.
+    """
+    from llvmlite.binding import get_host_cpu_name  # kernels are compiled for it
+
+    system = (platform.system(), platform.machine(), *platform.libc_ver())
+    owners = {point.dist for group in GROUPS.values() for point in entry_points(group=group) if point.dist}
+    return {
+        "foltr-audit": version("foltr-audit"),
+        "code": _code(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        **{name: version(name) for name in ("numpy", "numba", "scipy", "polars")},
+        "platform": " ".join(part for part in system if part),
+        "processor": str(get_host_cpu_name()),
+        **{f"plug-ins {owner.name}": owner.version for owner in owners if owner.name != "foltr-audit"},
+    }
+
+
+def _code() -> str:
+    folders, digest = {"": Path(__file__).resolve().parents[2]}, hashlib.sha256()
+    for room in _ROOMS:
+        spec = find_spec(f"foltr_audit.{room}")
+        if spec is not None and spec.origin is not None:
+            folders[f"{room}/"] = Path(spec.origin).parent
+    files = {
+        inside + path.relative_to(folder).as_posix(): path
+        for inside, folder in folders.items()
+        for path in folder.rglob("*.py")
+    }
+    for name, path in sorted(files.items()):
+        content = path.read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()

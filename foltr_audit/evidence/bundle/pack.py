@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import io
 import zipfile
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TypedDict, cast
+from typing import IO, cast
 
-from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.bundle.archive import NAME, BundleManifest, Kind, add, copy
-from foltr_audit.evidence.bundle.versions import versions
+from foltr_audit.evidence.bundle.archive import NAME, BundleManifest, ManifestFacts, copy, entry, versions
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
 from foltr_audit.experiments.comparison.facts import FACTS
 from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
@@ -32,14 +30,16 @@ from foltr_audit.experiments.runs.folder import (
 from foltr_audit.experiments.runs.reader import RunReader, read_plan
 from foltr_audit.recorder import atomic_files
 from foltr_audit.recorder.part_files import HEADER, marker_name
+from foltr_audit.report.results.compare import known_failures
 from foltr_audit.report.results.train import ROUNDS
 from foltr_audit.trace import Trace
 from foltr_audit.utils.progress import SILENT, Progress
 
-SCHEMA = "foltr-audit/packed-bundle/1"
+Sources = dict[str, str | None]
+"""By name the files to pack; with a text without local paths to pack in place of some."""
 
 
-class PackedBundle(TypedDict):
+class PackedBundle(ManifestFacts):
     """The facts of a packed bundle, as `packed-bundle-1.json` describes them; `bytes` is its size."""
 
     schema: str
@@ -47,40 +47,8 @@ class PackedBundle(TypedDict):
     sha256: str
     bytes: int
     files: int
-    kind: Kind
-    partial: bool
-    lists: bool
-    trace: bool
     unfinished: list[str]
     versions: dict[str, str]
-
-
-@dataclass
-class BundleContents:
-    """What is packed of a folder.
-
-    Attributes:
-        root: the folder.
-        kind, lists, trace, specs: as in the manifest.
-        files: by name a file, or a text without local paths in its place.
-        unfinished: what is missing, in words; if anything is, the bundle is partial.
-    """
-
-    root: Path
-    kind: Kind
-    lists: bool = False
-    trace: bool = False
-    specs: dict[str, str] = field(default_factory=dict)
-    files: dict[str, Path | str] = field(default_factory=dict)
-    unfinished: list[str] = field(default_factory=list)
-
-    def add(self, *names: str) -> None:
-        """Pack the files of these names that are there."""
-        self.files |= {name: self.root / name for name in names if (self.root / name).is_file()}
-
-    def add_spec(self, name: str, spec: Spec) -> None:
-        """Pack a Spec without local paths; its hash is the same."""
-        self.files[name], self.specs[name] = spec.public.toml, spec.hash
 
 
 def pack(
@@ -111,31 +79,41 @@ def pack(
         )
     if without_lists and not comparison:
         raise UsageError(f"--without-lists: {folder} is not a comparison; only their cells hold judged lists")
-    contents = (
-        _comparison(ComparisonFolder(folder), lists=not without_lists)
+    several, lists = (folder / PLAN).is_file(), comparison and not without_lists
+    sources: Sources = {RESULTS: None}
+    unfinished = list(
+        _add_comparison(sources, ComparisonFolder(folder), lists=lists)
         if comparison
-        else _runs(folder, with_trace=with_trace)
+        else _add_runs(sources, folder, several=several, with_trace=with_trace)
     )
-    if contents.unfinished and not partial:
+    if not (folder / RESULTS).is_file():
+        unfinished.append(f"there is no {RESULTS}")
+    if unfinished and not partial:
         raise UsageError(
-            f"{folder}: unfinished: {contents.unfinished[0]}; finish it with --resume, "
+            f"{folder}: unfinished: {unfinished[0]}; finish it with --resume, "
             "or give --partial to pack the finished part"
         )
+    manifest = BundleManifest(
+        kind="comparison" if comparison else "plan" if several else "run",
+        lists=lists,
+        trace=with_trace,
+        partial=bool(unfinished),
+        versions=versions(),
+        specs={},
+        files={},
+    )
     with report_write_errors(to), atomic_files.whole_file(to) as stream:
-        manifest = _write(contents, cast("IO[bytes]", stream), progress)
+        _write(cast("IO[bytes]", stream), folder, sources, manifest, progress)
     with to.open("rb") as packed:
         whole = copy(packed)
     return {
-        "schema": SCHEMA,
+        "schema": "foltr-audit/packed-bundle/1",
         "bundle": str(to),
         "sha256": whole.sha256,
         "bytes": whole.size,
         "files": len(manifest.files),
-        "kind": manifest.kind,
-        "partial": manifest.partial,
-        "lists": manifest.lists,
-        "trace": manifest.trace,
-        "unfinished": contents.unfinished,
+        **manifest.facts,
+        "unfinished": unfinished,
         "versions": manifest.versions,
     }
 
@@ -155,81 +133,68 @@ def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
         raise UsageError(f"--to: {to} is inside {folder}; expected a path outside of it")
 
 
-def _write(contents: BundleContents, stream: IO[bytes], progress: Progress) -> BundleManifest:
-    files = {}
-    with zipfile.ZipFile(stream, "w") as archive:
-        with progress.task("pack", len(contents.files)) as tick:
-            for name, source in sorted(contents.files.items()):
-                with io.BytesIO(source.encode()) if isinstance(source, str) else source.open("rb") as content:
-                    files[name] = add(archive, name, content)
-                tick()
-        manifest = BundleManifest(
-            kind=contents.kind,
-            lists=contents.lists,
-            trace=contents.trace,
-            partial=bool(contents.unfinished),
-            versions=dict(versions()),
-            specs=contents.specs,
-            files=files,
-        )
-        add(archive, NAME, io.BytesIO(manifest.text.encode()))
-    return manifest
+def _write(
+    stream: IO[bytes], folder: Path, sources: Sources, manifest: BundleManifest, progress: Progress
+) -> None:
+    """Write the sources that exist, note their hashes in the manifest, and write that."""
+    names = sorted(name for name, text in sources.items() if text is not None or (folder / name).is_file())
+    with zipfile.ZipFile(stream, "w") as archive, progress.task("pack", len(names)) as tick:
+        for name in names:
+            text = sources[name]
+            content = (folder / name).open("rb") if text is None else io.BytesIO(text.encode())
+            with content, archive.open(entry(name), "w", force_zip64=True) as into:
+                manifest.files[name] = copy(content, into)
+            if name.rpartition("/")[2] == SPEC:  # a Spec without local paths has its hash
+                manifest.specs[name] = manifest.files[name].sha256
+            tick()
+        archive.writestr(entry(NAME), manifest.text)
 
 
-def _comparison(folder: ComparisonFolder, *, lists: bool) -> BundleContents:
-    contents = BundleContents(folder.path, "comparison", lists=lists)
-    contents.files[GRID] = folder.grid.public.toml
-    contents.add(INDEX, RESULTS)
+def _add_comparison(sources: Sources, folder: ComparisonFolder, *, lists: bool) -> Iterator[str]:
+    """Add the files of a comparison, and name in words what is missing."""
+    sources |= {GRID: folder.grid.public.toml, INDEX: None}
     specs = [cell.spec for cell in folder.cells()]
-    missing = sum(not folder.done(spec) for spec in specs)
     # The index does not name the cells that were trained to choose a sensitivity.
     finished = [RunFolder(file.parent).spec for file in sorted((folder.path / CELLS).glob(f"*/{FACTS}"))]
     trainings = [spec for spec in finished if spec.attack is None and spec.audit is None]
     for spec in dict.fromkeys([*specs, *trainings]):
         inside = f"{CELLS}/{spec.hash[:12]}"
-        contents.add_spec(f"{inside}/{SPEC}", spec)
+        sources[f"{inside}/{SPEC}"] = spec.public.toml
         if folder.done(spec):
             folder.read(spec)  # refuses a damaged cell
-            contents.add(f"{inside}/{FACTS}", *([f"{inside}/{ARRAYS}"] if lists else []))
+            sources |= {f"{inside}/{FACTS}": None} | ({f"{inside}/{ARRAYS}": None} if lists else {})
+    missing = sum(not folder.done(spec) for spec in specs) - len(known_failures(folder))
     if missing:
-        contents.unfinished.append(f"{missing} of {len(specs)} cells are missing")
-    if RESULTS not in contents.files:
-        contents.unfinished.append(f"there is no {RESULTS}")
-    return contents
+        yield f"{missing} of {len(specs)} cells are missing"
 
 
-def _runs(path: Path, *, with_trace: bool) -> BundleContents:
-    several = (path / PLAN).is_file()
-    contents = BundleContents(path, "plan" if several else "run", trace=with_trace)
+def _add_runs(sources: Sources, path: Path, *, several: bool, with_trace: bool) -> Iterator[str]:
+    """Add the files of Runs, and name in words what is missing."""
+    sources[ROUNDS] = None
     folders = [""]
     if several:
         plan = read_plan(path)
-        contents.files[PLAN] = plan.public.toml
+        sources[PLAN] = plan.public.toml
         folders = [f"{spec.hash[:12]}/" for spec in plan.specs]
     for inside in folders:
         if several and not (path / inside / SPEC).is_file():
-            contents.unfinished.append(f"Run {inside.rstrip('/')} is missing")
+            yield f"Run {inside.rstrip('/')} is missing"
             continue
         run = RunReader.open(path / inside)
-        contents.add_spec(f"{inside}{SPEC}", run.spec)
-        contents.add(f"{inside}{MODEL}")
-        if not run.finished or f"{inside}{MODEL}" not in contents.files:
-            contents.unfinished.append(f"{run.path} has {run.n_rounds} of {run.spec.train.rounds} rounds")
+        sources |= {f"{inside}{SPEC}": run.spec.public.toml, f"{inside}{MODEL}": None}
+        if not run.finished or not (run.path / MODEL).is_file():
+            yield f"{run.path} has {run.n_rounds} of {run.spec.train.rounds} rounds"
         if with_trace:
             fresh = [Trace.open(file.parent) for file in sorted(run.path.glob(f"{FRESH}/*/{HEADER}"))]
             for trace in [run.trace, *fresh] if run.trace is not None else fresh:
-                _add_trace(contents, trace)
-    contents.add(RESULTS, ROUNDS)
-    if RESULTS not in contents.files:
-        contents.unfinished.append(f"there is no {RESULTS}")
-    return contents
+                sources |= dict.fromkeys(_observed_files(trace, path))
 
 
-def _add_trace(contents: BundleContents, trace: Trace) -> None:
-    """Add the observed side of a trace; its truth is never packed."""
+def _observed_files(trace: Trace, root: Path) -> Iterator[str]:
+    """The names of the files of a trace without its truth, which is never packed."""
     trace.check_files()
-    inside = trace.folder.relative_to(contents.root).as_posix()
-    contents.add(f"{inside}/{HEADER}")
+    inside = trace.folder.relative_to(root).as_posix()
+    yield f"{inside}/{HEADER}"
     for part in trace.parts:
-        contents.add(f"{inside}/{marker_name(part.index)}")
-        contents.add(*(f"{inside}/{part.file_name(table)}" for table in part.observed))
+        yield f"{inside}/{marker_name(part.index)}"
+        yield from (f"{inside}/{part.file_name(table)}" for table in part.observed)
