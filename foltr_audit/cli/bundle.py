@@ -33,7 +33,7 @@ def bundle(
     json: Json = False,
 ) -> None:
     """Pack Specs, results, the findings of cells, hashes and versions into one file that verify checks."""
-    from foltr_audit.evidence.bundle.pack import pack
+    from foltr_audit.evidence.bundle.archive import pack
     from foltr_audit.utils.formatting import json_text
     from foltr_audit.utils.progress import on_terminal
 

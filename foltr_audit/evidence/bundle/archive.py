@@ -1,36 +1,50 @@
-"""The zip file of a bundle: stored entries in order of name, and last `manifest.json` with their SHA-256.
+"""A bundle: a zip file of Specs, results, findings of cells, hashes and versions.
 
-Nothing is compressed: no archive unpacks to more than its own size, and the same contents give the same bytes
-with every version of zlib. A bundle is read as if an enemy had made it.
+Its entries are stored in order of name, and last `manifest.json` with their SHA-256. Nothing is compressed:
+no archive unpacks to more than its own size, and the same contents give the same bytes with every version of
+zlib. A bundle is read as if an enemy had made it.
+
+Of a comparison every cell is packed with its arrays, whose judged lists hold the clicks of simulated users.
+Whoever has the data can draw these clicks again from the Spec; `without_lists` leaves them out for data that
+are not public. A trace is packed without its truth, and only on request.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import platform
 import stat
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points, version
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
-from typing import IO, Annotated, Literal, NamedTuple, TypedDict
+from typing import IO, Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field, ValidationError
 
 from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins.registry import GROUPS
 from foltr_audit.core.settings.base import SpecTable
+from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.experiments.comparison import folder as comparison_folder
 from foltr_audit.experiments.comparison.cell_arrays import ARRAYS
-from foltr_audit.experiments.runs.folder import FRESH, TRAINING, report_write_errors
+from foltr_audit.experiments.comparison.facts import FACTS
+from foltr_audit.experiments.comparison.folder import CELLS, GRID, INDEX, ComparisonFolder
+from foltr_audit.experiments.runs.folder import MODEL, PLAN, RESULTS, SPEC, RunFolder, report_write_errors
 from foltr_audit.experiments.runs.folder import is_part as is_part_of_run
+from foltr_audit.experiments.runs.reader import read_plan
+from foltr_audit.recorder import atomic_files
+from foltr_audit.report.results.compare import known_failures
+from foltr_audit.report.results.train import ROUNDS
+from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import json_table
 
 NAME = "manifest.json"
@@ -83,35 +97,174 @@ class BundleManifest(SpecTable):
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, sort_keys=True) + "\n"
 
     @property
-    def facts(self) -> ManifestFacts:
+    def facts(self) -> dict[str, Any]:
         """What documents about the bundle repeat."""
         return {"kind": self.kind, "partial": self.partial, "lists": self.lists, "trace": self.trace}
 
-    def may_hold(self, name: str) -> bool:
-        """Whether a bundle of this kind holds a file of this name; never the truth of a trace."""
-        parts = name.split("/")
-        if self.kind == "comparison":
-            return comparison_folder.is_part(name) and (self.lists or parts[-1] != ARRAYS)
-        of_trace = any(part in (TRAINING, FRESH) for part in parts[:-1])
-        return is_part_of_run(name) and (self.trace or not of_trace) and "truth" not in parts
 
+@dataclass
+class BundleContents:
+    """What of a folder is packed, and what a bundle must contain once it is unpacked.
 
-class BundleFolder(NamedTuple):
-    """A bundle in a temporary folder: the hash of its file, its manifest, and files that do not fit to it."""
+    `files` has a text for each file that is packed without local paths; cells and Runs are named by their
+    folders, which end with a slash; `unfinished` says in words what is missing.
+    """
 
     root: Path
-    sha256: str
-    manifest: BundleManifest
-    problems: list[str]
+    files: dict[str, str | None] = field(default_factory=dict)
+    specs: dict[str, Spec] = field(default_factory=dict)
+    finished: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> Kind:
+        """What the folder holds."""
+        return "comparison" if INDEX in self.files else "plan" if PLAN in self.files else "run"
+
+    @classmethod
+    def of(cls, root: Path, *, lists: bool, trace: bool) -> BundleContents:
+        """The contents of a folder, with the arrays of cells or the traces of Runs; an error if damaged."""
+        contents = cls(root)
+        contents._add(INDEX, RESULTS)
+        if contents.kind == "comparison":
+            contents._add_comparison(ComparisonFolder(root), [ARRAYS] if lists else [])
+        else:
+            contents._add_runs()
+        if trace:  # its observed side; its truth is never packed
+            names = (file.relative_to(root).as_posix() for file in root.rglob("*"))
+            contents._add(*(name for name in names if is_part_of_run(name) and "/truth/" not in name))
+        if RESULTS not in contents.files:
+            contents.unfinished.append(f"there is no {RESULTS}")
+        return contents
+
+    def _add(self, *names: str) -> None:
+        self.files |= {
+            name: None for name in names if (self.root / name).is_file() and name not in self.files
+        }
+
+    def _add_spec(self, place: str, spec: Spec, finding: str, *more: str) -> None:
+        self.specs[place], self.files[f"{place}{SPEC}"] = spec, spec.public.toml
+        if (self.root / place / finding).is_file():
+            self._add(*(f"{place}{name}" for name in (finding, *more)))
+            self.finished.append(place)
+
+    def _add_comparison(self, folder: ComparisonFolder, arrays: Sequence[str]) -> None:
+        self.files[GRID] = folder.grid.public.toml
+        specs = [cell.spec for cell in folder.cells()]
+        # The index does not name the cells that were trained to choose a sensitivity.
+        others = [RunFolder(file.parent).spec for file in sorted((self.root / CELLS).glob(f"*/{FACTS}"))]
+        trainings = [spec for spec in others if spec.attack is None and spec.audit is None]
+        for spec in dict.fromkeys([*specs, *trainings]):
+            self._add_spec(f"{CELLS}/{spec.hash[:12]}/", spec, FACTS, *arrays)
+        missing = sum(not folder.done(spec) for spec in specs) - len(known_failures(folder))
+        if missing:
+            self.unfinished.append(f"{missing} of {len(specs)} cells are missing")
+
+    def _add_runs(self) -> None:
+        self._add(ROUNDS)
+        if (self.root / PLAN).is_file():
+            plan = read_plan(self.root)
+            self.files[PLAN] = plan.public.toml
+            runs = {f"{spec.hash[:12]}/": spec for spec in plan.specs}
+        else:
+            runs = {"": RunFolder.open(self.root).spec}
+        for place, spec in runs.items():
+            self._add_spec(place, spec, MODEL)
+            if place not in self.finished:
+                self.unfinished.append(f"Run {spec.hash[:12]} is not finished")
 
 
-class ManifestFacts(TypedDict):
-    """What documents about a bundle repeat of its manifest."""
+# --- packing --------------------------------------------------------------------------------------
 
-    kind: Kind
-    partial: bool
-    lists: bool
-    trace: bool
+
+def pack(
+    folder: Path,
+    to: Path,
+    *,
+    with_trace: bool = False,
+    without_lists: bool = False,
+    partial: bool = False,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> dict[str, Any]:
+    """Pack a folder of `compare`, `attack`, `audit` or `train`; the same folder gives the same bytes.
+
+    The facts of the bundle are those that `packed-bundle-1.json` describes.
+
+    Raises:
+        UsageError: the folder is missing, or unfinished without `partial`; the path exists or is not a .zip.
+        TraceError: the folder is damaged.
+        FoltrAuditError: the bundle cannot be written.
+    """
+    _refuse_place(folder, to, overwrite=overwrite)
+    comparison = (folder / INDEX).is_file()
+    if comparison and with_trace:
+        raise UsageError(
+            f"--with-trace: {folder} is a comparison, which stores no traces; record one cell with "
+            "attack --config SPEC --out DIR and pack that"
+        )
+    if without_lists and not comparison:
+        raise UsageError(f"--without-lists: {folder} is not a comparison; only their cells hold judged lists")
+    lists = comparison and not without_lists
+    contents = BundleContents.of(folder, lists=lists, trace=with_trace)
+    for place in contents.finished if comparison else ():
+        ComparisonFolder(folder).read(contents.specs[place])  # refuses a damaged cell
+    if contents.unfinished and not partial:
+        raise UsageError(
+            f"{folder}: unfinished: {contents.unfinished[0]}; finish it with --resume, "
+            "or give --partial to pack the finished part"
+        )
+    manifest = BundleManifest(
+        kind=contents.kind,
+        lists=lists,
+        trace=with_trace,
+        partial=bool(contents.unfinished),
+        versions=versions(),
+        specs={f"{place}{SPEC}": spec.hash for place, spec in contents.specs.items()},
+        files={},
+    )
+    with report_write_errors(to), atomic_files.whole_file(to) as stream:
+        _write(cast("IO[bytes]", stream), contents, manifest, progress)
+    with to.open("rb") as packed:
+        whole = copy(packed)
+    return {
+        "schema": "foltr-audit/packed-bundle/1",
+        "bundle": str(to),
+        "sha256": whole.sha256,
+        "bytes": whole.size,
+        "files": len(manifest.files),
+        **manifest.facts,
+        "unfinished": contents.unfinished,
+        "versions": manifest.versions,
+    }
+
+
+def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
+    problems = (
+        (not folder.is_dir(), f"{folder}: no such folder"),
+        (to.is_dir(), f"--to: {to} is a folder; expected the name of a file"),
+        (to.suffix.lower() != ".zip", f"--to: {to}; expected a name that ends in .zip"),
+        (to.exists() and not overwrite, f"--to: {to} exists; give --overwrite to replace it"),
+        (not to.parent.is_dir(), f"--to: {to.parent}: no such folder"),
+        (
+            to.resolve().is_relative_to(folder.resolve()),
+            f"--to: {to} is inside {folder}; expected a path outside of it",
+        ),
+    )
+    for wrong, why in problems:
+        if wrong:
+            raise UsageError(why)
+
+
+def _write(stream: IO[bytes], contents: BundleContents, manifest: BundleManifest, progress: Progress) -> None:
+    """Write the contents, note their hashes in the manifest, and write that."""
+    with zipfile.ZipFile(stream, "w") as archive, progress.task("pack", len(contents.files)) as tick:
+        for name, text in sorted(contents.files.items()):
+            content = (contents.root / name).open("rb") if text is None else io.BytesIO(text.encode())
+            with content, archive.open(entry(name), "w", force_zip64=True) as into:
+                manifest.files[name] = copy(content, into)
+            tick()
+        archive.writestr(entry(NAME), manifest.text)
 
 
 def entry(name: str) -> zipfile.ZipInfo:
@@ -133,6 +286,18 @@ def copy(content: IO[bytes], into: IO[bytes] | None = None) -> BundleEntry:
     return BundleEntry(size=total, sha256=digest.hexdigest())
 
 
+# --- unpacking ------------------------------------------------------------------------------------
+
+
+class BundleFolder(NamedTuple):
+    """A bundle in a temporary folder: the hash of its file, its manifest, and files that do not fit to it."""
+
+    root: Path
+    sha256: str
+    manifest: BundleManifest
+    problems: list[str]
+
+
 @contextmanager
 def unpack(path: Path) -> Iterator[BundleFolder]:
     """Unpack a bundle for as long as the context lasts.
@@ -140,44 +305,39 @@ def unpack(path: Path) -> Iterator[BundleFolder]:
     Raises:
         UsageError: the file does not exist.
         TraceError: it is not a bundle, or is damaged.
-        FoltrAuditError: the disk is full.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file; expected a bundle")
     with tempfile.TemporaryDirectory(prefix="foltr-audit-") as root, path.open("rb") as stream:
         try:
-            bundle = _unpack(stream, Path(root))
+            # The hash and the entries come from one open file: another file at its path has no effect.
+            sha256, size = copy(stream).sha256, stream.tell()
+            with zipfile.ZipFile(stream) as archive:
+                bundle = BundleFolder(Path(root), sha256, *_extract(archive, size, Path(root)))
         except (*_BROKEN, TraceError) as error:
             raise TraceError(f"{path}: damaged, or no bundle: {error}") from error
         yield bundle
 
 
-def _unpack(stream: IO[bytes], root: Path) -> BundleFolder:
-    # The hash and the entries come from one open file: another file at its path has no effect in between.
-    whole, problems = copy(stream), []
-    with zipfile.ZipFile(stream) as archive:
-        infos = _plain_entries(archive.infolist(), whole.size)
-        table = json_table(archive.read(infos.pop(NAME)), NAME, TraceError)
-        try:
-            manifest = BundleManifest.model_validate(table)
-        except ValidationError as error:
-            raise TraceError(f"{NAME}: {first_problem(error, None)}") from error
-        for name in sorted({*manifest.files, *infos}):
-            if name not in infos:
-                problems.append(f"{name}: missing")
-            elif name not in manifest.files:
-                problems.append(f"{name}: not in {NAME}")
-            elif not manifest.may_hold(name):
-                problems.append(f"{name}: not a file of this kind of bundle: a {manifest.kind}")
-            else:
-                with archive.open(infos[name]) as content:
-                    with report_write_errors(root / name):
-                        (root / name).parent.mkdir(parents=True, exist_ok=True)
-                        file = (root / name).open("xb")
-                    with file:
-                        if copy(content, file) != manifest.files[name]:
-                            problems.append(f"{name}: not the content in {NAME}")
-    return BundleFolder(root, whole.sha256, manifest, problems)
+def _extract(archive: zipfile.ZipFile, size: int, root: Path) -> tuple[BundleManifest, list[str]]:
+    """Extract the files that the manifest names; it, and in words what does not fit to it."""
+    infos, problems = _plain_entries(archive.infolist(), size), []
+    table = json_table(archive.read(infos.pop(NAME)), NAME, TraceError)
+    try:
+        manifest = BundleManifest.model_validate(table)
+    except ValidationError as error:
+        raise TraceError(f"{NAME}: {first_problem(error, None)}") from error
+    for name in sorted({*manifest.files, *infos}):
+        if name not in infos:
+            problems.append(f"{name}: missing")
+        elif name not in manifest.files:
+            problems.append(f"{name}: not in {NAME}")
+        else:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            with (root / name).open("xb") as file, archive.open(infos[name]) as content:
+                if copy(content, file) != manifest.files[name]:
+                    problems.append(f"{name}: not the content in {NAME}")
+    return manifest, problems
 
 
 def _plain_entries(infos: list[zipfile.ZipInfo], size: int) -> dict[str, zipfile.ZipInfo]:
@@ -220,6 +380,9 @@ def _refusal(info: zipfile.ZipInfo) -> str | None:
     return None
 
 
+# --- versions -------------------------------------------------------------------------------------
+
+
 @cache
 def versions() -> dict[str, str]:
     """Versions by name; two machines with the same versions must compute the same bytes.
@@ -243,17 +406,11 @@ def versions() -> dict[str, str]:
 
 
 def _code() -> str:
-    folders, digest = {"": Path(__file__).resolve().parents[2]}, hashlib.sha256()
-    for room in _ROOMS:
-        spec = find_spec(f"foltr_audit.{room}")
-        if spec is not None and spec.origin is not None:
-            folders[f"{room}/"] = Path(spec.origin).parent
-    files = {
-        inside + path.relative_to(folder).as_posix(): path
-        for inside, folder in folders.items()
-        for path in folder.rglob("*.py")
-    }
-    for name, path in sorted(files.items()):
-        content = path.read_bytes()
+    sources, digest = {}, hashlib.sha256()
+    for room in ("", *_ROOMS):
+        folder = Path(str(files(f"foltr_audit.{room}".rstrip("."))))
+        for path in folder.rglob("*.py"):
+            sources[f"{room}/{path.relative_to(folder).as_posix()}".lstrip("/")] = path.read_bytes()
+    for name, content in sorted(sources.items()):
         digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
