@@ -18,7 +18,7 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.evidence.bundle.archive import NAME
 from foltr_audit.evidence.bundle.archive import pack
-from foltr_audit.evidence.bundle.verify import DataPlaces, draw, verify
+from foltr_audit.evidence.bundle.verify import DataPlaces, verify
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.results.compare import CompareReport
 from tests.fixtures.bundles import Files, changed_json, content, forged
@@ -152,13 +152,11 @@ def test_all_cells_of_a_good_bundle_run_again_to_the_same_bytes(small_bundle: Pa
     assert (bare.code, "Verdict: verified, nothing re-run\n" in bare.out) == (0, True)
 
 
-def test_the_sample_is_drawn_by_the_seed() -> None:
-    specs: Any = list(range(40))
-    draws: list[Any] = [draw(specs, 5, seed) for seed in (1, 1, 2)]
-    assert draws[0] == draws[1] != draws[2]
-    assert len(set(draws[0])) == 5
-    assert draws[0] == sorted(draws[0])
-    assert draw(specs, None, 1) == draw(specs, 99, 1) == specs
+def test_the_sample_is_drawn_by_the_seed(small_bundle: Path) -> None:
+    draws = [verify(small_bundle, sample=1, seed=seed)["rerun"] for seed in (1, 1, 2, 3, 4, 5)]
+    assert draws[0] == draws[1]
+    assert {len(drawn) for drawn in draws} == {1}
+    assert len({drawn[0] for drawn in draws}) == 2
 
 
 def test_results_that_do_not_follow_from_the_cells_are_named(small_bundle: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import warnings
@@ -48,18 +49,11 @@ _FOREIGN = (
 )
 """Errors that arbitrary values in an untrusted file may raise where they are used."""
 
-State = Literal["holds", "fails", "not possible", "skipped"]
-Outcome = tuple[State, Sequence[str]]
+Outcome = tuple[Literal["holds", "fails", "not possible"], Sequence[str]]
 """What came of a check, and its findings, a line each; `not possible` if something is missing."""
-
-
 CheckRow = dict[str, Any]
 Verification = dict[str, Any]
-"""What verifying a bundle found, and each of its checks, as `verification-1.json` describes them.
-
-Of `of` cells or Runs those in `rerun` were drawn with `seed`. A verdict is `does not hold` if any check
-fails, and `incomplete` if one was not possible.
-"""
+"""What verifying a bundle found, and each of its checks, as `verification-1.json` describes them."""
 
 
 class DataPlaces(NamedTuple):
@@ -76,11 +70,7 @@ class DataPlaces(NamedTuple):
             raise UsageError(f"--intents: {self.intents}: this bundle reads no intents; expected no path")
 
     def load(self, spec: Spec, fingerprint: str) -> Collection:
-        """The data of a Spec, which must have the fingerprint.
-
-        Raises:
-            FoltrAuditError: they are not on this machine, or are other data.
-        """
+        """The data of a Spec; a `FoltrAuditError` if they are not here, or have another fingerprint."""
         if spec.train.init not in (None, ZEROS):
             _need(str(spec.train.init), "init", "run verify in the folder that holds the first model")
         collection = _load(self, spec.data, spec.seed)
@@ -106,12 +96,9 @@ def _load(places: DataPlaces, packed: DataSpec, seed: int) -> Collection:
 
 def _need(path: str, what: str, advice: str) -> str:
     """The path, if it is a folder or plain file: a foreign Spec must not make us read a device."""
-    try:
-        if Path(path).is_dir() or Path(path).is_file():
-            return path
-    except (OSError, ValueError):
-        pass
-    raise FoltrAuditError(f"{what} {path!a}: not on this machine; {advice}")
+    if not (os.path.isdir(path) or os.path.isfile(path)):
+        raise FoltrAuditError(f"{what} {path!a}: not on this machine; {advice}")
+    return path
 
 
 def run_again(
@@ -143,8 +130,8 @@ def verify(
 ) -> Verification:
     """Verify a bundle; of its cells or Runs a `sample` is re-run, or all if that is None.
 
-    Whoever packed the bundle must not know the seed of the draw in advance. Cells of a comparison are re-run
-    by the workers.
+    Whoever packed it must not know the seed of the draw in advance. Workers re-run the cells of a comparison.
+    A verdict is `does not hold` if a check fails, and `incomplete` if one was not possible.
 
     Raises:
         UsageError: the file does not exist, or the path of data is not needed.
@@ -168,12 +155,6 @@ def verify(
         "versions_differ": verifier.differ,
         "tolerance": verifier.tolerance,
     }
-
-
-def draw(places: Sequence[str], sample: int | None, seed: int) -> list[str]:
-    """The cells or Runs to re-run, in their order."""
-    which = Streams(seed).generator("verify").permutation(len(places))[:sample]
-    return [places[int(number)] for number in sorted(which)]
 
 
 class _Verifier:
@@ -206,7 +187,8 @@ class _Verifier:
                 return
         finished = self.contents.finished
         self.places.refuse_unused([self.contents.specs[place] for place in finished])
-        self.drawn = draw(finished, sample, seed)
+        which = Streams(seed).generator("verify").permutation(len(finished))[:sample]
+        self.drawn = [finished[int(number)] for number in sorted(which)]
         for name, check in (("re-run", self._rerun), ("results", self._results)):
             if self.drawn or (self.comparison and name == "results"):
                 yield self._row(name, check)
@@ -264,7 +246,7 @@ class _Verifier:
         return _outcome(problems, f"{len(contents.finished)} complete {self.cells} of their Specs")
 
     def _rerun(self) -> Outcome:
-        specs, found, states = self.contents.specs, dict[str, list[str]](), dict[str, str]()
+        specs, lines, states = self.contents.specs, {}, set()
         tasks = [
             (place, specs[place].table(), self._fingerprint(place), self.again / place)
             for place in self.drawn
@@ -273,21 +255,20 @@ class _Verifier:
         results = self.workers.results(again, tasks) if self.comparison else map(again, tasks)
         with (self.progress if self.comparison else SILENT).task("re-run", len(tasks)) as tick:
             for place, result in results:
-                if isinstance(result, str):
-                    states[place], found[place] = "not possible", [f"cannot be run: {result}"]
-                else:
-                    self.runs |= {} if result is None else {place: result}
-                    found[place] = self._differences(place)
-                    states[place] = "different" if found[place] else "equal"
+                if isinstance(result, RunResult):
+                    self.runs[place] = result
+                failed = isinstance(result, str)
+                found = [f"cannot be run: {result}"] if failed else self._differences(place)
+                state = "not possible" if failed else "different" if found else "equal"
+                states.add(state)
+                lines[place] = "; ".join([f"{specs[place].hash[:12]}: {state}", *found])
                 tick()
-        lines = [
-            "; ".join([f"{specs[place].hash[:12]}: {states[place]}", *found[place]]) for place in self.drawn
-        ]
-        if set(states.values()) == {"equal"}:
+        told = [lines[place] for place in self.drawn]
+        if states == {"equal"}:
             how = "within the tolerance" if self.differ else "byte for byte"
-            total = f"{len(lines)} of {len(self.contents.finished)} {self.cells} run again"
-            return "holds", [*lines, f"{total}, all equal {how}"]
-        return "fails" if "different" in states.values() else "not possible", lines
+            total = f"{len(told)} of {len(self.contents.finished)} {self.cells} run again"
+            return "holds", [*told, f"{total}, all equal {how}"]
+        return "fails" if "different" in states else "not possible", told
 
     def _fingerprint(self, place: str) -> str:
         """The fingerprint of the data on which a cell or Run was made."""
@@ -318,18 +299,15 @@ class _Verifier:
 
     def _results(self) -> Outcome:
         """Check that the results are what the report makes of the cells, or of Runs that were run again."""
-        contents, folder, report = self.contents, ComparisonFolder(self.root), None
-        if RESULTS not in contents.files:
-            return "not possible", [f"there is no {RESULTS}: the bundle was packed unfinished"]
+        contents = self.contents
+        if contents.unfinished:
+            return "not possible", contents.unfinished
         stored = _table(self.root / RESULTS)
         if self.comparison:
-            failures = known_failures(folder)
-            specs = {cell.spec for cell in folder.cells()} - {failure.spec for failure in failures}
-            missing = sum(not (folder.cell(spec) / ARRAYS).is_file() for spec in specs)
-            if missing:
-                advice = "" if self.manifest.lists else ": the judged lists are not in the bundle; give --all"
-                return "not possible", [f"{missing} cells are missing{advice}"]
-            report = CompareReport.of(folder, failures, self.progress)
+            if not all((self.root / place / ARRAYS).is_file() for place in contents.finished):
+                return "not possible", ["the judged lists are not in the bundle; give --all"]
+            folder = ComparisonFolder(self.root)
+            report = CompareReport.of(folder, known_failures(folder), self.progress)
         elif len(self.runs) < len(contents.specs):
             return "not possible", [f"not all {len(contents.specs)} Runs were run again; give --all"]
         else:
