@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,8 +15,6 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from foltr_audit.evidence.bundle.verify import Verification
 
 
 def bundle(
@@ -33,7 +31,7 @@ def bundle(
     json: Json = False,
 ) -> None:
     """Pack Specs, results, the findings of cells, hashes and versions into one file that verify checks."""
-    from foltr_audit.evidence.bundle.archive import pack
+    from foltr_audit.evidence.bundle import pack
     from foltr_audit.utils.formatting import json_text
     from foltr_audit.utils.progress import on_terminal
 
@@ -75,8 +73,8 @@ def verify(
     """
     import secrets
 
-    from foltr_audit.evidence.bundle.verify import SAMPLE, DataPlaces
-    from foltr_audit.evidence.bundle.verify import verify as check
+    from foltr_audit.evidence.bundle import SAMPLE, DataPlaces
+    from foltr_audit.evidence.bundle import verify as check
     from foltr_audit.experiments.comparison.workers import Workers
     from foltr_audit.utils.formatting import json_text
     from foltr_audit.utils.progress import on_terminal
@@ -97,11 +95,10 @@ def verify(
         raise typer.Exit(1)
 
 
-def _print(outcome: Verification, console: Console) -> None:
+def _print(outcome: dict[str, Any], console: Console) -> None:
     """Print the checks, the versions that differ, and the verdict."""
     from rich.markup import escape
 
-    from foltr_audit.evidence.bundle.verify import CheckRow
     from foltr_audit.report.render.terminal import print_table
     from foltr_audit.report.tables.table import Column, make_table
 
@@ -109,9 +106,9 @@ def _print(outcome: Verification, console: Console) -> None:
     head = f"{outcome['bundle']}: a {outcome['kind']}{unfinished}\nSHA-256 {outcome['sha256']}\n"
     console.print(escape(head), highlight=False, soft_wrap=True)
     columns = [
-        Column[CheckRow]("check", lambda row: row["check"], "line"),
-        Column[CheckRow]("result", lambda row: row["state"], "line"),
-        Column[CheckRow]("found", lambda row: "\n".join(row["found"]), "fold"),
+        Column[dict[str, Any]]("check", lambda row: row["check"], "line"),
+        Column[dict[str, Any]]("result", lambda row: row["state"], "line"),
+        Column[dict[str, Any]]("found", lambda row: "\n".join(row["found"]), "fold"),
     ]
     print_table(make_table("Checks", columns, outcome["checks"]), console)
     lines = [""]

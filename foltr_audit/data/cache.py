@@ -155,12 +155,11 @@ def map_entry(folder: Path, origin: SourceKey, identity: str) -> Collection | No
         facts: dict[str, Any] = json_table(file_bytes(folder / FACTS, DataError, 1 << 20), FACTS, DataError)
         if facts.pop("seal") != _digest(identity, json.dumps(facts)):
             return None
-        arrays = {name: map_array(folder / f"{name}.npy") for name in facts["arrays"]}
-        if {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()} != facts.pop(
-            "arrays"
-        ):
+        arrays: dict[str, Any] = {name: map_array(folder / f"{name}.npy") for name in facts["arrays"]}
+        forms = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+        if forms != facts.pop("arrays"):
             return None
-        parts = {}
+        parts: dict[str, Any] = {}
         for part in Collection.PARTS:
             own = {kind: arrays[f"{part}.{kind}"] for kind in _ARRAYS if f"{part}.{kind}" in arrays}
             queries = LazyNames(own.pop("query_ids"), own["offsets"].size - 1)

@@ -16,9 +16,7 @@ import pytest
 
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.errors import FoltrAuditError, TraceError
-from foltr_audit.evidence.bundle.archive import NAME
-from foltr_audit.evidence.bundle.archive import pack
-from foltr_audit.evidence.bundle.verify import DataPlaces, verify
+from foltr_audit.evidence.bundle import NAME, DataPlaces, pack, verify
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.results.compare import CompareReport
 from tests.fixtures.bundles import Files, changed_json, content, forged
