@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from numpy.random import MT19937, mtrand
 from pydantic import ValidationError
@@ -22,8 +22,6 @@ from foltr_audit.errors import PluginError
 
 P = TypeVar("P", bound=Plugin)
 T = TypeVar("T")
-
-Surrounding = Callable[[], AbstractContextManager[object]]
 
 
 class ContractError(AssertionError):
@@ -71,8 +69,12 @@ class CheckList(dict[str, Callable[..., None]]):
 
         return declared
 
+    def of(self, subject: object, who: str) -> list[ContractCheck]:
+        """The checks of one object; `who` names it in errors."""
+        return [ContractCheck(name, partial(_run, who, subject, name, self[name])) for name in self]
 
-def expect(holds: object, expected: str, found: str) -> None:
+
+def expect(holds: object, expected: str, found: object) -> None:
     """Raise `ContractBreach` unless something holds."""
     if not holds:
         raise ContractBreach(f"expected {expected}; found {found}")
@@ -95,10 +97,8 @@ def _plugin_of(base: type[P], given: P | type[P] | str) -> P:
         raise ContractError(who, {"can be made": why}) from error
 
 
-def checks_of(
-    base: type[P], given: P | type[P] | str, checks: CheckList, around: Surrounding = nullcontext
-) -> list[ContractCheck]:
-    """The checks of one plug-in, which need not be registered; `around` is entered for each.
+def checks_of(base: type[P], given: P | type[P] | str, checks: CheckList) -> list[ContractCheck]:
+    """The checks of one plug-in, which need not be registered.
 
     Raises:
         ContractError: the plug-in cannot be made.
@@ -106,26 +106,16 @@ def checks_of(
     plugin = _plugin_of(base, given)
     named = isinstance(getattr(plugin, "name", None), str)
     who = f"{SINGULAR[base]} {plugin.label if named else type(plugin).__name__}"
-    surroundings = (partial(at_hand, base, type(plugin)), around)
-    every = PLUGIN_CHECKS | checks
-    return [
-        ContractCheck(name, partial(_run, who, plugin, name, every[name], surroundings)) for name in every
-    ]
+    return CheckList(PLUGIN_CHECKS | checks).of(plugin, who)
 
 
-def law_checks_of(law: object, who: str, checks: CheckList) -> list[ContractCheck]:
-    """The checks of an object that is no plug-in."""
-    return [ContractCheck(name, partial(_run, who, law, name, checks[name], ())) for name in checks]
-
-
-def _run(
-    who: str, subject: object, name: str, check: Callable[..., None], around: Sequence[Surrounding]
-) -> None:
+def _run(who: str, subject: object, name: str, check: Callable[..., None]) -> None:
     """Run a check; whatever goes wrong becomes a `ContractError`."""
     try:
-        with ExitStack() as stack:
-            for surrounding in around:
-                stack.enter_context(surrounding())
+        if isinstance(subject, Plugin):
+            with at_hand(_base(subject), type(subject)):
+                check(subject)
+        else:
             check(subject)
     except ContractBreach as breach:
         raise ContractError(who, {name: str(breach)}) from None
@@ -151,22 +141,23 @@ def run_checks(checks: Iterable[ContractCheck]) -> None:
         raise ContractError(errors[0].plugin, failures) from errors[0]
 
 
-# --- surroundings ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Let kernels and linear algebra use so many threads, or all where there are fewer."""
+def same_each_time(answer: Callable[[], Any], what: str) -> Any:
+    """The bytes of an answer, which are the same each time, on any number of threads, and need no global seed."""
     import numba
     from threadpoolctl import threadpool_limits
 
-    most, before = numba.config.NUMBA_NUM_THREADS, numba.get_num_threads()  # type: ignore[attr-defined]
-    numba.set_num_threads(min(count, most))
+    with own_generators_only():
+        first, second = answer(), answer()
+    expect(first == second, f"the same {what} from the same seed", f"two {what}s")
+    before = numba.get_num_threads()
     try:
-        with threadpool_limits(limits=count):
-            yield
+        for count in (1, 2):
+            numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+            with threadpool_limits(limits=count):
+                expect(answer() == first, f"the same {what} on any number of threads", f"another {what}")
     finally:
         numba.set_num_threads(before)
+    return first
 
 
 @contextmanager

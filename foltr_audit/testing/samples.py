@@ -1,11 +1,9 @@
-"""What the contract suites play with: tiny ranking data, views of random numbers, and played rounds."""
+"""What the contract suites play with: tiny ranking data, a small experiment, and views of random numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.random import PCG64, Generator
@@ -13,33 +11,17 @@ from numpy.random import PCG64, Generator
 from foltr_audit.core.plugins import (
     Ball,
     Knowledge,
-    Learner,
-    Population,
     RoundContext,
-    Scenario,
-    ScenarioContext,
-    Trait,
-    TraitValue,
     View,
 )
-from foltr_audit.core.plugins.own_classes import at_hand
-from foltr_audit.core.plugins.registry import loadable, plugin_class
 from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.click_belief import ClickBelief
 from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.records.view import Candidates
-from foltr_audit.core.settings.attack import AttackSpec
-from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE, SCENARIO
+from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.judge.counts import CountTask
-from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.participants import ParticipantTask
-from foltr_audit.judge.protocol import TaskClass
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
@@ -96,16 +78,6 @@ def tiny_collection() -> Collection:
     return collection_of(train, vali, test)
 
 
-def intent_collection() -> Collection:
-    """The same data, judged under two intents: a document has its grade under one of them, or under both."""
-    parts = []
-    for i, part in enumerate(Collection.PARTS):
-        data = dataset(LENGTHS[part], i, part)
-        turn = generator(10 + i).integers(0, 3, size=data.n_documents)
-        parts.append(data.with_intents(np.stack([np.where(turn == j, 0, data.labels) for j in range(2)])))
-    return collection_of(*parts)
-
-
 def context(
     clients: Sequence[int] | Ints,
     *,
@@ -127,29 +99,17 @@ def context(
     )
 
 
-def tiny_setup(
-    *,
-    learner: str = LEARNER,
-    defense: tuple[str, ...] = (NO_DEFENSE,),
-    message: str = "model",
-    clients: int = 12,
-    seed: int = 1,
-    ranker: str = "linear",
-    scenario: str = SCENARIO,
-    collection: Collection | None = None,
-) -> Setup:
-    """Three rounds of a small experiment with plug-ins given by their texts; on `tiny_collection` if None."""
-    spec = Spec.parse(
-        {
-            "seed": seed,
-            "defense": defense,
-            "data": {"source": "tiny", "normalise": "none"},
-            "population": {"clients": clients, "scenario": scenario},
-            "train": {"rounds": 3, "learner": learner, "ranker": ranker, "click_model": CLICK_MODELS[-1]},
-            "trace": {"message": message, "dtype": "float64"},
-        }
-    )
-    return Setup(spec, collection or tiny_collection())
+def tiny_setup(learner: str = LEARNER, defense: str = NO_DEFENSE, clients: int = 12, seed: int = 1) -> Setup:
+    """Three rounds of a small experiment on `tiny_collection`, with plug-ins given by their texts."""
+    spec = {
+        "seed": seed,
+        "defense": [defense],
+        "data": {"source": "tiny", "normalise": "none"},
+        "population": {"clients": clients},
+        "train": {"rounds": 3, "learner": learner, "click_model": CLICK_MODELS[-1]},
+        "trace": {"dtype": "float64"},
+    }
+    return Setup(Spec.parse(spec), tiny_collection())
 
 
 # --- views ----------------------------------------------------------------------------------------
@@ -299,95 +259,3 @@ MADE: dict[str, Callable[[int, int], View]] = {
     "clicks": clicks_view,
 }
 """A view of n messages of B interactions for each kind of message."""
-
-
-# --- played rounds --------------------------------------------------------------------------------
-
-TRAINING = AttackSpec(target="training")
-FRESH = AttackSpec(on=("vali",), choices=3, repeats=2)
-ROUND_SUMS = AttackSpec(target="training", view="aggregate")
-SUMS = AttackSpec(on=("vali",), repeats=2, view="aggregate")
-
-_SENT = {"es": "metrics", "clicks": "clicks"}
-
-
-class PlayedRounds(NamedTuple):
-    """Recorded rounds, the server that sees them, and the protocol in which attacks are judged on them."""
-
-    store: MemoryRoundStore
-    server: Observer
-    protocol: AttackSpec
-
-
-class _OneIntentEach(Scenario):
-    """Half of the clients search with the first intent, half with the second."""
-
-    name: ClassVar[str] = "one-intent-each"
-
-    def population(self, before: Population, context: ScenarioContext) -> Population:
-        values = tuple(TraitValue(name=f"intent {i}", intent=i) for i in range(context.intents))
-        return before.with_trait(Trait(name="intent", values=values))
-
-
-def _learner_of(kind: str) -> str:
-    """The default learner with two interactions, or the quickest one whose messages are of this kind."""
-    if kind not in _SENT:
-        return f"{LEARNER}:interactions=2"
-    classes = {name: plugin_class(Learner, name) for name in loadable(Learner)}
-    fitting = [name for name, cls in classes.items() if cls.sends == _SENT[kind]]
-    return min(fitting, key=lambda name: (classes[name].slowness, name))
-
-
-@lru_cache(maxsize=16)
-def played_rounds(kind: str, protocol: AttackSpec = TRAINING) -> PlayedRounds:
-    """Two rounds of a small experiment with messages of a kind.
-
-    Clients have one of two intents each. Three of them train in both rounds; or three fresh clients, each
-    with another query, show a deterministic list each.
-    """
-    message = kind if kind == "update" else "model"
-    with at_hand(Scenario, _OneIntentEach):
-        setup = tiny_setup(
-            learner=_learner_of(kind),
-            message=message,
-            clients=3,
-            scenario=_OneIntentEach.name,
-            collection=intent_collection(),
-        )
-        interactions = None if protocol.target == "training" else protocol.interactions
-        store = MemoryRoundStore(trace_header(setup, CLICK_MODELS[-1], 3, interactions, protocol.lists))
-        parameters = np.linspace(-0.4, 0.5, FEATURES)
-        if protocol.target == "training":
-            for number in range(2):
-                record, truth = Federation(setup).play(parameters, number).recorded()
-                store.write(record, truth)
-                parameters = record.aggregate
-        else:
-            for result in FreshClients(setup, protocol).rounds(parameters, CLICK_MODELS[-1]):
-                store.write(*result.recorded())
-    return PlayedRounds(store, Observer(store.header, setup.collection), protocol)
-
-
-def _with_seeds_of_numpy(played: PlayedRounds) -> PlayedRounds:
-    """The same rounds, as if NumPy's RandomState made perturbations of the first 32 bits of each seed."""
-    header = played.store.header
-    header = replace(header, knowledge={**header.knowledge, "perturbation": NUMPY_RANDOMSTATE})
-    store = MemoryRoundStore(header)
-    for record, truth in zip(played.store.records, played.store.truth, strict=True):
-        seeds = None if record.seeds is None else record.seeds >> np.uint64(32)
-        store.write(replace(record, seeds=seeds), truth)
-    return PlayedRounds(store, Observer(header, played.server.collection), played.protocol)
-
-
-def rounds_to_judge(kinds: frozenset[str], task: TaskClass) -> Iterator[PlayedRounds]:
-    """Rounds with messages of these kinds in every form that a task may need; or sums, of updates only."""
-    in_sums: dict[TaskClass, AttackSpec] = {CountTask: SUMS, ParticipantTask: ROUND_SUMS}
-    sums = in_sums.get(task)
-    for kind in sorted(kinds):
-        if sums is None:
-            several = [played_rounds(kind, protocol) for protocol in (TRAINING, FRESH)]
-            yield from several
-            if kind == "es":
-                yield from map(_with_seeds_of_numpy, several)
-        elif kind not in _SENT:
-            yield played_rounds(kind, sums)
