@@ -165,26 +165,20 @@ def _any_size(attack: Attack) -> None:
             _answer(attack, with_updates(view, size * np.sign(view.updates)))
 
 
-# --- what it refuses ------------------------------------------------------------------------------
-
-
-@_CHECKS("messages that it cannot read are refused")
-def _kinds(attack: Attack) -> None:
+@_CHECKS("it refuses messages that it cannot read, and to guess without what it needs")
+def _refusals(attack: Attack) -> None:
     unknown = sorted(attack.reads - set(MADE))
     expect(attack.reads and not unknown, f"`reads` of {', '.join(MADE)}", sorted(attack.reads))
     for kind in sorted(attack.reads):
         refusals = [attack.why_not(view_for(attack, 7, B, kind)) for B in (1, 2)]
         wanted = f"that it reads messages of kind {kind}, of one list or of two"
         expect(None in refusals, wanted, f"its refusal: {refusals[0]}")
-    said = attack.why_not(replace(view_for(attack, 7), kind="telegram"))
-    expect(said is not None and "telegram" in said, "a refusal of messages of kind telegram", repr(said))
-
-
-@_CHECKS("it refuses to guess without what it needs")
-def _needs(attack: Attack) -> None:
     view = view_for(attack, 7)
-    for need in sorted(attack.needs):
+    withheld = {"telegram": replace(view, kind="telegram")}
+    for need in attack.needs:
         # Nothing but this item is withheld, not even what follows from it.
         hidden = False if isinstance(getattr(view.knowledge, need), bool) else None
-        said = attack.why_not(replace(view, knowledge=view.knowledge.having(**{need: hidden})))
-        expect(said is not None and need in said, f"a refusal that names {need}", repr(said))
+        withheld[need] = replace(view, knowledge=view.knowledge.having(**{need: hidden}))
+    for name, lacking in sorted(withheld.items()):
+        said = attack.why_not(lacking)
+        expect(said is not None and name in said, f"a refusal that names {name}", repr(said))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,10 +18,8 @@ from foltr_audit.core.field_errors import first_problem
 from foltr_audit.core.plugins import Attack, Defense, Plugin
 from foltr_audit.core.plugins.own_classes import at_hand
 from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, make
-from foltr_audit.errors import PluginError
 
 P = TypeVar("P", bound=Plugin)
-T = TypeVar("T")
 
 
 class ContractError(AssertionError):
@@ -57,17 +55,15 @@ class ContractCheck(NamedTuple):
     run: Callable[[], None]
 
 
-class CheckList(dict[str, Callable[..., None]]):
+Check = Callable[[Any], None]
+
+
+class CheckList(dict[str, Check]):
     """The checks of a kind of plug-in by their names; each raises an error if the plug-in fails."""
 
-    def __call__(self, name: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
+    def __call__(self, name: str) -> Callable[[Check], Check]:
         """Declare a function as the check of this name."""
-
-        def declared(function: Callable[[T], None]) -> Callable[[T], None]:
-            self[name] = function
-            return function
-
-        return declared
+        return lambda check: self.setdefault(name, check)
 
     def of(self, subject: object, who: str) -> list[ContractCheck]:
         """The checks of one object; `who` names it in errors."""
@@ -98,24 +94,17 @@ def _plugin_of(base: type[P], given: P | type[P] | str) -> P:
 
 
 def checks_of(base: type[P], given: P | type[P] | str, checks: CheckList) -> list[ContractCheck]:
-    """The checks of one plug-in, which need not be registered.
-
-    Raises:
-        ContractError: the plug-in cannot be made.
-    """
+    """The checks of one plug-in, which need not be registered; a `ContractError` if it cannot be made."""
     plugin = _plugin_of(base, given)
     named = isinstance(getattr(plugin, "name", None), str)
     who = f"{SINGULAR[base]} {plugin.label if named else type(plugin).__name__}"
     return CheckList(PLUGIN_CHECKS | checks).of(plugin, who)
 
 
-def _run(who: str, subject: object, name: str, check: Callable[..., None]) -> None:
+def _run(who: str, subject: object, name: str, check: Check) -> None:
     """Run a check; whatever goes wrong becomes a `ContractError`."""
     try:
-        if isinstance(subject, Plugin):
-            with at_hand(_base(subject), type(subject)):
-                check(subject)
-        else:
+        with at_hand(_base(subject), type(subject)) if isinstance(subject, Plugin) else nullcontext():
             check(subject)
     except ContractBreach as breach:
         raise ContractError(who, {name: str(breach)}) from None
@@ -125,11 +114,7 @@ def _run(who: str, subject: object, name: str, check: Callable[..., None]) -> No
 
 
 def run_checks(checks: Iterable[ContractCheck]) -> None:
-    """Run all checks of one plug-in.
-
-    Raises:
-        ContractError: one or more of them fail.
-    """
+    """Run all checks of one plug-in; one `ContractError` if one or more of them fail."""
     errors = []
     for check in checks:
         try:
@@ -142,36 +127,26 @@ def run_checks(checks: Iterable[ContractCheck]) -> None:
 
 
 def same_each_time(answer: Callable[[], Any], what: str) -> Any:
-    """The bytes of an answer, which are the same each time, on any number of threads, and need no global seed."""
+    """The bytes of an answer; the same each time, on any number of threads, without the global generator."""
     import numba
     from threadpoolctl import threadpool_limits
 
-    with own_generators_only():
-        first, second = answer(), answer()
-    expect(first == second, f"the same {what} from the same seed", f"two {what}s")
-    before = numba.get_num_threads()
-    try:
-        for count in (1, 2):
-            numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
-            with threadpool_limits(limits=count):
-                expect(answer() == first, f"the same {what} on any number of threads", f"another {what}")
-    finally:
-        numba.set_num_threads(before)
-    return first
-
-
-@contextmanager
-def own_generators_only() -> Iterator[None]:
-    """Lend NumPy's global generator a known state, and expect that nothing draws from it or seeds it."""
-    before = mtrand.get_state(legacy=False)
+    threads, state = numba.get_num_threads(), mtrand.get_state(legacy=False)
     mtrand.set_state(dict(MT19937(20_231_123).state))
     lent = repr(mtrand.get_state(legacy=False))
     try:
-        yield
+        first = answer()
         used = lent != repr(mtrand.get_state(legacy=False))
         expect(not used, "randomness from the given streams only", "a use of NumPy's global generator")
+        expect(answer() == first, f"the same {what} from the same seed", "another one the second time")
+        for count in (1, 2):
+            numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+            with threadpool_limits(limits=count):
+                expect(answer() == first, f"the same {what} on any number of threads", "another one")
     finally:
-        mtrand.set_state(before)
+        numba.set_num_threads(threads)
+        mtrand.set_state(state)
+    return first
 
 
 # --- checks of every plug-in ----------------------------------------------------------------------
@@ -191,34 +166,6 @@ def _named(plugin: Plugin) -> None:
     name = getattr(plugin, "name", None)
     wanted = "a class attribute `name` of letters, digits and hyphens"
     expect(isinstance(name, str) and re.fullmatch(r"[a-z0-9][a-z0-9-]*", name), wanted, repr(name))
-
-
-@PLUGIN_CHECKS("it is frozen")
-def _frozen(plugin: Plugin) -> None:
-    for key in (*type(plugin).model_fields, "name", "anything"):
-        try:
-            setattr(plugin, key, 1)
-        except (ValueError, AttributeError):
-            continue
-        expect(False, "an object that cannot be changed", f"its attribute {key} could be set")
-    expect(hash(plugin) == hash(plugin.model_copy()), "equal hashes of equal objects", "different ones")
-
-
-@PLUGIN_CHECKS("wrong parameters are refused")
-def _wrong_parameters(plugin: Plugin) -> None:
-    values = {key: value for key, value in plugin.model_dump().items() if value is not None}
-    numbers = [
-        key for key, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
-    wrong = [(key, bad) for key in numbers for bad in ("nan", "inf", "-inf")]
-    for key, bad in [("no_such_thing", "1"), *wrong]:
-        text = ",".join(f"{name}={value}" for name, value in {**values, key: bad}.items())
-        refusal = None
-        try:
-            make(_base(plugin), f"{plugin.name}:{text}")
-        except PluginError as error:
-            refusal = str(error)
-        expect(refusal is not None and key in refusal, f"a PluginError for {key}={bad}", repr(refusal))
 
 
 @PLUGIN_CHECKS("its text makes it again")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from math import isfinite
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foltr_audit.auditing.declarations import LinkTestInput, check_declarations
 from foltr_audit.auditing.law_tests import (
@@ -20,7 +22,7 @@ from foltr_audit.auditing.law_tests import (
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.core.plugins import Defense, RoundContext, WireMessages
 from foltr_audit.core.plugins.answers import array_of, claims_of, events_of, law_of, one_of
-from foltr_audit.core.plugins.defense import HOOKS, STAGES, Stage
+from foltr_audit.core.plugins.defense import HOOKS, Stage
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.privacy.events import (
@@ -43,9 +45,9 @@ from foltr_audit.testing.contract import (
     same_each_time,
 )
 from foltr_audit.testing.samples import FEATURES, context, generator, tiny_setup
-from foltr_audit.utils.arrays import Bools, Floats, Ints
+from foltr_audit.utils.arrays import Floats
 
-Arrays = tuple[Floats | Ints | Bools, ...]
+Arrays = tuple[NDArray[Any], ...]
 
 _CHECKS = CheckList()
 _CLIENTS = np.array([11, 4, 7, 0, 23])
@@ -98,17 +100,14 @@ def _applied(defense: Defense, stage: Stage, arrays: Arrays, round_: RoundContex
     """What the hook of a stage makes of arrays, after checks that hold for every stage."""
     hook = HOOKS[stage]
     who = f"defense {defense.name}: {hook}"
-    before = [array.tobytes() for array in arrays]
     more: tuple[object, ...] = {"click": (0,), "metric": (_VALUES, 0)}.get(stage, ())
     out = getattr(defense, hook)(*arrays, *more, round_)
     made: Arrays = (out,)
     if stage == "wire":
         wired = one_of(who, out, WireMessages)
-        made = (wired.messages, wired.survivors)
+        made = (np.asarray(wired.messages), wired.survivors)
         back = wired.survivors & np.logical_not(arrays[1])
         expect(not back.any(), "that lost messages stay lost", "one that comes back")
-    unchanged = before == [array.tobytes() for array in arrays]
-    expect(unchanged, f"arrays that {hook} leaves as they are", "that it changed one")
     for new, old in zip(made, arrays, strict=False):
         array_of(who, new, old.shape, "truth values" if old.dtype.kind == "b" else "numbers")
         shared = bool(defense.stages) and any(np.shares_memory(new, given) for given in arrays)
@@ -121,16 +120,6 @@ def _applied(defense: Defense, stage: Stage, arrays: Arrays, round_: RoundContex
     if stage in ("step", "message", "aggregate"):
         expect(np.isfinite(made[0]).all(), "finite numbers", "others")
     return made
-
-
-@_CHECKS("its stages")
-def _stages_fit(defense: Defense) -> None:
-    stages = defense.stages
-    known = [stage for stage in STAGES if stage in stages]
-    expect(list(stages) == known, f"stages of {', '.join(STAGES)}, in this order", repr(stages))
-    for stage in stages:
-        own = getattr(type(defense), HOOKS[stage]) is not getattr(Defense, HOOKS[stage])
-        expect(own, f"a method {HOOKS[stage]} for stage {stage}", "none")
 
 
 @_CHECKS("same seed, same bytes")
@@ -179,7 +168,6 @@ def _smallest(defense: Defense) -> None:
 
 # --- what it declares ---------------------------------------------------------------------------
 
-_MODEL = np.linspace(-0.3, 0.3, FEATURES)
 _DRAWS = 20_000  # metrics for each true outcome
 
 
@@ -190,7 +178,9 @@ def _round(P: int = FEATURES, clients: int = 1) -> RoundContext:
 @_CHECKS("its ball is what its on_step does")
 def _ball(defense: Defense) -> None:
     ball = defense.ball
-    for P in (1, FEATURES) if ball is not None else ():
+    if ball is None:
+        return
+    for P in (1, FEATURES):
         models = np.geomspace(1e-300, 1e100, 40)[:, np.newaxis] * generator(7).normal(size=(40, P))
         stepped = defense.on_step(models, _round(P, len(models)))
         wanted = f"models scaled into the L{ball.ord} ball of {ball.norm:g} that `ball` declares"
@@ -202,11 +192,11 @@ def _lawful(defense: Defense) -> None:
     """The tests of an audit: distribution and independence, over clients, rounds, local steps and seeds."""
     if not defense.stages or "metric" in defense.stages:
         return
-    setup = tiny_setup(defense=defense.text, clients=30)
-    clients = GameClients(setup, setup.collection.test, _MODEL)
-    rng = generator(13)
+    setup, rng = tiny_setup(defense=defense.text, clients=30), generator(13)
+    model = np.linspace(-0.3, 0.3, setup.ranker.n_parameters)
+    clients = GameClients(setup, setup.collection.test, model)
     far = 50.0 if law_of(defense, _round()) is not None else 1e12  # which no noise hides
-    models = np.stack([_MODEL + 0.1, rng.normal(size=FEATURES), far * np.eye(FEATURES)[1]])
+    models = np.stack([model + 0.1, rng.normal(size=model.size), far * np.eye(model.size)[1]])
     where = ["a client that learns", "a model of size 1", f"a model of size {far:g}"]
     inputs = [
         LinkTestInput.resting("a", clients),
@@ -303,7 +293,6 @@ def _amount(defense: Defense) -> float:
 
 _LAW_CHECKS = CheckList()
 _SAMPLED, _WIDTH = 4096, 6
-_NEAR = 1e-2  # relative, of a variance computed from a table
 _CLOSE = 1e-4  # of probabilities, and relative of deltas, computed from a density
 _FINE = 200  # points in a standard deviation at which a density is summed
 _FAR = 40  # standard deviations up to which it is summed
@@ -326,7 +315,7 @@ def check_noise_law(law: AdditiveNoise) -> None:
     run_checks(noise_law_checks(law))
 
 
-def _streams(first: int = 0, count: int = _SAMPLED, seed: int = 1) -> ClientStreams:
+def _streams(first: int, count: int, seed: int = 1) -> ClientStreams:
     return Streams(seed).clients("law", 0, np.arange(first, first + count))
 
 
@@ -346,39 +335,22 @@ def _density(law: AdditiveNoise) -> None:
     expect(np.isfinite(density).all(), "a finite log density for every finite number", "others")
     same = np.array_equal(density, law.log_density(-x))
     expect(same, "a density that is symmetric around 0", "another one for negative numbers")
-    table = _table(law)
-    masses = np.diff(table.within, prepend=0.0)
-    middle = table.sizes - 0.5 * np.diff(table.sizes, prepend=-table.sizes[0])
-    variance = float((masses * middle**2).sum())
-    near = abs(variance - law.variance) <= _NEAR * law.variance
-    expect(near, f"the variance of its density, {variance:.4g}", f"{law.variance:.4g}")
 
 
 @_LAW_CHECKS("samples belong to clients")
 def _of_clients(law: AdditiveNoise) -> None:
-    together, again = (law.sample(_streams(count=10), _WIDTH) for _ in range(2))
-    expect(again.tobytes() == together.tobytes(), "the same samples from the same streams", "others")
-    alone = law.sample(_streams(first=7, count=1), _WIDTH)
-    expect(alone[0].tobytes() == together[7].tobytes(), "the same samples for a client alone", "others")
-    shape = law.sample(_streams(count=0), _WIDTH).shape
-    expect(shape == (0, _WIDTH), f"samples of shape (0, {_WIDTH}) of nobody", shape)
+    together = law.sample(_streams(0, 10), _WIDTH).tobytes()
+    alone = [law.sample(_streams(client, 1), _WIDTH).tobytes() for client in range(10)]
+    expect(together == b"".join(alone), "the same samples for a client alone", "others")
 
 
-@_LAW_CHECKS("samples follow its density")
+@_LAW_CHECKS("samples, and their sums, follow its density")
 def _samples(law: AdditiveNoise) -> None:
-    draws = NoiseDraws(law.sample(_streams(), _WIDTH), "of this law")
-    tests = list(check_noise(draws, law, _table(law)))
-    why = failure(tests, len(tests))
-    expect(why is None, "samples of this law", f"that {why}")
-
-
-@_LAW_CHECKS("sums of samples follow the law of the sum")
-def _sums(law: AdditiveNoise) -> None:
     for count in (1, 2, 16):
         summed = law.summed(count)
-        wide = law.sample(_streams(seed=count + 1), count * _WIDTH)
+        wide = law.sample(_streams(0, _SAMPLED, seed=count), count * _WIDTH)
         sums = NoiseDraws(wide.reshape(_SAMPLED, count, _WIDTH).sum(axis=1), "of this law")
-        tests = list(check_distribution(sums, summed, _table(summed)))
+        tests = list((check_noise if count == 1 else check_distribution)(sums, summed, _table(summed)))
         why = failure(tests, len(tests))
         expect(why is None, f"that {count} samples sum to {summed.text}", f"that {why}")
 

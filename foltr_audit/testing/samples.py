@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import (
     Ball,
@@ -14,12 +17,13 @@ from foltr_audit.core.plugins import (
     RoundContext,
     View,
 )
-from foltr_audit.core.records import Collection, Dataset
+from foltr_audit.core.records import Collection
 from foltr_audit.core.records.click_belief import ClickBelief
-from foltr_audit.core.records.dataset import joint_fingerprint
 from foltr_audit.core.records.view import Candidates
+from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
+from foltr_audit.data.load import load_collection
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
@@ -27,55 +31,12 @@ from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
 
 FEATURES = 6
-LENGTHS = {
-    "train": (1, 14, 7, 10, 2, 11, 5, 3, 13, 10, 4, 12),
-    "vali": (12, 1, 10, 9, 14),
-    "test": (10, 11, 3, 13, 8, 14),
-}
+_SOURCE = "synthetic:mq2007:20"
 
 
 def generator(seed: int) -> Generator:
     """A generator whose numbers the seed fixes."""
     return Generator(PCG64(seed))
-
-
-def dataset(lengths: Sequence[int], seed: int, name: str = "q", largest: int = 2) -> Dataset:
-    """Random queries of these lengths; labels follow the first feature and noise, twins included."""
-    rng = generator(seed)
-    rows = sum(lengths)
-    features = rng.normal(size=(rows, FEATURES)).astype(np.float32)
-    utility = features[:, 0] + 0.7 * rng.normal(size=rows)
-    labels = np.clip(np.floor(1.5 * utility + 0.6), 0, largest).astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    first = offsets[:-1][np.asarray(lengths) > 3]
-    features[first + 1] = features[first + 2]
-    labels[offsets[-2] :] = 0
-    return Dataset(
-        features=features,
-        labels=labels,
-        offsets=offsets,
-        query_ids=tuple(f"{name}{i}" for i in range(len(lengths))),
-        document_ids=("",) * rows,
-    )
-
-
-def collection_of(train: Dataset, vali: Dataset, test: Dataset) -> Collection:
-    """Three parts as one fold."""
-    return Collection(
-        train=train,
-        vali=vali,
-        test=test,
-        source="tiny",
-        synthetic=True,
-        fold=0,
-        fingerprint=joint_fingerprint([train, vali, test]),
-    )
-
-
-def tiny_collection() -> Collection:
-    """Queries of 1 to 14 documents, labels 0 to 2, six features; the last query of a part has no relevant."""
-    train, vali, test = (dataset(LENGTHS[part], i, part) for i, part in enumerate(Collection.PARTS))
-    return collection_of(train, vali, test)
 
 
 def context(
@@ -99,17 +60,23 @@ def context(
     )
 
 
+@cache
+def data() -> Collection:
+    """A few queries of synthetic data."""
+    return load_collection(DataSpec(source=_SOURCE), 1, cache=False)
+
+
 def tiny_setup(learner: str = LEARNER, defense: str = NO_DEFENSE, clients: int = 12, seed: int = 1) -> Setup:
-    """Three rounds of a small experiment on `tiny_collection`, with plug-ins given by their texts."""
+    """Three rounds of a small experiment with plug-ins given by their texts."""
     spec = {
         "seed": seed,
         "defense": [defense],
-        "data": {"source": "tiny", "normalise": "none"},
+        "data": {"source": _SOURCE},
         "population": {"clients": clients},
         "train": {"rounds": 3, "learner": learner, "click_model": CLICK_MODELS[-1]},
         "trace": {"dtype": "float64"},
     }
-    return Setup(Spec.parse(spec), tiny_collection())
+    return Setup(Spec.parse(spec), data())
 
 
 # --- views ----------------------------------------------------------------------------------------
@@ -204,22 +171,31 @@ def clicks_view(n: int, B: int = 1, *, seed: int = 0) -> View:
     return replace(seen, kind="clicks", messages=messages, knowledge=known)
 
 
+_LISTS = {"shown": -1, "features": 0, "labels": -1, "intent_labels": -1}
+"""Parts of a view with a value for each place of a list (n, B, k), by the value of empty places."""
+
+
+def _in_lists(seen: View, change: Callable[[NDArray[Any], int], NDArray[Any]]) -> dict[str, Any]:
+    parts = {
+        name: change(getattr(seen, name), fill)
+        for name, fill in _LISTS.items()
+        if getattr(seen, name) is not None
+    }
+    if seen.kind == "clicks":
+        clicks = change(seen.messages.reshape(seen.shown.shape), 0)
+        parts["messages"] = clicks.reshape(clicks.shape[0], clicks.shape[1] * clicks.shape[2])
+    return parts
+
+
 def rearranged(seen: View, order: Ints | slice, documents: Ints | slice = slice(None)) -> View:
     """Some messages of a view in another order, their lists in another order as well."""
-    candidates, labels, messages = seen.candidates, seen.labels, seen.messages
-    if seen.kind == "clicks":
-        messages = messages.reshape(seen.shown.shape)[:, :, documents].reshape(messages.shape)
     return replace(
         seen,
         parameters=seen.parameters[order],
-        messages=messages[order],
         seeds=None if seen.seeds is None else seen.seeds[order],
-        shown=seen.shown[order][:, :, documents],
-        features=seen.features[order][:, :, documents],
-        candidates=None if candidates is None else replace(candidates, query=candidates.query[order]),
-        labels=None if labels is None else labels[order][:, :, documents],
-        intent_labels=None if seen.intent_labels is None else seen.intent_labels[order][:, :, documents],
+        candidates=seen.candidates and replace(seen.candidates, query=seen.candidates.query[order]),
         clients=seen.clients[order],
+        **{"messages": seen.messages[order]} | _in_lists(seen, lambda part, _: part[order][:, :, documents]),
     )
 
 
@@ -227,24 +203,15 @@ def cut(seen: View, B: int, k: int | None = None) -> View:
     """The same messages with their first B lists only, or with other padding: k places a list."""
     k = seen.shown.shape[2] if k is None else k
     more = ((0, 0), (0, max(0, B - seen.shown.shape[1])), (0, max(0, k - seen.shown.shape[2])))
-    candidates, messages = seen.candidates, seen.messages
-    queries = None if candidates is None else np.pad(candidates.query, more[:2], constant_values=-1)[:, :B]
 
-    def narrowed(grades: Ints | None) -> Ints | None:
-        beside = () if grades is None else ((0, 0),) * (grades.ndim - 3)
-        return None if grades is None else np.pad(grades, (*more, *beside), constant_values=-1)[:, :B, :k]
+    def narrowed(part: NDArray[Any], fill: int) -> NDArray[Any]:
+        return np.pad(part, (*more, (0, 0))[: part.ndim], constant_values=fill)[:, :B, :k]
 
-    if seen.kind == "clicks":
-        messages = np.pad(messages.reshape(seen.shown.shape), more)[:, :B, :k].reshape(len(seen), B * k)
-    return replace(
-        seen,
-        messages=messages,
-        shown=np.pad(seen.shown, more, constant_values=-1)[:, :B, :k],
-        features=np.pad(seen.features, (*more, (0, 0)))[:, :B, :k].astype(np.float32),
-        candidates=None if candidates is None or queries is None else replace(candidates, query=queries),
-        labels=narrowed(seen.labels),
-        intent_labels=narrowed(seen.intent_labels),
-    )
+    candidates = seen.candidates
+    if candidates is not None:
+        queries = np.pad(candidates.query, more[:2], constant_values=-1)[:, :B]
+        candidates = replace(candidates, query=queries)
+    return replace(seen, candidates=candidates, **_in_lists(seen, narrowed))
 
 
 def with_updates(seen: View, updates: Floats) -> View:
