@@ -18,9 +18,8 @@ from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
-    from foltr_audit.evidence.check.github import LimitsPlace
     from foltr_audit.evidence.check.limits import SystemLimits
-    from foltr_audit.evidence.check.report import CheckReport
+    from foltr_audit.evidence.check.report import CheckReport, LimitsPlace
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
 
@@ -59,8 +58,8 @@ def check(
     Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
     """
     from foltr_audit.evidence.check.checks import check_comparison
-    from foltr_audit.evidence.check.github import LimitsPlace
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.report import LimitsPlace
     from foltr_audit.utils.progress import on_terminal
 
     if not limits.exists():
@@ -109,8 +108,8 @@ def _request(
     common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: Table
 ) -> CheckRunRequest:
     from foltr_audit.core.published_chain import DEFAULT_SENSITIVITY
-    from foltr_audit.evidence.check.attack_choice import click_attacks
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
+    from foltr_audit.evidence.check.subjects import click_attacks
 
     for flag, given in (
         ("--trace-every", common.fields.get("trace.every")),
@@ -144,7 +143,7 @@ def _every(method: list[str] | None) -> bool:
 
 def _methods(method: list[str] | None) -> tuple[str, ...]:
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.evidence.check.attack_choice import click_attacks
+    from foltr_audit.evidence.check.subjects import click_attacks
 
     chosen = click_attacks(methods_of(method) or (), every=_every(method))
     warn_of_unloadable(Attack)

@@ -12,8 +12,7 @@ from foltr_audit.cli.output import print_line, refuse_place, stdout_console, wri
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 
 if TYPE_CHECKING:
-    from foltr_audit.evidence.check.github import LimitsPlace
-    from foltr_audit.evidence.check.report import CheckReport
+    from foltr_audit.evidence.check.report import CheckReport, LimitsPlace
 
 Format = Literal["table", "json", "junit", "markdown", "github"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -71,7 +70,7 @@ class CheckOutputs:
             except FoltrAuditError as error:
                 problem = problem or error
         if self.shown == "table":
-            from foltr_audit.evidence.check.outcome_table import print_check
+            from foltr_audit.evidence.check.report import print_check
 
             print_check(report, stdout_console())
         else:
@@ -80,7 +79,7 @@ class CheckOutputs:
 
 
 def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) -> None:
-    from foltr_audit.evidence.check.outcome_table import append
+    from foltr_audit.evidence.check.report import append
     from foltr_audit.recorder import atomic_files
 
     text = _text(form, report, place)
@@ -91,9 +90,7 @@ def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) ->
 
 
 def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
-    from foltr_audit.evidence.check.github import annotation_lines
-    from foltr_audit.evidence.check.junit import junit_xml
-    from foltr_audit.evidence.check.outcome_table import markdown
+    from foltr_audit.evidence.check.report import annotation_lines, junit_xml, markdown
 
     if form == "json":
         return report.json()

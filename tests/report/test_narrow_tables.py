@@ -15,8 +15,7 @@ from rich.console import Console
 import tests.fixtures.check_subjects as checks
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.outcome_table import print_check
-from foltr_audit.evidence.check.report import CheckReport
+from foltr_audit.evidence.check.report import CheckReport, print_check
 from foltr_audit.experiments.recommend.limits import PrivacyLimits
 from foltr_audit.experiments.recommend.recommend import SearchBudget
 from foltr_audit.report.results.recommend import (
