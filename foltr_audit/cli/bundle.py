@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,6 +15,8 @@ from foltr_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from foltr_audit.evidence.bundle import BundleFacts
 
 
 def bundle(
@@ -95,10 +97,11 @@ def verify(
         raise typer.Exit(1)
 
 
-def _print(outcome: dict[str, Any], console: Console) -> None:
+def _print(outcome: BundleFacts, console: Console) -> None:
     """Print the checks, the versions that differ, and the verdict."""
     from rich.markup import escape
 
+    from foltr_audit.evidence.bundle import Row
     from foltr_audit.report.render.terminal import print_table
     from foltr_audit.report.tables.table import Column, make_table
 
@@ -106,9 +109,9 @@ def _print(outcome: dict[str, Any], console: Console) -> None:
     head = f"{outcome['bundle']}: a {outcome['kind']}{unfinished}\nSHA-256 {outcome['sha256']}\n"
     console.print(escape(head), highlight=False, soft_wrap=True)
     columns = [
-        Column[dict[str, Any]]("check", lambda row: row["check"], "line"),
-        Column[dict[str, Any]]("result", lambda row: row["state"], "line"),
-        Column[dict[str, Any]]("found", lambda row: "\n".join(row["found"]), "fold"),
+        Column[Row]("check", lambda row: str(row["check"]), "line"),
+        Column[Row]("result", lambda row: str(row["state"]), "line"),
+        Column[Row]("found", lambda row: "\n".join(row["found"]), "fold"),
     ]
     print_table(make_table("Checks", columns, outcome["checks"]), console)
     lines = [""]

@@ -27,7 +27,7 @@ from functools import cache, lru_cache, partial
 from importlib.metadata import entry_points, version
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, NamedTuple, cast
+from typing import IO, Annotated, Any, Literal, NamedTuple, TypedDict, cast
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -60,6 +60,7 @@ from foltr_audit.rng import Streams
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import read_array
+from foltr_audit.utils.rows import JsonValue
 
 SAMPLE = 3  # cells that are re-run by default
 _ACROSS_VERSIONS = {"relative": 1e-6, "absolute": 1e-9}
@@ -70,15 +71,36 @@ _FOREIGN = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, ValueError, FoltrAuditError),
 )
 """Errors that an untrusted file may raise where it is read, or its values where they are used."""
-Outcome = tuple[Literal["holds", "fails", "not possible"], Sequence[str]]
-"""What came of a check, and its findings, a line each; `not possible` if something is missing."""
+Outcome = tuple[str, Sequence[str]]  # the state of a check, and its findings, a line each
+Row = dict[str, str | list[str]]  # a check with both
 
 NAME = "manifest.json"
-_REPEATED = {"kind", "partial", "lists", "trace"}  # by the documents about a bundle
 MOST_MANIFEST_BYTES = 64 * 2**20
-
 Kind = Literal["comparison", "run", "plan"]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class BundleFacts(TypedDict, total=False):
+    """What `packed-bundle-1.json` says of a packed bundle, and `verification-1.json` of a verified one."""
+
+    schema: str
+    bundle: str
+    sha256: str
+    bytes: int
+    files: int
+    kind: Kind
+    partial: bool
+    lists: bool
+    trace: bool
+    unfinished: list[str]
+    versions: dict[str, str]
+    verdict: str
+    checks: list[Row]
+    rerun: list[str]
+    of: int
+    seed: int
+    versions_differ: dict[str, dict[str, str | None]]
+    tolerance: dict[str, float]
 
 
 class BundleEntry(SpecTable):
@@ -115,6 +137,11 @@ class BundleManifest(SpecTable):
         """The JSON form in which it is stored."""
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, sort_keys=True) + "\n"
 
+    @property
+    def facts(self) -> BundleFacts:
+        """What the documents about a bundle repeat."""
+        return {"kind": self.kind, "partial": self.partial, "lists": self.lists, "trace": self.trace}
+
 
 @dataclass
 class BundleContents:
@@ -125,27 +152,19 @@ class BundleContents:
     """
 
     root: Path
+    kind: Kind = "run"
     files: dict[str, str | None] = field(default_factory=dict)
     specs: dict[str, Spec] = field(default_factory=dict)
     finished: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
-
-    @property
-    def kind(self) -> Kind:
-        """What the folder holds."""
-        return "comparison" if INDEX in self.files else "plan" if PLAN in self.files else "run"
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        """The hash of each Spec, by the name of its file."""
-        return {f"{place}{SPEC}": spec.hash for place, spec in self.specs.items()}
 
     @classmethod
     def of(cls, root: Path, *, lists: bool, trace: bool) -> BundleContents:
         """The contents of a folder, with the arrays of cells or the traces of Runs; an error if damaged."""
         contents = cls(root)
         contents._add(INDEX, RESULTS)
-        if contents.kind == "comparison":
+        if INDEX in contents.files:
+            contents.kind = "comparison"
             contents._add_comparison(ComparisonFolder(root), [ARRAYS] if lists else [])
         else:
             contents._add_runs()
@@ -182,7 +201,7 @@ class BundleContents:
     def _add_runs(self) -> None:
         self._add(ROUNDS)
         if (self.root / PLAN).is_file():
-            plan = read_plan(self.root)
+            plan, self.kind = read_plan(self.root), "plan"
             self.files[PLAN] = plan.public.toml
             runs = {f"{spec.hash[:12]}/": spec for spec in plan.specs}
         else:
@@ -202,12 +221,8 @@ def pack(
     partial: bool = False,
     overwrite: bool = False,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
-    """Pack a folder of `compare`, `attack`, `audit` or `train`; the same folder gives the same bytes.
-
-    The facts of the bundle are those that `packed-bundle-1.json` describes. A damaged folder is refused, and
-    without `partial` an unfinished one.
-    """
+) -> BundleFacts:
+    """Pack a folder of `compare`, `attack`, `audit` or `train`; the same folder gives the same bytes."""
     _refuse_place(folder, to, overwrite=overwrite)
     comparison = (folder / INDEX).is_file()
     if comparison and with_trace:
@@ -232,11 +247,21 @@ def pack(
         trace=with_trace,
         partial=bool(contents.unfinished),
         versions=versions(),
-        specs=contents.hashes,
+        specs={f"{place}{SPEC}": spec.hash for place, spec in contents.specs.items()},
         files={},
     )
-    with report_write_errors(to), atomic_files.whole_file(to) as stream:
-        _write(cast("IO[bytes]", stream), contents, manifest, progress)
+    with (
+        report_write_errors(to),
+        atomic_files.whole_file(to) as stream,
+        zipfile.ZipFile(cast("IO[bytes]", stream), "w") as archive,
+        progress.task("pack", len(contents.files)) as tick,
+    ):
+        for name, text in sorted(contents.files.items()):
+            content = (folder / name).open("rb") if text is None else io.BytesIO(text.encode())
+            with content, archive.open(entry(name), "w", force_zip64=True) as into:
+                manifest.files[name] = copy(content, into)
+            tick()
+        archive.writestr(entry(NAME), manifest.text)
     with to.open("rb") as packed:
         whole = copy(packed)
     return {
@@ -245,7 +270,7 @@ def pack(
         "sha256": whole.sha256,
         "bytes": whole.size,
         "files": len(manifest.files),
-        **manifest.model_dump(include=_REPEATED),
+        **manifest.facts,
         "unfinished": contents.unfinished,
         "versions": manifest.versions,
     }
@@ -264,17 +289,6 @@ def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
     for wrong, why in problems:
         if wrong:
             raise UsageError(why)
-
-
-def _write(stream: IO[bytes], contents: BundleContents, manifest: BundleManifest, progress: Progress) -> None:
-    """Write the contents, note their hashes in the manifest, and write that."""
-    with zipfile.ZipFile(stream, "w") as archive, progress.task("pack", len(contents.files)) as tick:
-        for name, text in sorted(contents.files.items()):
-            content = (contents.root / name).open("rb") if text is None else io.BytesIO(text.encode())
-            with content, archive.open(entry(name), "w", force_zip64=True) as into:
-                manifest.files[name] = copy(content, into)
-            tick()
-        archive.writestr(entry(NAME), manifest.text)
 
 
 def entry(name: str) -> zipfile.ZipInfo:
@@ -317,18 +331,15 @@ def unpack(path: Path) -> Iterator[BundleFolder]:
             with zipfile.ZipFile(stream) as archive:
                 bundle = BundleFolder(Path(root), sha256, *_extract(archive, size, Path(root)))
         except _FOREIGN as error:
-            raise TraceError(f"{path}: damaged, or no bundle: {error}") from error
+            why = f"{NAME}: {first_problem(error, None)}" if isinstance(error, ValidationError) else error
+            raise TraceError(f"{path}: damaged, or no bundle: {why}") from error
         yield bundle
 
 
 def _extract(archive: zipfile.ZipFile, size: int, root: Path) -> tuple[BundleManifest, list[str]]:
     """Extract the files that the manifest names; it, and in words what does not fit to it."""
     infos, problems = _plain_entries(archive.infolist(), size), []
-    table = json_table(archive.read(infos.pop(NAME)), NAME, TraceError)
-    try:
-        manifest = BundleManifest.model_validate(table)
-    except ValidationError as error:
-        raise TraceError(f"{NAME}: {first_problem(error, None)}") from error
+    manifest = BundleManifest.model_validate(json_table(archive.read(infos.pop(NAME)), NAME, TraceError))
     for name in sorted({*manifest.files, *infos}):
         if name not in infos:
             problems.append(f"{name}: missing")
@@ -384,7 +395,6 @@ class DataPlaces(NamedTuple):
     intents: str | None = None
 
     def refuse_unused(self, specs: Sequence[Spec]) -> None:
-        """Raise a `UsageError` for a path that no Spec reads."""
         if self.data is not None and all(spec.data.is_synthetic for spec in specs):
             raise UsageError(f"--data: {self.data}: the data of this bundle are synthetic; expected no path")
         if self.intents is not None and all(are_synthetic(one.data.intents or "synthetic") for one in specs):
@@ -448,12 +458,11 @@ def verify(
     places: DataPlaces = DataPlaces(),  # noqa: B008 - it is immutable
     workers: Workers | None = None,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
+) -> BundleFacts:
     """Verify a bundle; of its cells or Runs a `sample` is re-run, or all if that is None.
 
-    The answer is as `verification-1.json` describes it: `does not hold` if a check fails, and `incomplete` if
-    one was not possible. Whoever packed the bundle must not know the seed of the draw in advance. Workers
-    re-run the cells of a comparison.
+    The verdict is `does not hold` if a check fails, and `incomplete` if one was not possible. Whoever packed
+    the bundle must not know the seed of the draw in advance. Workers re-run the cells of a comparison.
     """
     with unpack(path) as bundle, tempfile.TemporaryDirectory(prefix="foltr-audit-") as again:
         verifier = _Verifier(bundle, places, workers or Workers(jobs=1), Path(again), progress)
@@ -464,7 +473,7 @@ def verify(
         "schema": "foltr-audit/verification/1",
         "bundle": str(path),
         "sha256": bundle.sha256,
-        **bundle.manifest.model_dump(include=_REPEATED),
+        **bundle.manifest.facts,
         "verdict": "does not hold" if "fails" in states else possible,
         "checks": checks,
         "rerun": [verifier.contents.specs[place].hash for place in verifier.drawn],
@@ -493,9 +502,12 @@ class _Verifier:
         self.drawn: list[str] = []
         self.runs: dict[str, RunResult] = {}
 
-    def checks(self, sample: int | None, seed: int) -> Iterator[dict[str, Any]]:
+    def checks(self, sample: int | None, seed: int) -> Iterator[Row]:
         """The checks in order; if one of the first three fails, the others have no meaning."""
-        for name, check in (("files", self._files), ("Specs", self._specs), (self.cells, self._cells)):
+        sizes = [file.size for file in self.manifest.files.values()]
+        good = "every SHA-256 is right, no file is missing or extra"
+        files = partial(_outcome, self.bundle.problems, f"{len(sizes)} files, {sum(sizes):,} bytes: {good}")
+        for name, check in (("files", files), ("Specs", self._specs), (self.cells, self._cells)):
             row = self._row(name, check)
             yield row
             if row["state"] != "holds":
@@ -510,7 +522,7 @@ class _Verifier:
             else:
                 yield {"check": name, "state": "skipped", "found": ["not requested: --sample 0"]}
 
-    def _row(self, name: str, check: Callable[[], Outcome]) -> dict[str, Any]:
+    def _row(self, name: str, check: Callable[[], Outcome]) -> Row:
         """Run a check, and turn errors into its outcome; ours in a re-run mean that it is not possible."""
         try:
             with warnings.catch_warnings():
@@ -526,27 +538,21 @@ class _Verifier:
         lines = ["".join(letter if letter.isprintable() else "?" for letter in line) for line in lines]
         return {"check": name, "state": state, "found": [line.replace(f"{self.root}/", "") for line in lines]}
 
-    def _files(self) -> Outcome:
-        sizes = [file.size for file in self.manifest.files.values()]
-        good = (
-            f"{len(sizes)} files, {sum(sizes):,} bytes: every SHA-256 is right, no file is missing or extra"
-        )
-        return _outcome(self.bundle.problems, good)
-
     def _specs(self) -> Outcome:
         """Check that the bundle holds what its Specs, grid and plan say, and these in canonical form."""
         contents = BundleContents.of(self.root, lists=self.manifest.lists, trace=self.manifest.trace)
         contents.finished.sort()
         self.contents, kind = contents, self.manifest.kind
-        odd = {name for name, _ in contents.hashes.items() ^ self.manifest.specs.items()}
+        hashes = {f"{place}{SPEC}": spec.hash for place, spec in contents.specs.items()}
+        odd = {name for name, _ in hashes.items() ^ self.manifest.specs.items()}
         problems = [f"{name}: not the hash of its Spec" for name in sorted(odd)]
-        for name, text in contents.files.items():
-            if text is not None and (self.root / name).read_bytes() != text.encode():
-                problems.append(f"{name}: not canonical")
+        texts = {name: text.encode() for name, text in contents.files.items() if text is not None}
+        problems += [
+            f"{name}: not canonical" for name in texts if (self.root / name).read_bytes() != texts[name]
+        ]
         foreign = sorted(self.manifest.files.keys() - contents.files.keys())
         problems += [f"{name}: not a file of this kind of bundle: a {kind}" for name in foreign]
-        if contents.kind != kind:
-            problems.append(f"{NAME}: a {kind}; expected a {contents.kind}")
+        problems += [] if contents.kind == kind else [f"{NAME}: a {kind}; expected a {contents.kind}"]
         return _outcome(problems, f"{len(contents.specs)} Specs, each hashes to its name")
 
     def _cells(self) -> Outcome:
@@ -563,9 +569,8 @@ class _Verifier:
         results = self.workers.results(again, tasks) if self.comparison else map(again, tasks)
         with (self.progress if self.comparison else SILENT).task("re-run", len(tasks)) as tick:
             for place, result in results:
-                if isinstance(result, RunResult):
-                    self.runs[place] = result
                 failed = isinstance(result, str)
+                self.runs |= {place: result} if isinstance(result, RunResult) else {}
                 found = [f"cannot be run: {result}"] if failed else self._differences(place)
                 state = "not possible" if failed else "different" if found else "equal"
                 states.add(state)
@@ -574,15 +579,14 @@ class _Verifier:
         told = [lines[place] for place in self.drawn]
         if states != {"equal"}:
             return "fails" if "different" in states else "not possible", told
-        how = "within the tolerance" if self.differ else "byte for byte"
-        total = f"{len(told)} of {len(self.contents.finished)} {self.cells} run again"
-        return "holds", [*told, f"{total}, all equal {how}"]
+        how = f"all equal {'within the tolerance' if self.differ else 'byte for byte'}"
+        return "holds", [*told, f"{len(told)} of {len(self.contents.finished)} {self.cells} run again, {how}"]
 
     def _fingerprint(self, place: str) -> str:
         spec = self.contents.specs[place]
         if self.comparison:
             return read_facts(self.root / place, spec).data.fingerprint
-        folds = _table(self.root / RESULTS)["dataset"]["folds"]
+        folds = cast("dict[str, list[dict[str, object]]]", _table(self.root / RESULTS)["dataset"])["folds"]
         return next(str(row["fingerprint"]) for row in folds if row["fold"] == spec.data.fold)
 
     def _differences(self, place: str) -> list[str]:
@@ -634,25 +638,24 @@ def _outcome(problems: Sequence[str], otherwise: str) -> Outcome:
     return ("fails", problems) if problems else ("holds", [otherwise])
 
 
-def _table(path: Path) -> dict[str, Any]:
+def _table(path: Path) -> dict[str, JsonValue]:
     return json_table(file_bytes(path, TraceError), path.name, TraceError)
 
 
-def _values(path: Path) -> dict[str, Any]:
+def _values(path: Path) -> Mapping[str, object]:
     """The numbers of a file by name; none of other files: where versions differ, their bytes may too."""
     if path.name == MODEL:
         return {"parameters": read_array(path, TraceError)}
-    if path.name == ARRAYS:
-        return dict(read_arrays(path))
-    return _table(path) | {"arrays_sha256": ""} if path.name in (FACTS, RESULTS) else {}
+    return read_arrays(path) if path.name == ARRAYS else _table(path) if path.name in (FACTS, RESULTS) else {}
 
 
-def _first_difference(stored: Any, found: Any, tolerance: Mapping[str, float], name: str = "") -> str:
+def _first_difference(stored: object, found: object, tolerance: Mapping[str, float], name: str = "") -> str:
     """The first place where two values of JSON, or arrays, differ; empty if they agree."""
     if isinstance(stored, dict) and isinstance(found, dict):
         if odd := stored.keys() ^ found.keys():
             return f"{name}: only in one of them: {', '.join(sorted(odd)):.200}"
-        inner = [(f"{name}.{key}".lstrip("."), stored[key], found[key]) for key in stored]
+        keys = [key for key in stored if key != "arrays_sha256"]  # whose arrays are compared themselves
+        inner = [(f"{name}.{key}".lstrip("."), stored[key], found[key]) for key in keys]
     elif isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
         inner = [(f"{name}[{number}]", *pair) for number, pair in enumerate(zip(stored, found, strict=True))]
     else:

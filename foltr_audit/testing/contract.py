@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from numpy.random import MT19937, mtrand
 from pydantic import ValidationError
@@ -20,6 +20,7 @@ from foltr_audit.core.plugins.own_classes import at_hand
 from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, make
 
 P = TypeVar("P", bound=Plugin)
+T = TypeVar("T")
 
 
 class ContractError(AssertionError):
@@ -55,7 +56,7 @@ class ContractCheck(NamedTuple):
     run: Callable[[], None]
 
 
-Check = Callable[[Any], None]
+Check = Callable[..., None]
 
 
 class CheckList(dict[str, Check]):
@@ -126,7 +127,7 @@ def run_checks(checks: Iterable[ContractCheck]) -> None:
         raise ContractError(errors[0].plugin, failures) from errors[0]
 
 
-def same_each_time(answer: Callable[[], Any], what: str) -> Any:
+def same_each_time(answer: Callable[[], T], what: str) -> T:
     """The bytes of an answer; the same each time, on any number of threads, without the global generator."""
     import numba
     from threadpoolctl import threadpool_limits

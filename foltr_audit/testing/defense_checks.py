@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foltr_audit.auditing.declarations import LinkTestInput, check_declarations
 from foltr_audit.auditing.law_tests import (
@@ -45,9 +43,9 @@ from foltr_audit.testing.contract import (
     same_each_time,
 )
 from foltr_audit.testing.samples import FEATURES, context, generator, tiny_setup
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Bools, Floats, Ints
 
-Arrays = tuple[NDArray[Any], ...]
+Arrays = tuple[Floats | Ints | Bools, ...]
 
 _CHECKS = CheckList()
 _CLIENTS = np.array([11, 4, 7, 0, 23])
@@ -105,7 +103,7 @@ def _applied(defense: Defense, stage: Stage, arrays: Arrays, round_: RoundContex
     made: Arrays = (out,)
     if stage == "wire":
         wired = one_of(who, out, WireMessages)
-        made = (np.asarray(wired.messages), wired.survivors)
+        made = (np.asarray(wired.messages, dtype=np.float64), wired.survivors)
         back = wired.survivors & np.logical_not(arrays[1])
         expect(not back.any(), "that lost messages stay lost", "one that comes back")
     for new, old in zip(made, arrays, strict=False):

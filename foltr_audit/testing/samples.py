@@ -175,27 +175,28 @@ _LISTS = {"shown": -1, "features": 0, "labels": -1, "intent_labels": -1}
 """Parts of a view with a value for each place of a list (n, B, k), by the value of empty places."""
 
 
-def _in_lists(seen: View, change: Callable[[NDArray[Any], int], NDArray[Any]]) -> dict[str, Any]:
-    parts = {
-        name: change(getattr(seen, name), fill)
-        for name, fill in _LISTS.items()
-        if getattr(seen, name) is not None
-    }
+def _in_lists(
+    seen: View, change: Callable[[NDArray[np.generic], int], NDArray[np.generic]], **others: object
+) -> View:
+    """A view with a change of every part of its lists, and with other parts."""
+    there = [name for name in _LISTS if getattr(seen, name) is not None]
+    parts: dict[str, Any] = others | {name: change(getattr(seen, name), _LISTS[name]) for name in there}
     if seen.kind == "clicks":
         clicks = change(seen.messages.reshape(seen.shown.shape), 0)
         parts["messages"] = clicks.reshape(clicks.shape[0], clicks.shape[1] * clicks.shape[2])
-    return parts
+    return replace(seen, **parts)
 
 
 def rearranged(seen: View, order: Ints | slice, documents: Ints | slice = slice(None)) -> View:
     """Some messages of a view in another order, their lists in another order as well."""
-    return replace(
+    return _in_lists(
         seen,
+        lambda part, _: part[order][:, :, documents],
         parameters=seen.parameters[order],
+        messages=seen.messages[order],
         seeds=None if seen.seeds is None else seen.seeds[order],
         candidates=seen.candidates and replace(seen.candidates, query=seen.candidates.query[order]),
         clients=seen.clients[order],
-        **{"messages": seen.messages[order]} | _in_lists(seen, lambda part, _: part[order][:, :, documents]),
     )
 
 
@@ -204,14 +205,14 @@ def cut(seen: View, B: int, k: int | None = None) -> View:
     k = seen.shown.shape[2] if k is None else k
     more = ((0, 0), (0, max(0, B - seen.shown.shape[1])), (0, max(0, k - seen.shown.shape[2])))
 
-    def narrowed(part: NDArray[Any], fill: int) -> NDArray[Any]:
+    def narrowed(part: NDArray[np.generic], fill: int) -> NDArray[np.generic]:
         return np.pad(part, (*more, (0, 0))[: part.ndim], constant_values=fill)[:, :B, :k]
 
     candidates = seen.candidates
     if candidates is not None:
         queries = np.pad(candidates.query, more[:2], constant_values=-1)[:, :B]
         candidates = replace(candidates, query=queries)
-    return replace(seen, candidates=candidates, **_in_lists(seen, narrowed))
+    return _in_lists(seen, narrowed, candidates=candidates)
 
 
 def with_updates(seen: View, updates: Floats) -> View:
