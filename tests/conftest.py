@@ -154,7 +154,7 @@ def small_comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def small_bundle(small_comparison: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its bundle; nobody may change it."""
-    from foltr_audit.evidence.bundle.pack import pack
+    from foltr_audit.evidence.bundle import pack
 
     path = tmp_path_factory.mktemp("bundle") / "small.zip"
     pack(small_comparison, path)

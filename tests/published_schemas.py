@@ -13,7 +13,7 @@ import foltr_audit.evidence
 import foltr_audit.report
 from foltr_audit.core.settings.base import SpecTable
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.evidence.bundle.archive import BundleManifest
+from foltr_audit.evidence.bundle import BundleManifest
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.experiments.comparison.grid import ComparisonGrid
 from foltr_audit.report.results.plain_report import PlainReport

@@ -19,7 +19,7 @@ from foltr_audit.utils.progress import on_terminal
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from foltr_audit.evidence.bundle.verify import Verification
+    from foltr_audit.evidence.bundle import BundleFacts
 
 
 def bundle(
@@ -36,7 +36,7 @@ def bundle(
     json: Json = False,
 ) -> None:
     """Pack Specs, results, the findings of cells, hashes and versions into one file that verify checks."""
-    from foltr_audit.evidence.bundle.pack import pack
+    from foltr_audit.evidence.bundle import pack
 
     packed = pack(
         folder,
@@ -76,8 +76,8 @@ def verify(
     """
     import secrets
 
-    from foltr_audit.evidence.bundle.verify import SAMPLE, DataPlaces
-    from foltr_audit.evidence.bundle.verify import verify as check
+    from foltr_audit.evidence.bundle import SAMPLE, DataPlaces
+    from foltr_audit.evidence.bundle import verify as check
     from foltr_audit.experiments.comparison.workers import Workers
 
     if every and sample is not None:
@@ -96,20 +96,20 @@ def verify(
         raise typer.Exit(1)
 
 
-def _print(outcome: Verification, console: Console) -> None:
+def _print(outcome: BundleFacts, console: Console) -> None:
     """Print the checks, the versions that differ, and the verdict."""
     from rich.markup import escape
 
-    from foltr_audit.evidence.bundle.verify import CheckRow
+    from foltr_audit.evidence.bundle import Row
     from foltr_audit.report.render.terminal import print_table
 
     unfinished = ", partial: it was packed unfinished" if outcome["partial"] else ""
     head = f"{outcome['bundle']}: a {outcome['kind']}{unfinished}\nSHA-256 {outcome['sha256']}\n"
     console.print(escape(head), highlight=False, soft_wrap=True)
     columns = [
-        Column[CheckRow]("check", lambda row: row["check"], "line"),
-        Column[CheckRow]("result", lambda row: row["state"], "line"),
-        Column[CheckRow]("found", lambda row: "\n".join(row["found"]), "fold"),
+        Column[Row]("check", lambda row: str(row["check"]), "line"),
+        Column[Row]("result", lambda row: str(row["state"]), "line"),
+        Column[Row]("found", lambda row: "\n".join(row["found"]), "fold"),
     ]
     print_table(make_table("Checks", columns, outcome["checks"]), console)
     lines = [""]

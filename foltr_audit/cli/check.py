@@ -29,9 +29,8 @@ from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 from foltr_audit.utils.progress import on_terminal
 
 if TYPE_CHECKING:
-    from foltr_audit.evidence.check.github import LimitsPlace
     from foltr_audit.evidence.check.limits import SystemLimits
-    from foltr_audit.evidence.check.report import CheckReport
+    from foltr_audit.evidence.check.report import CheckReport, LimitsPlace
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
     from foltr_audit.experiments.plan import Plan
 
@@ -93,7 +92,7 @@ class CheckOutputs:
             except FoltrAuditError as error:
                 problem = problem or error
         if self.shown == "table":
-            from foltr_audit.evidence.check.outcome_table import print_check
+            from foltr_audit.evidence.check.report import print_check
 
             print_check(report, stdout_console())
         else:
@@ -102,7 +101,7 @@ class CheckOutputs:
 
 
 def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) -> None:
-    from foltr_audit.evidence.check.outcome_table import append
+    from foltr_audit.evidence.check.report import append
     from foltr_audit.recorder import atomic_files
 
     text = _text(form, report, place)
@@ -113,9 +112,7 @@ def _write(form: Format, report: CheckReport, place: LimitsPlace, file: Path) ->
 
 
 def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
-    from foltr_audit.evidence.check.github import annotation_lines
-    from foltr_audit.evidence.check.junit import junit_xml
-    from foltr_audit.evidence.check.outcome_table import markdown
+    from foltr_audit.evidence.check.report import annotation_lines, junit_xml, markdown
 
     if form == "json":
         return report.json()
@@ -163,8 +160,8 @@ def check(
     Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
     """
     from foltr_audit.evidence.check.checks import check_comparison
-    from foltr_audit.evidence.check.github import LimitsPlace
     from foltr_audit.evidence.check.limits import SystemLimits
+    from foltr_audit.evidence.check.report import LimitsPlace
 
     if not limits.exists():
         raise UsageError(f"LIMITS.toml: {limits}: no such file; foltr-audit new limits NAME writes one")
@@ -211,8 +208,8 @@ def _request(
     common: CommonOptions, method: list[str] | None, click_model: list[str] | None, audit: Table
 ) -> CheckRunRequest:
     from foltr_audit.core.defense_chain import DEFAULT_SENSITIVITY
-    from foltr_audit.evidence.check.attack_choice import click_attacks
     from foltr_audit.evidence.check.rerun_audit import CheckRunRequest
+    from foltr_audit.evidence.check.subjects import click_attacks
 
     for flag, given in (
         ("--trace-every", common.fields.get("trace.every")),
@@ -246,7 +243,7 @@ def _every(method: list[str] | None) -> bool:
 
 def _methods(method: list[str] | None) -> tuple[str, ...]:
     from foltr_audit.core.plugins import Attack
-    from foltr_audit.evidence.check.attack_choice import click_attacks
+    from foltr_audit.evidence.check.subjects import click_attacks
 
     chosen = click_attacks(methods_of(method) or (), every=_every(method))
     warn_of_unloadable(Attack)

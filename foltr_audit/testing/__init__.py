@@ -8,7 +8,7 @@ Plug-ins are objects, classes whose parameters all have defaults, or the texts o
     >>> check_defense("clip:norm=2")
 
 May import: `auditing`, `judge`, `simulation` and the rooms below them.
-Begin with: `contract.py`, then `defense_checks.py`.
+Begin with: `contract.py`, then `attack_checks.py`.
 """
 
 from foltr_audit.testing.attack_checks import attack_checks, check_attack

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -16,12 +16,10 @@ from pydantic import ValidationError
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Attack, Defense, Plugin
 from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, at_hand, make
-from foltr_audit.errors import PluginError, first_problem
+from foltr_audit.errors import first_problem
 
 P = TypeVar("P", bound=Plugin)
 T = TypeVar("T")
-
-Surrounding = Callable[[], AbstractContextManager[object]]
 
 
 class ContractError(AssertionError):
@@ -57,20 +55,22 @@ class ContractCheck(NamedTuple):
     run: Callable[[], None]
 
 
-class CheckList(dict[str, Callable[..., None]]):
+Check = Callable[..., None]
+
+
+class CheckList(dict[str, Check]):
     """The checks of a kind of plug-in by their names; each raises an error if the plug-in fails."""
 
-    def __call__(self, name: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
+    def __call__(self, name: str) -> Callable[[Check], Check]:
         """Declare a function as the check of this name."""
+        return lambda check: self.setdefault(name, check)
 
-        def declared(function: Callable[[T], None]) -> Callable[[T], None]:
-            self[name] = function
-            return function
-
-        return declared
+    def of(self, subject: object, who: str) -> list[ContractCheck]:
+        """The checks of one object; `who` names it in errors."""
+        return [ContractCheck(name, partial(_run, who, subject, name, self[name])) for name in self]
 
 
-def expect(holds: object, expected: str, found: str) -> None:
+def expect(holds: object, expected: str, found: object) -> None:
     """Raise `ContractBreach` unless something holds."""
     if not holds:
         raise ContractBreach(f"expected {expected}; found {found}")
@@ -93,37 +93,18 @@ def _plugin_of(base: type[P], given: P | type[P] | str) -> P:
         raise ContractError(who, {"can be made": why}) from error
 
 
-def checks_of(
-    base: type[P], given: P | type[P] | str, checks: CheckList, around: Surrounding = nullcontext
-) -> list[ContractCheck]:
-    """The checks of one plug-in, which need not be registered; `around` is entered for each.
-
-    Raises:
-        ContractError: the plug-in cannot be made.
-    """
+def checks_of(base: type[P], given: P | type[P] | str, checks: CheckList) -> list[ContractCheck]:
+    """The checks of one plug-in, which need not be registered; a `ContractError` if it cannot be made."""
     plugin = _plugin_of(base, given)
     named = isinstance(getattr(plugin, "name", None), str)
     who = f"{SINGULAR[base]} {plugin.label if named else type(plugin).__name__}"
-    surroundings = (partial(at_hand, base, type(plugin)), around)
-    every = PLUGIN_CHECKS | checks
-    return [
-        ContractCheck(name, partial(_run, who, plugin, name, every[name], surroundings)) for name in every
-    ]
+    return CheckList(PLUGIN_CHECKS | checks).of(plugin, who)
 
 
-def law_checks_of(law: object, who: str, checks: CheckList) -> list[ContractCheck]:
-    """The checks of an object that is no plug-in."""
-    return [ContractCheck(name, partial(_run, who, law, name, checks[name], ())) for name in checks]
-
-
-def _run(
-    who: str, subject: object, name: str, check: Callable[..., None], around: Sequence[Surrounding]
-) -> None:
+def _run(who: str, subject: object, name: str, check: Check) -> None:
     """Run a check; whatever goes wrong becomes a `ContractError`."""
     try:
-        with ExitStack() as stack:
-            for surrounding in around:
-                stack.enter_context(surrounding())
+        with at_hand(_base(subject), type(subject)) if isinstance(subject, Plugin) else nullcontext():
             check(subject)
     except ContractBreach as breach:
         raise ContractError(who, {name: str(breach)}) from None
@@ -133,11 +114,7 @@ def _run(
 
 
 def run_checks(checks: Iterable[ContractCheck]) -> None:
-    """Run all checks of one plug-in.
-
-    Raises:
-        ContractError: one or more of them fail.
-    """
+    """Run all checks of one plug-in; one `ContractError` if one or more of them fail."""
     errors = []
     for check in checks:
         try:
@@ -149,36 +126,27 @@ def run_checks(checks: Iterable[ContractCheck]) -> None:
         raise ContractError(errors[0].plugin, failures) from errors[0]
 
 
-# --- surroundings ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Let kernels and linear algebra use so many threads, or all where there are fewer."""
+def same_each_time(answer: Callable[[], T], what: str) -> T:
+    """The bytes of an answer; the same each time, on any number of threads, without the global generator."""
     import numba
     from threadpoolctl import threadpool_limits
 
-    most, before = numba.config.NUMBA_NUM_THREADS, numba.get_num_threads()  # type: ignore[attr-defined]
-    numba.set_num_threads(min(count, most))
-    try:
-        with threadpool_limits(limits=count):
-            yield
-    finally:
-        numba.set_num_threads(before)
-
-
-@contextmanager
-def own_generators_only() -> Iterator[None]:
-    """Lend NumPy's global generator a known state, and expect that nothing draws from it or seeds it."""
-    before = mtrand.get_state(legacy=False)
+    threads, state = numba.get_num_threads(), mtrand.get_state(legacy=False)
     mtrand.set_state(dict(MT19937(20_231_123).state))
     lent = repr(mtrand.get_state(legacy=False))
     try:
-        yield
+        first = answer()
         used = lent != repr(mtrand.get_state(legacy=False))
         expect(not used, "randomness from the given streams only", "a use of NumPy's global generator")
+        expect(answer() == first, f"the same {what} from the same seed", "another one the second time")
+        for count in (1, 2):
+            numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+            with threadpool_limits(limits=count):
+                expect(answer() == first, f"the same {what} on any number of threads", "another one")
     finally:
-        mtrand.set_state(before)
+        numba.set_num_threads(threads)
+        mtrand.set_state(state)
+    return first
 
 
 # --- checks of every plug-in ----------------------------------------------------------------------
@@ -198,34 +166,6 @@ def _named(plugin: Plugin) -> None:
     name = getattr(plugin, "name", None)
     wanted = "a class attribute `name` of letters, digits and hyphens"
     expect(isinstance(name, str) and re.fullmatch(r"[a-z0-9][a-z0-9-]*", name), wanted, repr(name))
-
-
-@PLUGIN_CHECKS("it is frozen")
-def _frozen(plugin: Plugin) -> None:
-    for key in (*type(plugin).model_fields, "name", "anything"):
-        try:
-            setattr(plugin, key, 1)
-        except (ValueError, AttributeError):
-            continue
-        expect(False, "an object that cannot be changed", f"its attribute {key} could be set")
-    expect(hash(plugin) == hash(plugin.model_copy()), "equal hashes of equal objects", "different ones")
-
-
-@PLUGIN_CHECKS("wrong parameters are refused")
-def _wrong_parameters(plugin: Plugin) -> None:
-    values = {key: value for key, value in plugin.model_dump().items() if value is not None}
-    numbers = [
-        key for key, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
-    wrong = [(key, bad) for key in numbers for bad in ("nan", "inf", "-inf")]
-    for key, bad in [("no_such_thing", "1"), *wrong]:
-        text = ",".join(f"{name}={value}" for name, value in {**values, key: bad}.items())
-        refusal = None
-        try:
-            make(_base(plugin), f"{plugin.name}:{text}")
-        except PluginError as error:
-            refusal = str(error)
-        expect(refusal is not None and key in refusal, f"a PluginError for {key}={bad}", repr(refusal))
 
 
 @PLUGIN_CHECKS("its text makes it again")

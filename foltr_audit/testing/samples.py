@@ -1,107 +1,41 @@
-"""What the contract suites play with: tiny ranking data, views of random numbers, and played rounds."""
+"""What the contract suites play with: tiny ranking data, a small experiment, and views of random numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
 
 from foltr_audit.core.plugins import (
     Ball,
     Knowledge,
-    Learner,
-    Population,
     RoundContext,
-    Scenario,
-    ScenarioContext,
-    Trait,
-    TraitValue,
     View,
 )
-from foltr_audit.core.plugins.registry import at_hand, loadable, plugin_class
-from foltr_audit.core.records import Collection, Dataset
-from foltr_audit.core.records.dataset import joint_fingerprint
+from foltr_audit.core.records import Collection
 from foltr_audit.core.records.view import Candidates, ClickBelief
-from foltr_audit.core.settings.attack import AttackSpec
-from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE, SCENARIO
+from foltr_audit.core.settings.data import DataSpec
+from foltr_audit.core.settings.defaults import CLICK_MODELS, LEARNER, NO_DEFENSE
 from foltr_audit.core.settings.experiment import Spec
-from foltr_audit.judge.counts import CountTask
-from foltr_audit.judge.observer import Observer
-from foltr_audit.judge.participants import ParticipantTask
-from foltr_audit.judge.protocol import TaskClass
+from foltr_audit.data.load import load_collection
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.seed_generators import NUMPY_RANDOMSTATE
 
 FEATURES = 6
-LENGTHS = {
-    "train": (1, 14, 7, 10, 2, 11, 5, 3, 13, 10, 4, 12),
-    "vali": (12, 1, 10, 9, 14),
-    "test": (10, 11, 3, 13, 8, 14),
-}
+_SOURCE = "synthetic:mq2007:20"
 
 
 def generator(seed: int) -> Generator:
     """A generator whose numbers the seed fixes."""
     return Generator(PCG64(seed))
-
-
-def dataset(lengths: Sequence[int], seed: int, name: str = "q", largest: int = 2) -> Dataset:
-    """Random queries of these lengths; labels follow the first feature and noise, twins included."""
-    rng = generator(seed)
-    rows = sum(lengths)
-    features = rng.normal(size=(rows, FEATURES)).astype(np.float32)
-    utility = features[:, 0] + 0.7 * rng.normal(size=rows)
-    labels = np.clip(np.floor(1.5 * utility + 0.6), 0, largest).astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    first = offsets[:-1][np.asarray(lengths) > 3]
-    features[first + 1] = features[first + 2]
-    labels[offsets[-2] :] = 0
-    return Dataset(
-        features=features,
-        labels=labels,
-        offsets=offsets,
-        query_ids=tuple(f"{name}{i}" for i in range(len(lengths))),
-        document_ids=("",) * rows,
-    )
-
-
-def collection_of(train: Dataset, vali: Dataset, test: Dataset) -> Collection:
-    """Three parts as one fold."""
-    return Collection(
-        train=train,
-        vali=vali,
-        test=test,
-        source="tiny",
-        synthetic=True,
-        fold=0,
-        fingerprint=joint_fingerprint([train, vali, test]),
-    )
-
-
-def tiny_collection() -> Collection:
-    """Queries of 1 to 14 documents, labels 0 to 2, six features; the last query of a part has no relevant."""
-    train, vali, test = (dataset(LENGTHS[part], i, part) for i, part in enumerate(Collection.PARTS))
-    return collection_of(train, vali, test)
-
-
-def intent_collection() -> Collection:
-    """The same data, judged under two intents: a document has its grade under one of them, or under both."""
-    parts = []
-    for i, part in enumerate(Collection.PARTS):
-        data = dataset(LENGTHS[part], i, part)
-        turn = generator(10 + i).integers(0, 3, size=data.n_documents)
-        parts.append(data.with_intents(np.stack([np.where(turn == j, 0, data.labels) for j in range(2)])))
-    return collection_of(*parts)
 
 
 def context(
@@ -125,29 +59,23 @@ def context(
     )
 
 
-def tiny_setup(
-    *,
-    learner: str = LEARNER,
-    defense: tuple[str, ...] = (NO_DEFENSE,),
-    message: str = "model",
-    clients: int = 12,
-    seed: int = 1,
-    ranker: str = "linear",
-    scenario: str = SCENARIO,
-    collection: Collection | None = None,
-) -> Setup:
-    """Three rounds of a small experiment with plug-ins given by their texts; on `tiny_collection` if None."""
-    spec = Spec.parse(
-        {
-            "seed": seed,
-            "defense": defense,
-            "data": {"source": "tiny", "normalise": "none"},
-            "population": {"clients": clients, "scenario": scenario},
-            "train": {"rounds": 3, "learner": learner, "ranker": ranker, "click_model": CLICK_MODELS[-1]},
-            "trace": {"message": message, "dtype": "float64"},
-        }
-    )
-    return Setup(spec, collection or tiny_collection())
+@cache
+def data() -> Collection:
+    """A few queries of synthetic data."""
+    return load_collection(DataSpec(source=_SOURCE), 1, cache=False)
+
+
+def tiny_setup(learner: str = LEARNER, defense: str = NO_DEFENSE, clients: int = 12, seed: int = 1) -> Setup:
+    """Three rounds of a small experiment with plug-ins given by their texts."""
+    spec = {
+        "seed": seed,
+        "defense": [defense],
+        "data": {"source": _SOURCE},
+        "population": {"clients": clients},
+        "train": {"rounds": 3, "learner": learner, "click_model": CLICK_MODELS[-1]},
+        "trace": {"dtype": "float64"},
+    }
+    return Setup(Spec.parse(spec), data())
 
 
 # --- views ----------------------------------------------------------------------------------------
@@ -242,21 +170,31 @@ def clicks_view(n: int, B: int = 1, *, seed: int = 0) -> View:
     return replace(seen, kind="clicks", messages=messages, knowledge=known)
 
 
+_LISTS = {"shown": -1, "features": 0, "labels": -1, "intent_labels": -1}
+"""Parts of a view with a value for each place of a list (n, B, k), by the value of empty places."""
+
+
+def _in_lists(
+    seen: View, change: Callable[[NDArray[np.generic], int], NDArray[np.generic]], **others: object
+) -> View:
+    """A view with a change of every part of its lists, and with other parts."""
+    there = [name for name in _LISTS if getattr(seen, name) is not None]
+    parts: dict[str, Any] = others | {name: change(getattr(seen, name), _LISTS[name]) for name in there}
+    if seen.kind == "clicks":
+        clicks = change(seen.messages.reshape(seen.shown.shape), 0)
+        parts["messages"] = clicks.reshape(clicks.shape[0], clicks.shape[1] * clicks.shape[2])
+    return replace(seen, **parts)
+
+
 def rearranged(seen: View, order: Ints | slice, documents: Ints | slice = slice(None)) -> View:
     """Some messages of a view in another order, their lists in another order as well."""
-    candidates, labels, messages = seen.candidates, seen.labels, seen.messages
-    if seen.kind == "clicks":
-        messages = messages.reshape(seen.shown.shape)[:, :, documents].reshape(messages.shape)
-    return replace(
+    return _in_lists(
         seen,
+        lambda part, _: part[order][:, :, documents],
         parameters=seen.parameters[order],
-        messages=messages[order],
+        messages=seen.messages[order],
         seeds=None if seen.seeds is None else seen.seeds[order],
-        shown=seen.shown[order][:, :, documents],
-        features=seen.features[order][:, :, documents],
-        candidates=None if candidates is None else replace(candidates, query=candidates.query[order]),
-        labels=None if labels is None else labels[order][:, :, documents],
-        intent_labels=None if seen.intent_labels is None else seen.intent_labels[order][:, :, documents],
+        candidates=seen.candidates and replace(seen.candidates, query=seen.candidates.query[order]),
         clients=seen.clients[order],
     )
 
@@ -265,24 +203,15 @@ def cut(seen: View, B: int, k: int | None = None) -> View:
     """The same messages with their first B lists only, or with other padding: k places a list."""
     k = seen.shown.shape[2] if k is None else k
     more = ((0, 0), (0, max(0, B - seen.shown.shape[1])), (0, max(0, k - seen.shown.shape[2])))
-    candidates, messages = seen.candidates, seen.messages
-    queries = None if candidates is None else np.pad(candidates.query, more[:2], constant_values=-1)[:, :B]
 
-    def narrowed(grades: Ints | None) -> Ints | None:
-        beside = () if grades is None else ((0, 0),) * (grades.ndim - 3)
-        return None if grades is None else np.pad(grades, (*more, *beside), constant_values=-1)[:, :B, :k]
+    def narrowed(part: NDArray[np.generic], fill: int) -> NDArray[np.generic]:
+        return np.pad(part, (*more, (0, 0))[: part.ndim], constant_values=fill)[:, :B, :k]
 
-    if seen.kind == "clicks":
-        messages = np.pad(messages.reshape(seen.shown.shape), more)[:, :B, :k].reshape(len(seen), B * k)
-    return replace(
-        seen,
-        messages=messages,
-        shown=np.pad(seen.shown, more, constant_values=-1)[:, :B, :k],
-        features=np.pad(seen.features, (*more, (0, 0)))[:, :B, :k].astype(np.float32),
-        candidates=None if candidates is None or queries is None else replace(candidates, query=queries),
-        labels=narrowed(seen.labels),
-        intent_labels=narrowed(seen.intent_labels),
-    )
+    candidates = seen.candidates
+    if candidates is not None:
+        queries = np.pad(candidates.query, more[:2], constant_values=-1)[:, :B]
+        candidates = replace(candidates, query=queries)
+    return _in_lists(seen, narrowed, candidates=candidates)
 
 
 def with_updates(seen: View, updates: Floats) -> View:
@@ -297,95 +226,3 @@ MADE: dict[str, Callable[[int, int], View]] = {
     "clicks": clicks_view,
 }
 """A view of n messages of B interactions for each kind of message."""
-
-
-# --- played rounds --------------------------------------------------------------------------------
-
-TRAINING = AttackSpec(target="training")
-FRESH = AttackSpec(on=("vali",), choices=3, repeats=2)
-ROUND_SUMS = AttackSpec(target="training", view="aggregate")
-SUMS = AttackSpec(on=("vali",), repeats=2, view="aggregate")
-
-_SENT = {"es": "metrics", "clicks": "clicks"}
-
-
-class PlayedRounds(NamedTuple):
-    """Recorded rounds, the server that sees them, and the protocol in which attacks are judged on them."""
-
-    store: MemoryRoundStore
-    server: Observer
-    protocol: AttackSpec
-
-
-class _OneIntentEach(Scenario):
-    """Half of the clients search with the first intent, half with the second."""
-
-    name: ClassVar[str] = "one-intent-each"
-
-    def population(self, before: Population, context: ScenarioContext) -> Population:
-        values = tuple(TraitValue(name=f"intent {i}", intent=i) for i in range(context.intents))
-        return before.with_trait(Trait(name="intent", values=values))
-
-
-def _learner_of(kind: str) -> str:
-    """The default learner with two interactions, or the quickest one whose messages are of this kind."""
-    if kind not in _SENT:
-        return f"{LEARNER}:interactions=2"
-    classes = {name: plugin_class(Learner, name) for name in loadable(Learner)}
-    fitting = [name for name, cls in classes.items() if cls.sends == _SENT[kind]]
-    return min(fitting, key=lambda name: (classes[name].slowness, name))
-
-
-@lru_cache(maxsize=16)
-def played_rounds(kind: str, protocol: AttackSpec = TRAINING) -> PlayedRounds:
-    """Two rounds of a small experiment with messages of a kind.
-
-    Clients have one of two intents each. Three of them train in both rounds; or three fresh clients, each
-    with another query, show a deterministic list each.
-    """
-    message = kind if kind == "update" else "model"
-    with at_hand(Scenario, _OneIntentEach):
-        setup = tiny_setup(
-            learner=_learner_of(kind),
-            message=message,
-            clients=3,
-            scenario=_OneIntentEach.name,
-            collection=intent_collection(),
-        )
-        interactions = None if protocol.target == "training" else protocol.interactions
-        store = MemoryRoundStore(trace_header(setup, CLICK_MODELS[-1], 3, interactions, protocol.lists))
-        parameters = np.linspace(-0.4, 0.5, FEATURES)
-        if protocol.target == "training":
-            for number in range(2):
-                record, truth = Federation(setup).play(parameters, number).recorded()
-                store.write(record, truth)
-                parameters = record.aggregate
-        else:
-            for result in FreshClients(setup, protocol).rounds(parameters, CLICK_MODELS[-1]):
-                store.write(*result.recorded())
-    return PlayedRounds(store, Observer(store.header, setup.collection), protocol)
-
-
-def _with_seeds_of_numpy(played: PlayedRounds) -> PlayedRounds:
-    """The same rounds, as if NumPy's RandomState made perturbations of the first 32 bits of each seed."""
-    header = played.store.header
-    header = replace(header, knowledge={**header.knowledge, "perturbation": NUMPY_RANDOMSTATE})
-    store = MemoryRoundStore(header)
-    for record, truth in zip(played.store.records, played.store.truth, strict=True):
-        seeds = None if record.seeds is None else record.seeds >> np.uint64(32)
-        store.write(replace(record, seeds=seeds), truth)
-    return PlayedRounds(store, Observer(header, played.server.collection), played.protocol)
-
-
-def rounds_to_judge(kinds: frozenset[str], task: TaskClass) -> Iterator[PlayedRounds]:
-    """Rounds with messages of these kinds in every form that a task may need; or sums, of updates only."""
-    in_sums: dict[TaskClass, AttackSpec] = {CountTask: SUMS, ParticipantTask: ROUND_SUMS}
-    sums = in_sums.get(task)
-    for kind in sorted(kinds):
-        if sums is None:
-            several = [played_rounds(kind, protocol) for protocol in (TRAINING, FRESH)]
-            yield from several
-            if kind == "es":
-                yield from map(_with_seeds_of_numpy, several)
-        elif kind not in _SENT:
-            yield played_rounds(kind, sums)

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.core.warning_kinds import coded
-from foltr_audit.evidence.check.junit import junit_xml
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.outcome_table import append, markdown
-from foltr_audit.evidence.check.report import CheckReport
+from foltr_audit.evidence.check.report import CheckReport, append, junit_xml, markdown
 from foltr_audit.evidence.check.subjects import CheckReading, printable
 from foltr_audit.report.render.document import escape_markdown
 from tests.fixtures.check_subjects import subject

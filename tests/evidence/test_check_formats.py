@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.evidence.check.github import LimitsPlace, annotation_lines
 from foltr_audit.evidence.check.limits import NAMES
+from foltr_audit.evidence.check.report import LimitsPlace, annotation_lines
 from tests.evidence.test_check_files import report
 
 TEXT = "# limits\nmax_attack_auc = 0.9\n\nmax_proven_eps=0.9\nmin_ndcg = 0.1\n  max_ndcg_loss = 0.2\n"

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.errors import ContradictionError
-from foltr_audit.evidence.check.limit_check import outcomes
-from foltr_audit.evidence.check.limits import NAMES, SystemLimits
+from foltr_audit.evidence.check.limits import NAMES, SystemLimits, outcomes
 from foltr_audit.evidence.check.subjects import CheckReading, CheckSubject
 from foltr_audit.report.results.compare_rows import ViewCeiling
 from foltr_audit.utils.rows import Estimate

@@ -20,8 +20,8 @@ from foltr_audit.experiments.membership import (
 )
 from foltr_audit.privacy.gaussian_dp import gaussian_delta
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.testing.samples import tiny_collection
 from foltr_audit.utils.progress import NO_TICK
+from tests.fixtures.tiny import tiny_collection
 
 ALL = ["lira", "lira-offline", "rmia", "rmia-offline"]
 WEAK_NOISE = "clip:norm=1+gaussian:sigma=1"

@@ -35,9 +35,9 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import record_rounds, trace_header
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.testing.samples import tiny_collection
 from foltr_audit.utils.arrays import Floats, Ints
 from foltr_audit.utils.progress import NO_TICK
+from tests.fixtures.tiny import tiny_collection
 
 LAST = 4
 """The client with the largest id of a federation of five."""

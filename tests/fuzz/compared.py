@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from foltr_audit.evidence.bundle.pack import pack
-from foltr_audit.evidence.bundle.verify import verify
+from foltr_audit.evidence.bundle import pack, verify
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.report.results.compare import CompareReport

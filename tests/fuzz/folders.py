@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from foltr_audit.core.settings.data import DataSpec
-from foltr_audit.data.cache import SourceKey, map_entry, write_entry
+from foltr_audit.data.cache import SourceKey, map_entry, store
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import RunFolder, load_model
 from foltr_audit.experiments.runs.reader import RunReader, read_runs
@@ -248,9 +248,8 @@ def runs(folder: Path) -> Feed:
 
 def cache_entries(folder: Path) -> Feed:
     place, data = folder / "entry", tiny_collection()
-    place.mkdir()
     origin = SourceKey(DataSpec(source="x"))
-    write_entry(place, data, str(origin.identity()))
+    store(place, data, "identity")
     files = tree(place)
 
     def feed(rng: Random) -> None:
@@ -262,7 +261,7 @@ def cache_entries(folder: Path) -> Feed:
             name = rng.choice([name for name in sorted(files) if name.endswith(".npy")])
             changed[name] = changed_npy(rng, np.load(io.BytesIO(files[name]), allow_pickle=False))
         lay(place, changed)
-        found = map_entry(place, origin)
+        found = map_entry(place, origin, "identity")
         if found is not None:
             list(found.train.document_ids)
 

@@ -12,8 +12,8 @@ from scipy.stats import norm
 
 from foltr_audit.core.plugins import Poisoning
 from foltr_audit.core.plugins.registry import make, names
-from foltr_audit.testing.samples import context, generator
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.fixtures.tiny import context, generator
 
 CRAFTED = ("lie", "min-max", "min-sum", "fang")
 BY_CLICKS = ("reversed-clicks", "promotion")

@@ -9,7 +9,7 @@ from scipy.stats import binomtest, kstest, norm
 from foltr_audit.core.plugins import ClickModel, Poisoning
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.rng import Streams
-from foltr_audit.testing.samples import context, generator
+from tests.fixtures.tiny import context, generator
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.rounds import RoundResult
 from foltr_audit.simulation.setup import Setup
-from foltr_audit.testing.samples import FEATURES
+from tests.fixtures.tiny import FEATURES
 
 SetupOf = Callable[..., Setup]
 

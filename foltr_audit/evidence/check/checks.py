@@ -11,12 +11,11 @@ from foltr_audit.core.plugins.registry import Attacks, texts_of
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.core.warning_kinds import CodedWarning
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.check.attack_choice import click_attacks, untried_warnings
 from foltr_audit.evidence.check.limits import SystemLimits
 from foltr_audit.evidence.check.recorded_runs import check_recorded
 from foltr_audit.evidence.check.report import CheckReport, warnings_of
 from foltr_audit.evidence.check.rerun_audit import CheckRunRequest, run_fresh, with_strong_attacks
-from foltr_audit.evidence.check.subjects import chosen_rows, subjects_of
+from foltr_audit.evidence.check.subjects import chosen_rows, click_attacks, subjects_of, untried_warnings
 from foltr_audit.experiments.comparison.folder import INDEX, ComparisonFolder
 from foltr_audit.experiments.plan import Plan, trained_on_each
 from foltr_audit.report.results.compare import CompareReport

@@ -11,9 +11,8 @@ import numpy as np
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG
 from foltr_audit.core.settings.attack import changed_protocol
 from foltr_audit.errors import UsageError
-from foltr_audit.evidence.check.attack_choice import refusals
 from foltr_audit.evidence.check.limits import SystemLimits
-from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, CheckSubject, printable
+from foltr_audit.evidence.check.subjects import CheckedAttack, CheckReading, CheckSubject, printable, refusals
 from foltr_audit.experiments.comparison.cells import system_aucs
 from foltr_audit.experiments.recorded_attack import TraceAttack
 from foltr_audit.experiments.runs.folder import MODEL, RunFolder, load_model

@@ -1,4 +1,4 @@
-"""The subjects of a check: one for each defense and world of a comparison."""
+"""The subjects of a check, one for each defense and world of a comparison, and the attacks on them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from foltr_audit.core.plugins import Attack
+from foltr_audit.core.plugins.base import name_in
+from foltr_audit.core.plugins.registry import make
+from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.core.settings.defaults import NO_DEFENSE
+from foltr_audit.core.warning_kinds import CodedWarning, coded
 from foltr_audit.errors import UsageError, suggest_name
-from foltr_audit.evidence.check.attack_choice import refusals
+from foltr_audit.judge.protocol import not_for_clicks
 from foltr_audit.report.results.compare import CompareReport
 from foltr_audit.report.results.compare_rows import ClaimRow, CompareRow, ViewCeiling
 from foltr_audit.report.results.compare_summary import epsilons, families
+from foltr_audit.report.results.wording import join_names
 from foltr_audit.utils.rows import UNKNOWN, Estimate
 
 
@@ -175,3 +181,44 @@ def _loss(row: CompareRow) -> CheckReading:
     if not row.ndcg_difference.known:
         return CheckReading(missing="there is no training without a defense to compare with")
     return CheckReading(Estimate(0.0 - value, None if ends is None else (0.0 - ends[1], 0.0 - ends[0])))
+
+
+# --- attacks --------------------------------------------------------------------------------------
+
+
+def click_attacks(methods: Sequence[str], *, every: bool) -> tuple[str, ...]:
+    """The attacks among some that infer clicks; with `every` the others are skipped, else refused.
+
+    Raises:
+        UsageError: an unknown attack, or a refused one.
+    """
+    found = []
+    for text in methods:
+        problem = not_for_clicks([make(Attack, text)])
+        if not problem:
+            found.append(text)
+        elif not every:
+            name, why = next(iter(problem.items()))
+            raise UsageError(f"--method {name}: {why}; expected attacks that max_attack_auc can be judged by")
+    return tuple(found)
+
+
+def untried_warnings(protocol: AttackSpec, kind: str) -> list[CodedWarning]:
+    """A warning if attacks were named and a default one for the kind of messages is not among them."""
+    ran = {name_in(text) for text in protocol.methods_on(kind)}
+    usual = [make(Attack, text) for text in protocol.defaults_on(kind)]
+    missing = [attack.label for attack in usual if attack.name not in ran]
+    if not missing:
+        return []
+    return [
+        coded(
+            "untried attacks",
+            f"max_attack_auc is not judged by {join_names(missing, 'or')}, which were not tried; "
+            "leave out --method to judge by them too",
+        )
+    ]
+
+
+def refusals(reasons: Mapping[str, str]) -> dict[str, str]:
+    """Why attacks could not run, by their names; baselines are left out."""
+    return {name: why for name, why in reasons.items() if not make(Attack, name).baseline}

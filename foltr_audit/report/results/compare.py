@@ -19,7 +19,7 @@ from foltr_audit.core.settings.data import path_name
 from foltr_audit.core.settings.defaults import NO_DEFENSE, SERVER
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.core.warning_kinds import CodedWarning
-from foltr_audit.errors import TraceError
+from foltr_audit.errors import FoltrAuditError, TraceError
 from foltr_audit.experiments.comparison.alternatives import DefenseAlternative
 from foltr_audit.experiments.comparison.cells import AuditFacts, CellFacts, CellRecord
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
@@ -506,6 +506,9 @@ class CompareReport(PlainReport):
         lost = {failure.spec for failure in failed}
         cells = [cell for cell in folder.cells() if cell.spec not in lost]
         done = [cell for cell in cells if not partial or folder.done(cell.spec)]
+        before = (
+            [failure for failure in known_failures(folder) if failure.spec not in lost] if partial else []
+        )
         read = _CellReader(folder, done, Counter(map(_pool, folder.cells()))).read(progress)
         _refuse_mixed_data(folder, read.data)
         return cls(
@@ -517,8 +520,7 @@ class CompareReport(PlainReport):
             sensitivities=folder.sensitivities(),
             unfinished=_unfinished(cells, set(done)),
             left_out=folder.left_out(),
-            failed=[failed_row(failure.spec, failure.why) for failure in failed]
-            + _failed_before(folder, cells, set(done)),
+            failed=[failed_row(failure.spec, failure.why) for failure in [*failed, *before]],
             warnings=list(read.warnings),
             claims=list(read.claims),
             attacks=read.attacks,
@@ -593,20 +595,18 @@ def failed_row(spec: Spec, why: str) -> FailedCellRow:
     )
 
 
-def _failed_before(
-    folder: ComparisonFolder, cells: Sequence[CellPlan], done: set[CellPlan]
-) -> list[FailedCellRow]:
-    """Cells that are not done and that failed in the last run, by the results that it wrote."""
-    missing = [cell for cell in cells if cell not in done]
+def known_failures(folder: ComparisonFolder) -> list[CellFailure]:
+    """The cells that are not done and that failed in the last run, by the results that it wrote."""
+    missing = [cell.spec for cell in folder.cells() if not folder.done(cell.spec)]
     stored = folder.results().get("failed") if missing else None
-    reasons = [row for row in stored if isinstance(row, dict)] if isinstance(stored, list) else []
-    rows = []
-    for cell in missing:
-        blank = failed_row(cell.spec, "").plain()
-        why = next((row.get("why") for row in reasons if {**row, "why": ""} == blank), None)
-        if why is not None:
-            rows.append(failed_row(cell.spec, str(why)))
-    return rows
+    failures = []
+    for row in stored if isinstance(stored, list) else ():
+        why = row.get("why") if isinstance(row, dict) else None
+        spec = next((spec for spec in missing if failed_row(spec, str(why)).plain() == row), None)
+        if spec is not None:
+            missing.remove(spec)
+            failures.append(CellFailure(spec, str(why), FoltrAuditError.exit_code))
+    return failures
 
 
 def _unfinished(cells: Sequence[CellPlan], done: set[CellPlan]) -> list[UnfinishedRow]:

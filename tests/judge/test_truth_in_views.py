@@ -12,7 +12,8 @@ import pytest
 
 from foltr_audit.core.plugins import View
 from foltr_audit.core.records.interactions import RoundTruth
-from foltr_audit.testing.samples import MADE, played_rounds
+from foltr_audit.testing.samples import MADE
+from tests.fixtures.played_rounds import played_rounds
 
 
 def played_view(kind: str) -> tuple[View, RoundTruth]:

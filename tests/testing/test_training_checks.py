@@ -60,15 +60,6 @@ class Negative(OverTime):
         return [1.5, -0.5, 0.0, 0.0]
 
 
-class WithAGap(OverTime):
-    """Periods with a gap."""
-
-    name: ClassVar[str] = "with-a-gap"
-
-    def periods(self, total: int) -> tuple[IntentPeriod, ...]:
-        return (IntentPeriod(0, 100, None), IntentPeriod(200, total, None))
-
-
 class WithTraits(Scenario):
     """Two groups of clients."""
 
@@ -78,13 +69,6 @@ class WithTraits(Scenario):
 
     def population(self, before: Population, context: ScenarioContext) -> Population:
         return before.with_trait(Trait(name="mine", values=self.values))
-
-
-class NoInteractions(WithTraits):
-    """Clients that search -1 times."""
-
-    name: ClassVar[str] = "no-interactions"
-    values: ClassVar[tuple[TraitValue, ...]] = (TraitValue(name="a", interactions=-1),)
 
 
 class Forgets(WithTraits):
@@ -109,8 +93,6 @@ class OwnTwin(WithTraits):
     ("cls", "check", "why"),
     [
         (Negative, "the intents over time", r"no negative probability of an intent; found -0\.5"),
-        (WithAGap, "the intents over time", "periods one after the other"),
-        (NoInteractions, "the clients", "expected 1 interaction or more; found -1"),
         (Forgets, "the clients", "keep the traits of earlier scenarios"),
         (OwnTwin, "its twins", "expected another scenario as twin"),
     ],
@@ -202,7 +184,7 @@ class ByRound(MetricLearner):
     [
         (ByCohort, "does not depend on other clients", "expected the same step for a client alone"),
         (Drifts, "a local step", "that a client learns nothing from a list with no click"),
-        (UnseededSteps, "same seed, same bytes", "the same round from the same seed; found two rounds"),
+        (UnseededSteps, "same seed, same bytes", "the same round from the same seed; found another"),
         (ByRound, "metrics and perturbations", "that a perturbation follows from its seed"),
         (ByRound, "the server's update", "the same update for messages in another order"),
     ],
