@@ -99,7 +99,7 @@ class RoundSums(DerivedRounds):
         """
         for record in self.source.rounds():
             if (read := self._read(record)) is not None:
-                yield summed(read, self.source.header)
+                yield self._sum(read)
 
     def truths(self) -> Iterator[SummedTruth]:
         """The truth of each sum, in the same order."""
@@ -110,6 +110,10 @@ class RoundSums(DerivedRounds):
     def _read(self, record: RoundRecord) -> RoundRecord | None:
         """A round in which fact `target` names the client that is alone in the sum; None: nothing arrived."""
         return record if is_read(record) else None
+
+    def _sum(self, record: RoundRecord) -> SummedRound:
+        """What is attacked of a round, whole sums; a subclass attacks something else."""
+        return summed(record, self.source.header)
 
 
 def summed(record: RoundRecord, header: TraceHeader) -> SummedRound:
