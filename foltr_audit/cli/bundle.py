@@ -59,10 +59,10 @@ def bundle(
 def verify(
     file: Path = argument("A file that bundle has packed.", "FILE.zip"),
     sample: int | None = option(
-        "Number of cells or Runs to re-run, drawn at random; 0 for none. Default: 3.", least=0
+        "Number of cells or Runs to re-run, drawn at random; 0 for none. Default: 3."
     ),
     every: bool = switch("--all", "Re-run every cell or Run."),
-    seed: int | None = option("Seed of the draw. Default: a new number, which is printed.", least=0),
+    seed: int | None = option("Seed of the draw. Default: a new number, which is printed."),
     jobs: int | None = option("Processes that re-run cells of a comparison. Default: one per core."),
     data: str | None = option("Path of the data set. Default: its name, in this folder."),
     intents: str | None = option("Path of the intents of the data set. Default: their name, in this folder."),
@@ -82,6 +82,10 @@ def verify(
 
     if every and sample is not None:
         raise UsageError("--all and --sample: give one or the other")
+    if sample is not None and sample < 0:
+        raise UsageError(f"--sample: {sample}; expected 0 or more")
+    if seed is not None and not 0 <= seed < 2**63:
+        raise UsageError(f"--seed: {seed}; expected 0 to 2^63 - 1")
     use_threads(threads)
     outcome = check(
         file,

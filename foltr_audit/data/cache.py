@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -27,12 +26,12 @@ from foltr_audit.core.records import Collection, Dataset
 from foltr_audit.core.records.dataset import LazyNames
 from foltr_audit.core.settings.data import DataSpec
 from foltr_audit.errors import DataError
+from foltr_audit.utils.code_version import code_version
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import map_array
 
 FOLDER_VARIABLE = "FOLTR_AUDIT_CACHE"
-FORM = 1
-"""Version of the entries: raise it when equal sources become other arrays, or arrays other files."""
+_DECIDES = ("core", "data", "kernels", "utils")  # whose code decides what a source becomes
 SMALLEST_BYTES = 4 << 20
 """Collections with features below this size are not stored: they are parsed in less than about .1 s."""
 FACTS = "facts.json"
@@ -59,7 +58,7 @@ class SourceKey(NamedTuple):
         return _digest(source, data.normalise, data.dtype, data.intents, *self[1:])
 
     def identity(self) -> str | None:
-        """A hash of the source, sizes and times of its files, and versions; None for pipes and devices."""
+        """A hash of the source, sizes and times of its files, and our code; None for pipes and devices."""
         try:
             files = [path.stat() for path in self.files]
         except OSError:
@@ -67,7 +66,7 @@ class SourceKey(NamedTuple):
         if not all(stat.S_ISREG(file.st_mode) for file in files):
             return None
         stamps = [(file.st_size, file.st_mtime_ns) for file in files]
-        return _digest(self.entry_name, stamps, version("foltr-audit"), FORM)
+        return _digest(self.entry_name, stamps, code_version(_DECIDES))
 
 
 def _digest(*facts: object) -> str:
@@ -150,7 +149,7 @@ def store(entry: Path, collection: Collection, identity: str) -> None:
 
 
 def map_entry(folder: Path, origin: SourceKey, identity: str) -> Collection | None:
-    """The collection in a folder, memory-mapped and read-only; None if anything about it is wrong."""
+    """The collection in a folder, mapped read-only; None if it is incomplete or of another source."""
     try:
         facts: dict[str, Any] = json_table(file_bytes(folder / FACTS, DataError, 1 << 20), FACTS, DataError)
         if facts.pop("seal") != _digest(identity, json.dumps(facts)):

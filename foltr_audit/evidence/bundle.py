@@ -25,7 +25,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from importlib.metadata import entry_points, version
-from importlib.resources import files
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, NamedTuple, TypedDict, cast
 
@@ -53,8 +52,11 @@ from foltr_audit.recorder import atomic_files
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.audit import AuditReport
 from foltr_audit.report.results.compare import CompareReport, known_failures
+from foltr_audit.report.results.membership import MembershipReport
 from foltr_audit.report.results.train import ROUNDS, TrainReport
+from foltr_audit.report.results.unlearning import UnlearningReport
 from foltr_audit.rng import Streams
+from foltr_audit.utils.code_version import code_version
 from foltr_audit.utils.progress import SILENT, Progress
 from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import read_array
@@ -63,7 +65,8 @@ from foltr_audit.utils.rows import JsonValue
 SAMPLE = 3  # cells that are re-run by default
 _ACROSS_VERSIONS = {"relative": 1e-6, "absolute": 1e-9}
 """Numbers differ by that much where versions or machines do: sums in another order change the last digits."""
-_REPORTS: dict[object, Any] = {kind.SCHEMA: kind for kind in (AttackReport, AuditReport, TrainReport)}
+_KINDS = (AttackReport, AuditReport, MembershipReport, TrainReport, UnlearningReport)
+_REPORTS: dict[object, Any] = {kind.SCHEMA: kind for kind in _KINDS}
 _FOREIGN = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OSError, MemoryError, TypeError),
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, ValueError, FoltrAuditError),
@@ -677,22 +680,10 @@ def versions() -> dict[str, str]:
     owners = {point.dist for group in GROUPS.values() for point in entry_points(group=group) if point.dist}
     return {
         "foltr-audit": version("foltr-audit"),
-        "code": _code(),
+        "code": code_version(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         **{name: version(name) for name in ("numpy", "numba", "scipy", "polars")},
         "platform": " ".join(part for part in system if part),
         "processor": str(get_host_cpu_name()),
         **{f"plug-ins {owner.name}": owner.version for owner in owners if owner.name != "foltr-audit"},
     }
-
-
-def _code() -> str:
-    sources, digest = {}, hashlib.sha256()
-    # All but the first lie beside the others in a checkout, and among them once installed.
-    for room in ("", "attacks", "defenses", "scenarios", "studies", "recorder"):
-        folder = Path(str(files(f"foltr_audit.{room}".rstrip("."))))
-        for path in folder.rglob("*.py"):
-            sources[f"{room}/{path.relative_to(folder).as_posix()}".lstrip("/")] = path.read_bytes()
-    for name, content in sorted(sources.items()):
-        digest.update(f"{name} {len(content)}\n".encode() + content)
-    return digest.hexdigest()

@@ -27,6 +27,7 @@ from foltr_audit.privacy.events import (
     UNITS,
     ClickRandomization,
     CorrelatedNoise,
+    GridRounding,
     MetricRandomization,
     NoiseAddition,
 )
@@ -167,6 +168,7 @@ def _smallest(defense: Defense) -> None:
 # --- what it declares ---------------------------------------------------------------------------
 
 _DRAWS = 20_000  # metrics for each true outcome
+_MANY = 65_536  # clients whose noise is compared with its law at once: one per cent more or less is found
 
 
 def _round(P: int = FEATURES, clients: int = 1) -> RoundContext:
@@ -204,6 +206,33 @@ def _lawful(defense: Defense) -> None:
     wanted = "what its events and its law declare"
     expect(not found.broken, wanted, found.why)
     expect(not found.not_looked, f"{wanted}, told from its inputs and outputs", found.why)
+
+
+@_CHECKS("what has a law of noise adds that much of it, and does nothing else")
+def _only_noise(defense: Defense) -> None:
+    """Attacks and audits take a message for what came before plus noise of that law, up to rounding."""
+    law = law_of(defense, _round())
+    if law is None:
+        return
+    stages = [stage for stage in ("step", "message") if stage in defense.stages]
+    expect(stages, "an on_step or on_message that adds the noise of its law", "neither")
+    events = events_of(defense, _round())
+    stated = [event.law for event in events if isinstance(event, NoiseAddition)]
+    expect(stated == [law], f"events that state the noise {law.text} once", f"{[one.text for one in stated]}")
+    rounding = sum(event.step for event in events if isinstance(event, GridRounding))
+    for stage in stages:
+        hook, round_ = getattr(defense, HOOKS[stage]), _round(clients=_MANY)
+        noise = hook(np.zeros((_MANY, FEATURES)), round_)
+        tests = list(check_distribution(NoiseDraws(noise, "of a model of zeros"), law, _table(law)))
+        why = failure(tests, len(tests))
+        expect(why is None, f"noise of the law {law.text}", f"that {why}")
+        for size in (1e-6, 1.0, 30.0, 1e6):
+            models = size * generator(11).normal(size=noise.shape)
+            models[::2] *= models[::2] > 0.0  # coordinates that did not change
+            off = np.abs(hook(models, round_) - noise - models)
+            room = 2.0 * rounding + 1e-9 * (np.abs(models) + np.abs(noise))
+            wanted = "noise that does not look at the model: the same for every model, and nothing after it"
+            expect((off <= room).all(), wanted, f"{off.max():.3g} more or less for models of size {size:g}")
 
 
 @_CHECKS("metrics follow the declared channel")

@@ -123,7 +123,7 @@ def test_another_version_reads_again(
 ) -> None:
     load(letor_file)
     old = (contents(cache_place)[0] / FACTS).read_text()
-    monkeypatch.setattr(store, "version", lambda _: "0.0.1")
+    monkeypatch.setattr(store, "code_version", lambda _: "another")
     assert is_mapped(load(letor_file))
     assert (contents(cache_place)[0] / FACTS).read_text() != old
 

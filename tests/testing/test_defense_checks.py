@@ -122,6 +122,33 @@ class OtherScale(WithLaplace):
         return models + 0.9 * noise
 
 
+class LittleLess(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "little-less"
+
+    def distort(self, models: Floats, noise: Floats) -> Floats:
+        return models + 0.97 * noise
+
+
+class ShrinksTheModel(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "shrinks-the-model"
+
+    def distort(self, models: Floats, noise: Floats) -> Floats:
+        return 0.99 * models + noise
+
+
+class BareWhereLarge(WithLaplace):
+    """Guarantees: nothing."""
+
+    name: ClassVar[str] = "bare-where-large"
+
+    def distort(self, models: Floats, noise: Floats) -> Floats:
+        return np.where(np.abs(models) > 1e5, models, models + noise)
+
+
 class LooseClip(Defense):
     """Guarantees: nothing."""
 
@@ -231,6 +258,9 @@ SLOPPY: list[tuple[type[Defense], str, str]] = [
     (ClicksAtThePadding, "same seed", "expected no click at the padding"),
     (NeedsSomebody, "nobody, and one parameter", "found IndexError"),
     (OtherScale, "are as declared", "times the declared standard deviation"),
+    (LittleLess, "that much of it", "of a model of zeros"),
+    (ShrinksTheModel, "nothing else", "noise that does not look at the model"),
+    (BareWhereLarge, "nothing else", "for models of size 1e"),
     (LooseClip, "are as declared", "models reach a norm of 2, outside the declared ball of 1"),
     (OtherBall, "its ball", "L2 ball of 3 that `ball` declares"),
     (FlipsMore, "are as declared", "more than is declared"),
