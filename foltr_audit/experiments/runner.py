@@ -47,7 +47,7 @@ from foltr_audit.recorder import atomic_files
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.population_summary import PopulationFacts
 from foltr_audit.simulation.setup import Setup, number_intents
-from foltr_audit.utils.arrays import Floats
+from foltr_audit.utils.arrays import Floats, reuse_freed_memory
 from foltr_audit.utils.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ class Runner:
             data: a collection to use instead of the Specs' own data.
             with_undefended: train the undefended twin of every attacked Spec.
         """
+        reuse_freed_memory()
         self.progress = progress
         self.data = data
         self.with_undefended = with_undefended
