@@ -122,7 +122,9 @@ def _attacked(collection: Collection, clients: int) -> Callable[[], object]:
     from foltr_audit.simulation.fresh_clients import FreshClients
 
     setup = Setup(spec_of(clients), collection)
-    fresh = FreshClients(setup, AttackSpec(methods=("olsr", "lad", "map"), repeats=1, on=("test",)))
+    fresh = FreshClients(
+        setup, AttackSpec(methods=("olsr", "lad", "map"), repeats=1, on=("test",), min_documents=1)
+    )
     federation = Federation(setup)
     start = np.zeros(setup.ranker.n_parameters)
 

@@ -49,5 +49,5 @@ def test_making_data_takes_their_features_once(tmp_path: Path, kept: bool, how: 
         text=True,
         check=True,
     )
-    assert len(list(tmp_path.glob("data/*.json"))) == kept
+    assert len(list(tmp_path.glob("data/*/*.json"))) == kept
     assert float(done.stdout) < 1.6, "as a multiple of the features; a second copy would make it 2 or more"
