@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 
@@ -11,11 +12,12 @@ class ScratchFolder:
     """A temporary folder, which is removed with the last reference to it."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = Path(tempfile.mkdtemp())
+        weakref.finalize(self, shutil.rmtree, self._folder)
 
     def fresh(self) -> Path:
-        return Path(tempfile.mkdtemp(dir=self._folder.name))
+        return Path(tempfile.mkdtemp(dir=self._folder))
 
     def clear(self) -> None:
-        for path in Path(self._folder.name).iterdir():
+        for path in self._folder.iterdir():
             shutil.rmtree(path)
