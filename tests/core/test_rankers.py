@@ -16,7 +16,7 @@ from foltr_audit.kernels.pdgd import pdgd_coefficients
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.utils.arrays import Bools, Floats, Ints
-from tests.fixtures.reference import dataset, exact_pair_weights, pairwise_gradient
+from tests.fixtures.reference import dataset, exact_pair_weights, numba_threads, pairwise_gradient
 
 TEXTS = [
     "linear",
@@ -304,3 +304,23 @@ def test_an_output_bias_would_never_learn() -> None:
             )
             np.testing.assert_allclose(weights.sum(axis=1), 0.0, rtol=0, atol=1e-14)
             assert np.abs(weights).max() > 0.1
+
+
+@EVERY_RANKER
+def test_threads_and_cohorts_change_no_byte(text: str) -> None:
+    data, ranker, rng = ragged(features=40), make_ranker(text, 40), np.random.default_rng(10)
+    queries = rng.integers(0, len(LENGTHS), size=300)
+    models = rng.normal(size=(300, ranker.n_parameters))
+    shown, weights = shown_of(data, queries, 10), rng.normal(size=(300, 10))
+
+    def all_bytes(threads: int) -> list[bytes]:
+        with numba_threads(threads):
+            scores, _ = ranker.scores(models, data, queries)
+            return [scores.tobytes(), ranker.gradient(models, data, queries, shown, weights).tobytes()]
+
+    together = all_bytes(1)
+    assert all_bytes(2) == together
+    single = [slice(c, c + 1) for c in range(300)]
+    scores = [ranker.scores(models[c], data, queries[c])[0].tobytes() for c in single]
+    steps = [ranker.gradient(models[c], data, queries[c], shown[c], weights[c]).tobytes() for c in single]
+    assert [b"".join(scores), b"".join(steps)] == together

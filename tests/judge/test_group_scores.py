@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from rich.console import Console
 from scipy import stats
 from sklearn import metrics as sk
 
@@ -17,12 +19,14 @@ from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.scoring import GROUP_METRICS, AttackScorer, GuesserScores, group_scores
+from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.base import UtilityGroupRow
+from foltr_audit.report.results.groups import groups_table
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
 from foltr_audit.trace import TraceDataset, TraceHeader
-from tests.fixtures.evidence import evidence, random_evidence
+from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
 from tests.fixtures.judging import judge_clicks
 from tests.fixtures.result_rows import KINDS, dataset, kinds, rows_of_clicks
 
@@ -309,3 +313,36 @@ def test_json_tells_of_groups_only_where_there_are_several() -> None:
     one = json.loads(report_of(random_evidence(1)).json())
     fields = {"schema", "config", "dataset", "utility", "warnings", *KINDS}
     assert set(one) == fields - {"groups", "places", "facts", "promises", "published", "tasks"}
+
+
+def test_intervals_are_those_of_a_bootstrap_in_plain_loops() -> None:
+    judged = grouped(random_evidence(4))
+    scorer = AttackScorer(judged, Streams(1), 200)
+    (found,) = [one for one in group_scores(scorer) if one.method == "attack"]
+    draws = (
+        Streams(1)
+        .generator("bootstrap")
+        .integers(0, scorer.resamples.names.size, size=(200, scorer.resamples.names.size))
+    )
+    right = judged.guessed["attack"].guess & judged.is_document
+    exact = (right == judged.clicks).all(axis=1).astype(float)
+    every = resampled(exact, np.ones(exact.size), judged.query, draws)
+    for group in found.groups:
+        inside = (judged.group == judged.groups.index(group.group)).astype(float)
+        mine = resampled(exact * inside, inside, judged.query, draws)
+        ends = share_ends(float(exact[inside > 0].mean()), mine, len(set(judged.query[inside > 0])))
+        assert group.metrics["exact"].ci95 == pytest.approx(ends, rel=1e-9, abs=1e-12)
+        values = mine - every
+        low, high = middle(values)
+        every_ends = share_ends(float(exact.mean()), every, len(set(judged.query)))
+        if ends != middle(mine):
+            low, high = min(low, ends[0] - every_ends[1]), max(high, ends[1] - every_ends[0])
+        assert group.differences["exact"].ci95 == pytest.approx((low, high), rel=1e-9, abs=1e-12)
+
+
+def test_names_of_groups_are_no_markup() -> None:
+    odd = replace(leaking(1.0, seed=1), groups=("[red]even[/red]", "[bold]odd"))
+    text = io.StringIO()
+    print_table(groups_table(report_of(odd).groups), Console(file=text, width=120))
+    assert "[red]even[/red]" in text.getvalue()
+    assert "[bold]odd" in text.getvalue()

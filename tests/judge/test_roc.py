@@ -14,6 +14,7 @@ from foltr_audit.judge.scoring import FALSE_POSITIVES, ScoreRanking
 from foltr_audit.kernels.metrics import weighted_auc, weighted_hits
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from tests.fixtures.reference import numba_threads
 
 DOCUMENTS = st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 3)), max_size=25)
 WEIGHTS = st.lists(st.tuples(*[st.integers(0, 3)] * 4), min_size=1, max_size=4)
@@ -189,3 +190,16 @@ def test_infinite_scores_rank_like_any_others() -> None:
 
 def test_the_levels_are_one_percent_and_a_tenth_of_it() -> None:
     assert FALSE_POSITIVES == {"tpr_at_1": 100, "tpr_at_01": 1000}
+
+
+def test_the_same_bytes_for_any_number_of_threads() -> None:
+    rng = np.random.default_rng(0)
+    tie, cluster = np.sort(rng.integers(0, 50, size=500)), rng.integers(0, 9, size=500)
+    positive, weights = rng.random(500) < 0.3, rng.integers(0, 4, size=(64, 9))
+    allowed = rng.integers(0, 200, size=(64, 2))
+    with numba_threads(2):
+        two = weighted_auc(positive, tie, cluster, weights).tobytes()
+        hits = weighted_hits(positive, tie, cluster, weights, allowed).tobytes()
+    with numba_threads(1):
+        assert weighted_auc(positive, tie, cluster, weights).tobytes() == two
+        assert weighted_hits(positive, tie, cluster, weights, allowed).tobytes() == hits

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foltr_audit.core.plugins import Ball, Knowledge, View
+from foltr_audit.core.plugins import Attack, Ball, Knowledge, View
+from foltr_audit.core.plugins.registry import make, names
 from foltr_audit.core.records import Collection
 from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.data.normalize import normalise
 from foltr_audit.errors import DataError, TraceError, UsageError
+from foltr_audit.judge import observer
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.view_builder import (
     InteractionPlacement,
@@ -325,3 +327,24 @@ def test_a_header_states_the_experiment(setup_of: SetupOf, collection: Collectio
     assert trace_header(setup, "perfect", 8).knowledge["interactions"] == 4
     assert trace_header(setup, "perfect", 10**9).rounds_per_part == 1
     assert header.rounds_per_part == 4_000_000 // (8 * FEATURES * 4)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 5, 7, 8, 100])
+def test_chunks_change_no_answer(
+    chunk: int, setup_of: SetupOf, collection: Collection, monkeypatch: Any
+) -> None:
+    record, header = recorded(setup_of(clients=8))
+    record = irregular(record, np.arange(record.n_interactions) % 5 != 0)
+    together = whole(record, header, collection)
+    monkeypatch.setattr(observer, "_CHUNK", chunk)
+    pieces = list(Observer(header, collection).views(record))
+    assert [seen.rows.start for seen in pieces] == list(range(0, 8, chunk))
+    assert pieces[-1].rows.stop == 8
+    for name in names(Attack):
+        attack = make(Attack, name)
+        if attack.why_not(together) is not None or name in ("joint-map", "raifle"):
+            continue  # those two take their time; the contract has them one by one
+        at_once = attack.infer(together, np.random.default_rng(0))
+        parts = [attack.infer(seen.view, np.random.default_rng(0)) for seen in pieces]
+        assert np.concatenate([part.scores for part in parts]).tobytes() == at_once.scores.tobytes()
+        assert np.array_equal(np.concatenate([part.guess for part in parts]), at_once.guess)

@@ -29,6 +29,7 @@ from tests.fixtures.reference import (
     golden,
     laplacian,
     list_probability,
+    numba_threads,
     observed_length,
     observed_pairs,
     pair_weight,
@@ -350,3 +351,22 @@ def test_settings_have_names() -> None:
         assert pdgd_setting(setting.text) == setting
     with pytest.raises(UsageError, match=r"--pdgd: unknown setting 'pham-2021'; did you mean 'pham-2022'"):
         pdgd_setting("pham-2021")
+
+
+def test_any_number_of_threads_gives_the_same_bytes() -> None:
+    rng = np.random.default_rng(9)
+    lengths = rng.integers(1, 40, size=400)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    scores = rng.normal(size=starts[-1]) * 5
+    shown = top_lists(scores, starts, 10)
+    clicks = (rng.random(shown.shape) < 0.4) & (shown >= 0)
+
+    def all_bytes(threads: int) -> list[bytes]:
+        with numba_threads(threads):
+            arrays: list[NDArray[Any]] = [pair_weights(scores, starts, shown, True)]
+            for setting in SETTINGS:
+                flags = setting.normaliser == "candidates", setting.pairs == "last-click+1"
+                arrays += pdgd_coefficients(scores, starts, shown, read_only(clicks), *flags)
+            return [array.tobytes() for array in arrays]
+
+    assert all_bytes(2) == all_bytes(1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.kernels.philox import philox, uniforms
 from foltr_audit.rng import ClientStreams, Streams
-from tests.fixtures.reference import LOW, Words, chi_square_p, philox_counter, philox_words
+from tests.fixtures.reference import LOW, Words, chi_square_p, numba_threads, philox_counter, philox_words
 
 # kat_vectors of the Random123 distribution, "philox4x32 10": counter, key words, answer.
 KNOWN = [
@@ -163,3 +163,11 @@ def test_a_generator_is_numpys_own_of_its_key_and_its_children_come_again() -> N
     assert children[:4] == children[4:]
     assert len(set(children)) == 4
     assert copy.deepcopy(again).random() == again.random()
+
+
+def test_any_number_of_threads_gives_the_same_bytes() -> None:
+    ids = np.arange(1000)
+    with numba_threads(2):
+        two = uniforms(0, 50, ids, 1, 2, np.uint64(3)).tobytes()
+    with numba_threads(1):
+        assert uniforms(0, 50, ids, 1, 2, np.uint64(3)).tobytes() == two

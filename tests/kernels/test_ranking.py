@@ -16,7 +16,7 @@ from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.core.records import Dataset
 from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.kernels.ranking import top_lists, weighted_features
-from tests.fixtures.reference import chi_square_p, dataset, list_probability
+from tests.fixtures.reference import chi_square_p, dataset, list_probability, numba_threads
 
 KEY = np.uint64(20240607)
 LENGTHS = [3, 12, 1, 7]
@@ -175,3 +175,19 @@ def test_weighted_features_sum_the_shown_rows() -> None:
     np.testing.assert_allclose(sums, expected, rtol=0, atol=1e-14)
     nothing = weighted_features(data.features, data.offsets, QUERIES, shown, np.zeros(shown.shape))
     assert not nothing.any()
+
+
+def test_any_number_of_threads_gives_the_same_bytes() -> None:
+    data = ragged(features=40)
+    queries = np.random.default_rng(5).integers(0, len(LENGTHS), size=300)
+    theta = np.random.default_rng(6).normal(size=(300, 40))
+
+    def all_bytes(threads: int) -> list[bytes]:
+        with numba_threads(threads):
+            scores, starts = LinearRanker(40).scores(theta, data, queries)
+            shown = sampled_lists(scores, starts, 10, 0, np.arange(300), 0, 1, KEY)
+            weights = np.where(shown >= 0, theta[:, :10], 0.0)
+            sums = weighted_features(data.features, data.offsets, queries, shown, weights)
+            return [a.tobytes() for a in (scores, top_lists(scores, starts, 10), shown, sums)]
+
+    assert all_bytes(2) == all_bytes(1)

@@ -16,7 +16,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.kernels.noise import gamma_differences
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.rng import Streams
-from tests.fixtures.reference import chi_square_p
+from tests.fixtures.reference import chi_square_p, numba_threads
 
 SCALE = 2.5  # sensitivity 3, eps 1.2
 SUMS = 8000
@@ -195,3 +195,11 @@ def test_shares_are_finite_and_scale(n: int, scale: float, size: int) -> None:
 def test_impossible_laws_are_refused(n: int, scale: float, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         GammaShare(n=n, scale=scale)
+
+
+def test_any_number_of_threads_gives_the_same_bytes() -> None:
+    ids = np.arange(300)
+    with numba_threads(2):
+        two = gamma_differences(0.1, 50, ids, 1, 2, np.uint64(3)).tobytes()
+    with numba_threads(1):
+        assert gamma_differences(0.1, 50, ids, 1, 2, np.uint64(3)).tobytes() == two

@@ -51,3 +51,7 @@ def test_the_table_of_what_attacks_must_know_is_current() -> None:
     """`make docs` writes it anew."""
     assert not threat_model_page.missing()
     assert threat_model_page.PAGE.read_text(encoding="utf-8") == threat_model_page.render()
+
+
+def test_a_path_that_is_no_more_is_seen() -> None:
+    assert missing("see `judge/clicks.py` and `judge/nobody.py`") == ["judge/nobody.py"]

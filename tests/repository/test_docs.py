@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import foltr_audit
-from foltr_audit.cli.main import command_line
+from foltr_audit.cli.main import INTERRUPTED, command_line
 from foltr_audit.core import plugins
 from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, Poisoning, Scenario
+from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, names, plugin_class
+from foltr_audit.errors import FoltrAuditError
 from tests.fixtures.doc_examples import (
     DOCUMENTS,
     PAGES,
@@ -217,3 +219,30 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     )
     assert anchors(page) == {"a--b", "c-d"}
     assert broken_links(page) == ["none.md", "page.md#e"]
+
+
+def test_the_page_of_exit_codes_has_every_code() -> None:
+    page = (DOCS / "runs.md").read_text(encoding="utf-8")
+    errors: list[type[FoltrAuditError]] = [FoltrAuditError, *FoltrAuditError.__subclasses__()]
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {
+        0,
+        INTERRUPTED,
+        *(error.exit_code for error in errors),
+    }
+
+
+def test_the_page_on_defenses_has_every_stage_in_its_order() -> None:
+    page = (DOCS / "write-a-defense.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^\| (\w+) \| `on_\w+`", page, re.MULTILINE)) == STAGES
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\ntitle: {PROJECT['name']}\n" in citation
+    assert f"\nversion: {PROJECT['version']}\n" in citation
+    assert f"\nlicense: {PROJECT['license']}\n" in citation
+    authors = re.findall(r"^  - name: (.*)$", citation, re.MULTILINE)
+    assert PROJECT["authors"] == [{"name": name} for name in authors]
+    addresses = re.findall(r"^repository-code: (.*)$", citation, re.MULTILINE)
+    assert addresses == [url for name, url in PROJECT.get("urls", {}).items() if name == "Repository"]
+    assert f"version = {{{PROJECT['version']}}}" in (DOCS / "cite.md").read_text(encoding="utf-8")

@@ -18,10 +18,11 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.plan import table_in
 from foltr_audit.experiments.stages import first_model, train
 from foltr_audit.simulation.client import ClientRules
+from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import Trace
 from tests.fixtures.command import files, run
-from tests.fixtures.reference import dataset
+from tests.fixtures.reference import dataset, numba_threads
 from tests.fixtures.tiny import FEATURES, collection_of
 
 SetupOf = Callable[..., Setup]
@@ -147,3 +148,17 @@ def test_a_neural_ranker_learns_what_no_linear_one_can() -> None:
     assert ndcg("neural:hidden=8") > 0.95
     assert ndcg("neural:hidden=8,layers=2") > 0.95
     assert ndcg("linear") < 0.65
+
+
+@pytest.mark.parametrize("text", ["neural:hidden=4", "neural:hidden=4,layers=2"])
+def test_threads_change_no_byte_of_a_neural_round(text: str, setup_of: SetupOf) -> None:
+    setup = with_ranker(setup_of(clients=70, defense=("clip:norm=2",)), text)
+
+    def round_bytes(threads: int) -> list[bytes]:
+        with numba_threads(threads):
+            played = Federation(setup).play(first_model(setup), 0)
+            done = played.sent.interactions
+            arrays = (played.sent.messages, played.sent.updates, done.shown, done.clicks, played.aggregate)
+            return [np.ascontiguousarray(array).tobytes() for array in arrays]
+
+    assert round_bytes(2) == round_bytes(1)
