@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -31,7 +32,8 @@ from foltr_audit.utils.reading import file_bytes, json_table
 from foltr_audit.utils.reading.arrays import map_array
 
 FOLDER_VARIABLE = "FOLTR_AUDIT_CACHE"
-_DECIDES = ("core", "data", "kernels", "utils")  # whose code decides what a source becomes
+_DECIDES = ("core", "data", "errors", "kernels", "recorder", "rng", "utils")
+"""Rooms and modules whose code decides what a source becomes: an entry of other code is not used."""
 SMALLEST_BYTES = 4 << 20
 """Collections with features below this size are not stored: they are parsed in less than about .1 s."""
 FACTS = "facts.json"
@@ -58,7 +60,7 @@ class SourceKey(NamedTuple):
         return _digest(source, data.normalise, data.dtype, data.intents, *self[1:])
 
     def identity(self) -> str | None:
-        """A hash of the source, sizes and times of its files, and our code; None for pipes and devices."""
+        """A hash of the source, sizes and times of its files, and code; None for pipes and devices."""
         try:
             files = [path.stat() for path in self.files]
         except OSError:
@@ -66,7 +68,7 @@ class SourceKey(NamedTuple):
         if not all(stat.S_ISREG(file.st_mode) for file in files):
             return None
         stamps = [(file.st_size, file.st_mtime_ns) for file in files]
-        return _digest(self.entry_name, stamps, code_version(_DECIDES))
+        return _digest(self.entry_name, stamps, code_version(_DECIDES), np.__version__, version("polars"))
 
 
 def _digest(*facts: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from importlib import import_module
 from pathlib import Path
 
 EVERYTHING = ("", "attacks", "defenses", "scenarios", "studies", "recorder")
@@ -13,13 +13,13 @@ EVERYTHING = ("", "attacks", "defenses", "scenarios", "studies", "recorder")
 
 
 @cache
-def code_version(packages: Sequence[str] = EVERYTHING) -> str:
-    """SHA-256 over names and contents of all modules of some packages of foltr_audit; the whole is ""."""
+def code_version(names: Sequence[str] = EVERYTHING) -> str:
+    """SHA-256 over the sources of some packages and modules of foltr_audit, by name; "" is the whole."""
     sources, digest = {}, hashlib.sha256()
-    for package in packages:
-        folder = Path(str(files(f"foltr_audit.{package}".rstrip("."))))
-        for path in folder.rglob("*.py"):
-            sources[f"{package}/{path.relative_to(folder).as_posix()}".lstrip("/")] = path.read_bytes()
-    for name, content in sorted(sources.items()):
-        digest.update(f"{name} {len(content)}\n".encode() + content)
+    for name in names:
+        first = Path(str(import_module(f"foltr_audit.{name}".rstrip(".")).__file__))
+        for path in first.parent.rglob("*.py") if first.name == "__init__.py" else [first]:
+            sources[f"{name}/{path.relative_to(first.parent).as_posix()}".lstrip("/")] = path.read_bytes()
+    for source, content in sorted(sources.items()):
+        digest.update(f"{source} {len(content)}\n".encode() + content)
     return digest.hexdigest()
