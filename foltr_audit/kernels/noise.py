@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,6 +11,25 @@ from foltr_audit.kernels.elementary import cosine_and_sine, exp, log, log_normal
 from foltr_audit.kernels.jit import Floats, Ints, inlined, kernel, read_only
 from foltr_audit.kernels.philox import AHEAD, refill
 from foltr_audit.kernels.threads import in_parts
+
+_CLIENTS = 32  # of one part: less work is done before a thread has started
+
+
+def _by_client(
+    fill: Callable[..., None],
+    parameter: float,
+    size: int,
+    clients: Ints,
+    round_: int,
+    purpose: int,
+    key: np.uint64,
+) -> Floats:
+    """The numbers that a kernel draws with a parameter per client and coordinate, shape (C, size)."""
+    out = np.empty((clients.size, size), dtype=np.float64)
+    given = (parameter, read_only(clients), round_, purpose, key, out)
+    in_parts(lambda begin, end: fill(*given, begin, end), clients.size, _CLIENTS)
+    return out
+
 
 # --- Gamma differences (FPDGD) ---------------------------------------------------------------------
 # Source: Best 1983, "A note on gamma variate generators with shape parameter less than unity", as
@@ -20,7 +40,6 @@ from foltr_audit.kernels.threads import in_parts
 
 # exp(-800) is 0 in float64, and so is any multiple of it that can occur.
 _LOG_UNDERFLOW = -800.0
-_CLIENTS = 32  # of one part: less work is done before a thread has started
 
 
 @inlined
@@ -94,11 +113,8 @@ def gamma_differences(
     shape: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Floats:
     """`gamma - gamma'` of scale 1 and a shape above 0 per client and coordinate, shape (C, size)."""
-    out = np.empty((clients.size, size), dtype=np.float64)
-    given = (shape, read_only(clients), round_, purpose, key, out)
     fill = fill_gamma_differences if shape <= 1.0 else fill_large_gamma_differences
-    in_parts(lambda begin, end: fill(*given, begin, end), clients.size, _CLIENTS)
-    return out
+    return _by_client(fill, shape, size, clients, round_, purpose, key)
 
 
 @kernel
@@ -226,10 +242,7 @@ def poisson_differences(
     mean: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Floats:
     """`k - k'` of Poisson variates of a mean per client and coordinate, shape (C, size)."""
-    out = np.empty((clients.size, size), dtype=np.float64)
-    given = (mean, clients, round_, purpose, key, out)
-    in_parts(lambda begin, end: fill_poisson_differences(*given, begin, end), clients.size, _CLIENTS)
-    return out
+    return _by_client(fill_poisson_differences, mean, size, clients, round_, purpose, key)
 
 
 @kernel
@@ -250,7 +263,7 @@ def fill_poisson_differences(
 
 
 @kernel
-def _fill(
+def _fill_discrete_gaussian(
     sigma: float,
     client: int,
     round_: int,
@@ -290,10 +303,7 @@ def discrete_gaussians(
     sigma: float, size: int, clients: Ints, round_: int, purpose: int, key: np.uint64
 ) -> Floats:
     """Whole numbers k with P(k) ~ exp(-(k / sigma)^2 / 2) per client and coordinate, shape (C, size)."""
-    out = np.empty((clients.size, size), dtype=np.float64)
-    given = (sigma, clients, round_, purpose, key, out)
-    in_parts(lambda begin, end: fill_discrete_gaussians(*given, begin, end), clients.size, _CLIENTS)
-    return out
+    return _by_client(fill_discrete_gaussians, sigma, size, clients, round_, purpose, key)
 
 
 @kernel
@@ -303,4 +313,4 @@ def fill_discrete_gaussians(
     """Fill out[begin:end] of `discrete_gaussians`."""
     numbers = np.empty((1, AHEAD))
     for c in range(begin, end):
-        _fill(sigma, clients[c], round_, purpose, key, numbers, c, out)
+        _fill_discrete_gaussian(sigma, clients[c], round_, purpose, key, numbers, c, out)
