@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Self
@@ -70,9 +71,9 @@ class GridNoise(AdditiveNoise):
         loss = GaussianLoss(hidden.apart.l2 * self.gaussian_slope, normal=False)
         return (LossProof(loss, how, self.title),)
 
+    @abstractmethod
     def integers(self, streams: ClientStreams, size: int) -> Floats:
         """Noise in grid steps, whole numbers as float64, (C, size)."""
-        raise NotImplementedError
 
     def sample(self, streams: ClientStreams, size: int) -> Floats:
         """One number per client and coordinate, shape (C, size)."""
