@@ -39,10 +39,13 @@ test:
 	$(MAKE) --no-print-directory --jobs 2 $(STAMP) $(KERNELS) flower
 	$(MAKE) --no-print-directory --jobs 2 lint tests
 
-# The workers of pytest start together, and each would compile the kernels that most tests need.
+# The workers of pytest start together, and each would compile the kernels that most tests need. Each would also
+# rewrite every assert of every file, which takes a new checkout longer than all imports: only asserts of tests
+# that fail are, which run once more and show their values.
 tests: $(STAMP) $(KERNELS)
 	$(BIN)/foltr-audit attack --method olsr --eps $(EPS) --quiet >/dev/null 2>&1
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --assert=plain --numprocesses auto --maxprocesses 4 --dist loadfile || \
+		{ $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --numprocesses 0; exit 1; }
 
 test-slow: $(STAMP) $(KERNELS) flower
 	$(BIN)/python -m pytest -m slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.import_graph import ROOT, TOP_FOLDERS, modules
+from tests.fixtures.import_graph import ROOT, TOP_FOLDERS, imports, modules
 
 FOLDERS = ("attacks", "defenses", "scenarios", "studies")
 LISTS = """
@@ -40,6 +41,20 @@ def test_the_wheel_lists_every_package_of_the_tree() -> None:
         **TOP_FOLDERS,
     }
     assert listed["packages"] == [name for name, path in modules().items() if path.name == "__init__.py"]
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    texts = [
+        *project["dependencies"],
+        *(text for name in ("dask", "merge", "recommend", "torch") for text in extras[name]),
+    ]
+    declared = {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in texts}
+    brought = {"llvmlite", "pydantic_core"}  # by numba and pydantic
+    users_own = {"flwr", "pandas", "_typeshed"}
+    every = {target.partition(".")[0] for name in modules() for target in imports(name)}
+    assert every - sys.stdlib_module_names - {"foltr_audit"} <= declared | brought | users_own
 
 
 def test_the_checkout_has_no_links() -> None:
