@@ -22,8 +22,9 @@ from tests.fixtures.tiny import JOURNAL, Entry, tiny_collection
 
 SetupOf = Callable[..., Setup]
 
-# A first example may have to load plug-ins or compile kernels: no test is about time.
-settings.register_profile("foltr-audit", deadline=None)
+# A first example may have to load plug-ins or compile kernels: no test is about time. Every run of the gate
+# draws other examples, so that one run may have few.
+settings.register_profile("foltr-audit", deadline=None, max_examples=50)
 settings.load_profile("foltr-audit")
 
 

@@ -171,8 +171,9 @@ def box_least_absolute(design: Floats, values: Floats, upper: Floats) -> Floats:
 
     Of several minimizers the answer is the one with the least `sum_j s_j c_j + sum_i u_i |residual_i|`, s_j
     the sum of the absolute values of column j, u_i evenly spread numbers in [0, 1): the order of columns
-    does not matter, and unknowns without a column are 0. Twin columns share their weight in the ratio of
-    their bounds. The choice may cost 1.2e-10 times that sum.
+    matters only where several have that least sum, as multiples of one column may, and unknowns without a
+    column are 0. Twin columns share their weight in the ratio of their bounds. The choice may cost 1.2e-10
+    times that sum.
 
     Args:
         design: float64 (n, P, m), one column per unknown.

@@ -82,7 +82,7 @@ def shown_features(data: Dataset, queries: Ints, shown: Ints) -> NDArray[np.floa
     return np.where((shown >= 0)[..., np.newaxis], data.features[rows], np.float32(0))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     seed=st.integers(0, 10**6),
     rows=st.integers(1, 8),
@@ -206,7 +206,7 @@ def test_the_weights_are_the_learners_coefficients() -> None:
     )  # every pair: one up, one down
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(documents=st.permutations(range(K)), messages=st.permutations(range(12)), noisy=st.booleans())
 def test_the_order_of_documents_and_messages_does_not_matter(
     documents: list[int], messages: list[int], noisy: bool

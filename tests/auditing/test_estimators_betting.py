@@ -29,7 +29,7 @@ def equal(stakes: list[float]) -> NDArray[np.float64]:
     return np.full(len(stakes), 1 / len(stakes))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
 @given(pairs=kinds, eps=st.floats(0, 4), delta=deltas, stakes=st.lists(st.floats(1e-4, 0.9), min_size=1))
 def test_wealth_against_a_loop_over_pairs(
     pairs: list[tuple[bool, bool]], eps: float, delta: float, stakes: list[float]
@@ -43,7 +43,7 @@ def test_wealth_against_a_loop_over_pairs(
     assert found == pytest.approx(np.array(expected), rel=1e-9, abs=1e-300)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
 @given(pairs=kinds, delta=deltas, stakes=st.lists(st.floats(1e-4, 0.9), min_size=1, max_size=5))
 def test_wealth_never_grows_with_eps(
     pairs: list[tuple[bool, bool]], delta: float, stakes: list[float]
@@ -53,7 +53,7 @@ def test_wealth_never_grows_with_eps(
     assert np.all(np.diff(wealth, axis=0) <= 1e-12 * wealth[:-1])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
 @given(wrong=st.floats(0, 1), eps=st.floats(0, 4), delta=deltas, stake=st.floats(1e-4, 0.9))
 def test_a_pair_is_a_fair_game_at_the_true_eps_and_not_below(
     wrong: float, eps: float, delta: float, stake: float

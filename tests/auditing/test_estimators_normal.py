@@ -77,14 +77,14 @@ def test_the_tail_with_many_digits(t: float, degrees: float, noncentrality: floa
     assert found == pytest.approx(precise_tail(t, degrees, noncentrality), rel=1e-9, abs=1e-14)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(t=st.floats(0.01, 60), degrees=st.floats(5, 1000), noncentrality=st.floats(0, 50))
 def test_the_tail_against_scipy_where_that_is_good(t: float, degrees: float, noncentrality: float) -> None:
     expected = stats.nct.sf(t, degrees, noncentrality)
     assert tail_probability(t, degrees, noncentrality) == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
 @given(
     log_t=st.floats(-3, 9),
     log_degrees=st.floats(2, 15),
@@ -174,7 +174,7 @@ def test_shared_noise_makes_the_bound_tighter() -> None:
     assert 0.27 < mu_bound(*shared, 0.05) < 0.3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     shift=st.floats(-1e3, 1e3),
     log_scale=st.floats(-200, 200),

@@ -36,7 +36,7 @@ def at_most(pmf: NDArray[np.float64], v: int, weight: float) -> float:
 # --- the test -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80)
 @given(
     guessed=st.integers(1, 60),
     data=st.data(),
@@ -57,7 +57,7 @@ def test_far_tails_do_not_underflow() -> None:
     assert most_likely(2000, 1, 30.0, 0.5) == 1.0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(guessed=st.integers(1, 200), data=st.data(), weight=st.floats(0, 30))
 def test_what_is_refuted_is_an_interval_from_0(guessed: int, data: st.DataObject, weight: float) -> None:
     """The search takes the first crossing: p grows with eps wherever it is below usual levels."""
@@ -81,7 +81,7 @@ def test_known_values() -> None:
     assert one_run_bound(10**5, 10**5, 10**5, 1e-5, 0.95) < one_run_bound(10**5, 10**5, 10**5, 0.0, 0.95)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(canaries=st.integers(2, 400), data=st.data(), delta=st.sampled_from([0.0, 1e-5, 1e-3, 0.05]))
 def test_no_guesses_beat_all_of_them_right(canaries: int, data: st.DataObject, delta: float) -> None:
     guessed = data.draw(st.integers(1, canaries))

@@ -113,7 +113,7 @@ sizes = st.integers(1, 7).flatmap(
 )  # canaries, guesses, right guesses
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sizes=sizes, mu=st.floats(0.1, 3.0))
 def test_the_recursion_finds_the_likeliest_law_of_counts(sizes: tuple[int, int, int], mu: float) -> None:
     m, r, v = sizes
@@ -123,7 +123,7 @@ def test_the_recursion_finds_the_likeliest_law_of_counts(sizes: tuple[int, int, 
     assert likeliest(m, r, v, inverse_of(lines)) == pytest.approx(expected, abs=1e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sizes=sizes, eps=st.floats(0.05, 3.0), delta=st.sampled_from([0.0, 1e-3, 0.02, 0.1]))
 def test_eps_and_delta_in_closed_form_find_it_for_all_events(
     sizes: tuple[int, int, int], eps: float, delta: float

@@ -75,7 +75,7 @@ values = st.sampled_from([-math.inf, -1.0, 0.0, 0.5, 2.0, math.inf])
 parts = st.lists(values, min_size=15, max_size=15).map(np.array)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
 @given(zero=parts, one=parts, delta=st.sampled_from([0.0, 0.05]))
 def test_no_other_threshold_is_worth_more(
     zero: NDArray[np.float64], one: NDArray[np.float64], delta: float

@@ -65,7 +65,7 @@ def test_the_published_chain() -> None:
     assert "only 600 of 1000 messages, and with them only 60% of the noise" in few
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(norm=st.floats(0.01, 100.0), sensitivity=st.floats(0.01, 100.0), order=st.sampled_from([1, 2]))
 def test_what_is_said_is_how_much_is_missing(norm: float, sensitivity: float, order: int) -> None:
     """The factor is that of the worst pair of models: by brute force over corners of the ball."""

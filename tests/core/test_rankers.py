@@ -214,7 +214,7 @@ def active(ranker: Ranker, theta: Floats, X: Floats) -> Bools:
     return np.array([unit_sums(ranker, theta, x) for x in X]) > 0.0
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(seed=st.integers(0, 10**6), text=st.sampled_from(TEXTS))
 def test_the_jacobian_is_what_finite_differences_find(seed: int, text: str) -> None:
     """f is linear in each single parameter up to a kink, so differences are exact but for rounding."""

@@ -94,7 +94,7 @@ def test_golden_expected_maxrr(case: int) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     st.lists(st.integers(0, 4), min_size=2, max_size=25).filter(any),
     st.randoms(use_true_random=False),
@@ -114,7 +114,7 @@ def test_ndcg_equals_scikit_learn(grades: list[int], random: Random) -> None:
     assert found[0] == pytest.approx(expected, rel=1e-12)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(
     st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=4), st.integers(1, 4)
 )
@@ -135,7 +135,7 @@ def test_dcg_by_hand() -> None:
     np.testing.assert_allclose(dcg(data, np.arange(3), shown), [3 + 1 / 2, 0.0, 15 / log2(3)], rtol=1e-15)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=14), min_size=1, max_size=5),
     st.randoms(use_true_random=False),
@@ -171,7 +171,7 @@ def test_queries_without_relevant_documents_count_zero_or_are_skipped() -> None:
     assert np.isnan(mean_ndcg(data, every[1:2], shown[1:2], ideal, "skip"))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=14), min_size=1, max_size=5),
     st.randoms(use_true_random=False),
@@ -192,7 +192,7 @@ def test_rank_and_precision_of_any_lists(grades: list[list[int]], random: Random
         assert mean[query] == pytest.approx(float(exact), rel=1e-14, abs=0)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(st.lists(st.integers(0, 1), min_size=2, max_size=10).filter(any))
 def test_average_precision_of_whole_lists_equals_scikit_learn(grades: list[int]) -> None:
     from sklearn.metrics import average_precision_score
@@ -223,7 +223,7 @@ def brute_force_max_rr(grades: list[int], click: list[Fraction]) -> Fraction:
     return total
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     st.lists(st.integers(0, 2), min_size=1, max_size=7),
     st.lists(st.fractions(0, 1, max_denominator=20), min_size=3, max_size=3),
@@ -262,7 +262,7 @@ def test_lists_of_irrelevant_documents_count_zero_or_not_at_all() -> None:
     assert np.isnan(mean_over(values[:0], has_relevant[:0], "zero"))
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=12), st.integers(0, 11), st.integers(0, 11))
 def test_moving_a_better_document_up_never_hurts(grades: list[int], a: int, b: int) -> None:
     up, down = sorted((a % len(grades), b % len(grades)))

@@ -166,7 +166,7 @@ def render(data: Dataset, draws: random.Random, *, sparse: bool) -> str:
     return draws.choice(["\n", "\r\n"]).join(lines) + draws.choice(["", "\n"])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=datasets(), seed=st.integers(0, 2**32), sparse=st.booleans(), packed=st.booleans())
 def test_any_spelling_reads_as_the_same_data(
     tmp_path: Path, data: Dataset, seed: int, sparse: bool, packed: bool
@@ -236,7 +236,7 @@ token = st.tuples(
 
 
 @example(tokens=[b"2:0.0", b"1:0:"])
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200)
 @given(tokens=st.lists(token, min_size=1, max_size=4))
 def test_quick_and_careful_parser_agree(tokens: list[bytes]) -> None:
     text = b" ".join(tokens)

@@ -137,7 +137,7 @@ def test_query_minmax_by_hand() -> None:
     assert scaled.normalised == "query-minmax"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     matrix=arrays(np.float32, (6, 3), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)),
     how=st.sampled_from(["zscore", "zscore-parts", "query-minmax"]),

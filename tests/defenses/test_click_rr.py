@@ -135,7 +135,7 @@ def test_with_the_last_click_as_the_end_of_the_list_they_are_biased() -> None:
     assert np.abs(found - expected).max() > 0.05 * np.abs(expected).max()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(eps=st.floats(0.01, 15.0), update=st.floats(-1e3, 1e3))
 def test_debiasing_divides_the_update(eps: float, update: float) -> None:
     here = replace(tiny.context([0], P=1), parameters=np.array([0.25]))

@@ -46,7 +46,7 @@ def length(row: Floats, order: int) -> float:
 
 
 @form
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(pair=arrays(np.float64, (2, 5), elements=numbers), norm=st.floats(1e-3, 1e3))
 def test_any_two_messages_differ_by_two_radii_at_most(form: str, pair: Floats, norm: float) -> None:
     defense = made(f"clip:norm={norm},{form}")
@@ -69,7 +69,7 @@ def test_the_poles_reach_the_bound(form: str) -> None:
 
 
 @form
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(models=arrays(np.float64, (3, 4), elements=st.floats(-50, 50)), norm=st.floats(0.1, 80.0))
 def test_it_scales_towards_the_middle_of_the_ball_and_leaves_the_inside_alone(
     form: str, models: Floats, norm: float

@@ -26,7 +26,7 @@ def quantised(defense: Quantise, update: float, clients: int, P: int) -> Floats:
     return defense.on_message(np.full((clients, P), update), here)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(
     size=st.floats(1e-3, 1e3),
     grid=st.one_of(st.integers(2, 9), st.floats(0.05, 1.0)),
@@ -90,7 +90,7 @@ def test_draws_are_each_clients_own_and_the_same_alone() -> None:
     assert alone[0].tobytes() == together[4].tobytes()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(update=st.floats(-1e6, 1e6), scale=st.floats(1e-3, 1e3))
 def test_signs(update: float, scale: float) -> None:
     from dataclasses import replace

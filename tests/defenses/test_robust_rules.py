@@ -70,7 +70,7 @@ def ranked(messages: Sequence[Sequence[float]], nearest: int) -> list[int]:
     return sorted(range(len(found)), key=lambda row: (found[row], row))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(seed=seeds, size=sizes, f=st.integers(0, 2))
 def test_krum_and_multi_krum_follow_their_scores(seed: int, size: int, f: int) -> None:
     messages, _ = drawn(seed, size)
@@ -90,7 +90,7 @@ def test_of_equal_scores_the_first_message_is_taken() -> None:
         assert ruled("krum:malicious=0", turned).tolist() == turned[0].tolist()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(seed=seeds, size=st.integers(11, 14), f=st.integers(0, 2))
 def test_bulyan_selects_by_krum_then_takes_the_values_near_the_median(seed: int, size: int, f: int) -> None:
     messages, _ = drawn(seed, size)
@@ -106,7 +106,7 @@ def test_bulyan_selects_by_krum_then_takes_the_values_near_the_median(seed: int,
     np.testing.assert_allclose(ruled(f"bulyan:malicious={f}", messages), expected, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(seed=seeds, size=st.integers(1, 12), share=st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.49]))
 def test_median_and_trimmed_mean_of_each_coordinate(seed: int, size: int, share: float) -> None:
     messages, _ = drawn(seed, size)
@@ -125,7 +125,7 @@ def test_a_share_that_is_rounded_down_in_floating_point_is_meant_as_written() ->
     assert ruled("trimmed-mean:share=.29", messages)[0] == pytest.approx(messages[29:71].mean(), rel=1e-14)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(seed=seeds, size=sizes)
 def test_norm_bound_scales_updates_of_models_and_of_updates_alike(seed: int, size: int) -> None:
     updates, weights = drawn(seed, size)
@@ -141,7 +141,7 @@ def test_norm_bound_scales_updates_of_models_and_of_updates_alike(seed: int, siz
 
 
 @pytest.mark.parametrize("text", RULES)
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(seed=seeds, size=sizes)
 def test_the_order_of_messages_does_not_matter(text: str, seed: int, size: int) -> None:
     messages, weights = drawn(seed, size)
@@ -151,7 +151,7 @@ def test_the_order_of_messages_does_not_matter(text: str, seed: int, size: int) 
 
 
 @pytest.mark.parametrize("text", [*RULES[:-1], "bulyan:malicious=0"])
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(seed=seeds, size=sizes, shift=st.floats(-9, 9))
 def test_moving_all_messages_moves_the_result(text: str, seed: int, size: int, shift: float) -> None:
     messages, _ = drawn(seed, size)

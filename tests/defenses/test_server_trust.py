@@ -51,14 +51,14 @@ def by_hand(updates: Sequence[Sequence[float]], own: Sequence[float]) -> list[fl
     return [m / total for m in moved] if total else moved
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(seed=seeds)
 def test_it_follows_the_source(seed: int) -> None:
     updates, own = drawn(seed)
     np.testing.assert_allclose(trusted(updates, own), by_hand(updates.tolist(), own.tolist()), atol=1e-12)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(seed=seeds, factor=st.sampled_from([1e-6, 7.0, 1e6]))
 def test_the_length_of_a_message_is_without_effect(seed: int, factor: float) -> None:
     updates, own = drawn(seed)

@@ -30,7 +30,7 @@ def sent_places(defense: TopK | RandomK, round_: int = 0, clients: int = 1) -> B
     return np.asarray(sent != here.parameters)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(updates=updates_of, k=st.integers(1, 7))
 def test_top_k_keeps_the_largest_and_nothing_grows(updates: Floats, k: int) -> None:
     here = tiny.context(range(3), P=P)
@@ -80,7 +80,7 @@ def test_every_choice_of_random_k_is_as_likely() -> None:
     assert chi_square_p(lopsided, law) < FALSE_ALARM
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(update=arrays(np.float64, P, elements=st.floats(-9, 9)), k=st.integers(1, P))
 def test_rescaling_makes_random_k_unbiased(update: Floats, k: int) -> None:
     """Over all choices, each as likely: the mean of what is sent for each is the update."""

@@ -38,7 +38,7 @@ def batches(clients: int, cohort: int, rounds: int) -> Participation:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), clients=st.integers(2, 12), drift=st.integers(0, 3))
 def test_constant_updates_are_found_exactly(seed: int, clients: int, drift: int) -> None:
     """What all have in common may change as a polynomial of the round: only deviations are asked then."""

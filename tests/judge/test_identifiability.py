@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -214,7 +213,7 @@ def crowded(queries: int) -> Collection:
 
 
 @pytest.mark.parametrize("ranker", ["linear", "neural:hidden=6"])
-@pytest.mark.parametrize(("dtype", "message"), list(product(("float32", "float64"), ("model", "update"))))
+@pytest.mark.parametrize(("dtype", "message"), [("float32", "model"), ("float64", "update")])
 @pytest.mark.parametrize(("pairs", "normaliser"), SETTINGS)
 def test_least_squares_is_right_on_what_is_identifiable(
     pairs: str, normaliser: str, dtype: str, message: str, ranker: str, setup_of: SetupOf

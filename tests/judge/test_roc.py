@@ -29,7 +29,7 @@ def prepared(documents: list[tuple[int, bool, int]]) -> tuple[Ints, Bools, Ints,
     return score, positive, cluster, np.unique(score, return_inverse=True)[1].astype(np.int64)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(documents=DOCUMENTS, weights=WEIGHTS)
 def test_weighted_auc_equals_scikit_learn_on_repeated_documents(
     documents: list[tuple[int, bool, int]], weights: list[tuple[int, ...]]
@@ -44,7 +44,7 @@ def test_weighted_auc_equals_scikit_learn_on_repeated_documents(
             assert found == pytest.approx(sk.roc_auc_score(labels, values), rel=1e-12)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(documents=DOCUMENTS, weights=WEIGHTS, allowed=st.lists(st.integers(0, 9), min_size=1, max_size=3))
 def test_weighted_hits_equal_the_best_of_all_thresholds(
     documents: list[tuple[int, bool, int]], weights: list[tuple[int, ...]], allowed: list[int]

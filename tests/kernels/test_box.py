@@ -77,6 +77,12 @@ def least(solver: Solver, X: Floats, y: Floats, upper: Floats) -> float:
     return cost(solver, X, y, c)
 
 
+def tie_break(X: Floats, y: Floats, c: Floats) -> float:
+    """The sum that is least at the answer among several minimizers."""
+    spread = np.arange(y.size) * 0.6180339887498949 % 1.0
+    return float(np.abs(X).sum(axis=0) @ c + spread @ np.abs(y - X @ c))
+
+
 def solve(solver: Solver, X: Floats, y: Floats, upper: Floats) -> Floats:
     c = np.asarray(solver(X[np.newaxis], y[np.newaxis], upper[np.newaxis])[0])
     assert solver is free or np.all((c >= 0) & (c <= upper))
@@ -101,7 +107,7 @@ def test_scipy_does_no_better(solver: Solver, kind: str, rows: int, m: int) -> N
 
 
 @EVERY
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(
     seed=st.integers(0, 10**6),
     rows=st.integers(1, 25),
@@ -133,7 +139,12 @@ def test_small_whole_numbers(
     assert cost(solver, X, y, c) <= least(solver, X, y, upper) + 1e-8
     assert not c[[column % m for column in empty]].any()
     order = rng.permutation(m)
-    np.testing.assert_allclose(solve(solver, X[:, order], y, upper[order]), c[order], rtol=0, atol=1e-6)
+    other = np.empty(m)
+    other[order] = solve(solver, X[:, order], y, upper[order])
+    if solver is box_least_absolute:  # multiples of one column may be equally good
+        assert tie_break(X, y, other) == pytest.approx(tie_break(X, y, c), abs=1e-6)
+    else:
+        np.testing.assert_allclose(other, c, rtol=0, atol=1e-6)
 
 
 @EVERY
@@ -199,7 +210,7 @@ def test_slopes_of_absolute_residuals_at_their_optimum(kind: str, m: int) -> Non
         assert np.all(slopes[c > 0] <= room)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(seed=st.integers(0, 10**6), kind=st.sampled_from(NOISES))
 def test_orthogonal_columns_are_clipped_one_by_one(seed: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
@@ -326,7 +337,7 @@ def test_twins_of_absolute_residuals_share_in_the_ratio_of_their_bounds() -> Non
 
 
 @BOTH
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     seed=st.integers(0, 10**6),
     kind=st.sampled_from(NOISES),

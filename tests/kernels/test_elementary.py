@@ -40,13 +40,13 @@ def exact(function: Callable[..., Any], x: float) -> Any:
 # --- the exponential ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.floats(-700.0, 0.0))
 def test_decay_is_the_exponential(x: float) -> None:
     assert units_off(decay(x), exact(mpmath.exp, x)) < 2.0
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.floats(-708.0, 709.78))
 def test_the_exponential(x: float) -> None:
     assert units_off(exp(x), exact(mpmath.exp, x)) < 2.0
@@ -74,7 +74,7 @@ def test_the_exponential_at_its_ends() -> None:
         assert abs(exp(x) - float(exact(mpmath.exp, x))) <= 2 * 5e-324
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.floats(-690.0, 0.0), st.floats(1e-9, 10.0))
 def test_decay_falls(x: float, less: float) -> None:
     assert decay(x - less) < decay(x)
@@ -83,7 +83,7 @@ def test_decay_falls(x: float, less: float) -> None:
 # --- the logarithm -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.one_of(st.floats(5e-324, sys.float_info.max), st.floats(0.4, 2.5), st.floats(5e-324, SMALLEST)))
 def test_the_logarithm(x: float) -> None:
     if x != 1.0:
@@ -115,7 +115,7 @@ def turned(u: float) -> tuple[float, float]:
     return elementary.cosine_and_sine(u)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.floats(2.0**-53, 1.0 - 2.0**-53))
 def test_cosine_and_sine(u: float) -> None:
     for found, function in zip(turned(u), (mpmath.cospi, mpmath.sinpi), strict=True):
@@ -144,7 +144,7 @@ def test_a_loop_has_the_bits_of_single_calls() -> None:
     np.testing.assert_array_equal(out, np.array(single))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.floats(0.5, 1.5), st.integers(0, 1000))
 def test_powers(base: float, n: int) -> None:
     assert power(base, n) == pytest.approx(float(exact(lambda x: x**n, base)), rel=1e-13)

@@ -85,7 +85,7 @@ def test_residuals_balance(kind: str) -> None:
         assert np.abs(multipliers).max() < 1.0
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     ratios=st.lists(st.integers(-50, 50), min_size=1, max_size=15, unique=True),
     seed=st.integers(0, 10**6),
@@ -133,7 +133,7 @@ def test_sparse_noise_over_float32_values() -> None:
 # --- what does not change it -------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     seed=st.integers(0, 10**6),
     m=st.integers(1, 20),
@@ -170,7 +170,7 @@ def test_ties_follow_the_numbers_of_equations(pairs: int) -> None:
     assert solve(np.ones((2 * pairs, 1)), y)[0] == pytest.approx(pairs if upper else pairs - 1, abs=1e-12)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(seed=st.integers(0, 10**6), order=st.permutations(range(8)))
 def test_ties_do_not_depend_on_the_order_of_columns(seed: int, order: list[int]) -> None:
     rng = np.random.default_rng(seed)
@@ -179,7 +179,7 @@ def test_ties_do_not_depend_on_the_order_of_columns(seed: int, order: list[int])
     np.testing.assert_allclose(solve(X[:, order], y), solve(X, y)[order], rtol=0, atol=1e-9)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(exponent=st.integers(-900, 900), kind=st.sampled_from(NOISES), columns=st.booleans())
 def test_powers_of_two_change_no_bit(exponent: int, kind: str, columns: bool) -> None:
     X, y, _ = systems(2, P, M, kind, 13)
@@ -260,7 +260,7 @@ def test_systems_without_content() -> None:
 # --- its parts ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(
     kinks=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), max_size=12),
     slope=st.integers(-30, -1),

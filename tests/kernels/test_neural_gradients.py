@@ -41,7 +41,7 @@ def pieces(ranker: NeuralRanker) -> list[slice]:
 # --- automatic differentiation --------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     seed=st.integers(0, 10**6), hidden=st.integers(1, 9), layers=st.integers(1, 2), features=st.integers(1, 7)
 )
@@ -86,7 +86,7 @@ def test_kernels_are_the_derivative_of_a_weighted_sum_of_scores(hidden: int, lay
 # --- what layers do -------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     seed=st.integers(0, 10**6),
     hidden=st.integers(1, 6),

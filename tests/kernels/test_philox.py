@@ -52,7 +52,7 @@ def test_known_answers(counter: Words, key: tuple[int, int], answer: Words) -> N
     assert philox_counter(answer, whole) == counter
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(COUNTER, KEY)
 def test_equals_philox_on_python_integers(counter: Words, key: int) -> None:
     words = philox_words(counter, key)
@@ -124,7 +124,7 @@ def test_no_number_comes_twice() -> None:
     assert np.unique(u).size == u.size
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(
     clients=st.lists(st.integers(0, 2**31), min_size=1, max_size=6),
     round_=st.integers(0, 10**6),

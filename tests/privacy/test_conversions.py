@@ -36,7 +36,7 @@ def test_delta_is_the_mass_that_exceeds_the_loss(eps: float, sigma: float) -> No
     assert gaussian_delta(1.0 / sigma, eps) == pytest.approx(found, abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     log_eps=st.floats(-6.0, 3.0), log_delta=st.floats(-30.0, -0.01), sensitivity=st.sampled_from([1.0, 3.0])
 )

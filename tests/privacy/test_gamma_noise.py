@@ -172,7 +172,7 @@ def test_a_share_depends_on_its_client_and_not_on_the_others() -> None:
     assert np.var(shares(1000, 3, 20_000)) < 10 * GammaShare(n=1000, scale=SCALE).variance
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(n=st.integers(1, 10**6), scale=st.floats(1e-6, 1e6), size=st.integers(0, 20))
 def test_shares_are_finite_and_scale(n: int, scale: float, size: int) -> None:
     x = shares(n, 3, size, scale=scale)

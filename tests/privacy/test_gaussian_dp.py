@@ -36,7 +36,7 @@ def test_delta_is_the_mass_that_exceeds_eps(mu: float, eps: float) -> None:
     assert gaussian_delta(mu, eps) == pytest.approx(mass, rel=1e-6, abs=1e-10)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80)
 @given(mu=st.floats(1e-3, 60), ratio=st.floats(0, 30))
 def test_delta_with_many_digits(mu: float, ratio: float) -> None:
     eps = mu * ratio
@@ -48,7 +48,7 @@ def test_delta_where_the_formula_loses_its_digits(mu: float, eps: float) -> None
     assert gaussian_delta(mu, eps) == pytest.approx(precise_delta(mu, eps), rel=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
 @given(mu=mus, delta=small_deltas)
 def test_eps_and_delta_are_inverse(mu: float, delta: float) -> None:
     eps = gaussian_epsilon(mu, delta)
@@ -58,7 +58,7 @@ def test_eps_and_delta_are_inverse(mu: float, delta: float) -> None:
         assert gaussian_delta(mu, eps) == pytest.approx(delta, rel=1e-8)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60)
 @given(eps=st.floats(0.001, 50), delta=small_deltas)
 def test_mu_is_the_largest_that_meets_eps_and_delta(eps: float, delta: float) -> None:
     mu = gaussian_mu(eps, delta)

@@ -89,7 +89,7 @@ def test_shares_sum_to_the_law_that_they_declare(text: str, n: int, arrived: int
 
 
 @pytest.mark.parametrize("text", SHARED)
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 @given(n=st.integers(1, 60), share=st.floats(0.1, 1.0), t=st.floats(0.2, 1.5))
 def test_characteristic_functions_of_sums(text: str, n: int, share: float, t: float) -> None:
     """E cos(t X) of the sum of any number of shares, in closed form, against draws."""
@@ -147,7 +147,7 @@ def test_models_that_leave_the_grid_are_refused(text: str, bad: float) -> None:
 # --- claims --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(eps=st.floats(0.01, 10.0), radius=st.floats(0.01, 10.0), data=st.data())
 def test_the_laplace_claim_holds_between_any_two_models_of_the_ball(
     eps: float, radius: float, data: st.DataObject

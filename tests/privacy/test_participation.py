@@ -133,7 +133,7 @@ LOSSES = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     loss=LOSSES,
     rounds=st.integers(1, 60),

@@ -88,7 +88,7 @@ def cohorts(draw: st.DrawFn) -> tuple[Any, ...]:
     return secure, values, weights, clients, before, after
 
 
-@settings(max_examples=250)
+@settings(max_examples=120)
 @given(cohorts())
 def test_the_secure_sum_is_the_sum_of_the_encodings(cohort: tuple[Any, ...]) -> None:
     secure, values, weights, clients, before, after = cohort

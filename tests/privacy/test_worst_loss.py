@@ -58,7 +58,7 @@ def test_the_peak_is_worst_where_it_is_finite(count: int, shift: float) -> None:
     assert float(law.worst_loss(shift)) == pytest.approx(max(by_integrals, shift), rel=1e-5, abs=1e-6)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(count=st.integers(61, 300), scale=st.floats(1e-3, 1e3), shift=st.floats(1e-2, 8.0))
 def test_no_point_of_a_fine_grid_loses_more(count: int, scale: float, shift: float) -> None:
     law = GammaShare(n=100, count=count, scale=scale)

@@ -121,7 +121,7 @@ def test_a_mixture_clicks_as_its_models_do(largest: int) -> None:
     assert declared_tables(mixture, largest) is None, "one of them clicks by code of its own"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     largest=st.integers(0, 4),
     order=st.permutations([PerfectClickModel(), NavigationalClickModel(), InformationalClickModel()]),

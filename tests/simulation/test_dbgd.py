@@ -150,11 +150,9 @@ def test_queries_with_one_document() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_it_learns_what_is_clicked(kind: Kind, dtype: type) -> None:
+def test_it_learns_what_is_clicked(kind: Kind) -> None:
     """Labels follow the first feature: the model turns to it, and away from it if users click the rest."""
     data = dataset((12,) * 20, 7)
-    data = data.with_features(data.features.astype(dtype))
     learner, start = DBGD(interleaving=kind, learning_rate=0.05), np.zeros(FEATURES)
     for clicking, sign in ((PERFECT, 1), (((1.0, 0.5, 0.0), (0.0,) * 3), -1)):
         model = played(learner, [0], start, EMPTY, data=data, n=1500, clicking=clicking)[0].parameters

@@ -290,7 +290,7 @@ def test_files_that_are_no_tables(trace: Path) -> None:
     assert "messages-00000.npz: unknown column ../../a; expected" in validate(trace)[0]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_one_line(trace: Path, place: int, bit: int) -> None:
     """Whatever bit of a table differs, its hash tells; where the marker was put right, values are plain."""

@@ -126,7 +126,7 @@ headers = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(headers, st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=5), st.integers(1, 3))
 def test_round_trip(header: TraceHeader, sizes: list[tuple[int, int]], d: int) -> None:
     with TemporaryDirectory() as name:
@@ -267,7 +267,7 @@ facts_ = st.one_of(
 names = text.map("own {}".format)  # those of the format itself allow few values
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(names, facts_, max_size=4), text)
 def test_header_round_trip(knowledge: dict[str, str | int | float | bool | list[str]], source: str) -> None:
     header = replace(HEADER, knowledge=knowledge, dataset=replace(DATASET, source=source))
