@@ -149,10 +149,10 @@ def run_function_audit(
     from foltr_audit.core.settings.audit import FunctionAuditSpec
     from foltr_audit.report.results.function_audit import FunctionAuditReport, print_function_audit
 
-    claims = common.eps or [None]
+    claims = common.eps or ()
     if len(claims) > 1:
         raise UsageError("--eps: a function has one claim; expected one value")
-    given = {**common.of_table("audit"), "eps": claims[0]}
+    given = {**common.of_table("audit"), "eps": claims[0] if claims else None}
     if "seed" in common.fields:
         given["seed"] = common.fields["seed"]
     spec = FunctionAuditSpec.parse(given, "", flags(_FIELDS))
