@@ -1,4 +1,4 @@
-"""The scripts of the gallery run as printed, in a folder of their own, save their pictures, and are notebooks too."""
+"""The scripts of the gallery are notebooks too; they run as printed, in a folder of their own."""
 
 from __future__ import annotations
 
