@@ -14,7 +14,7 @@ learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
                 `CentralLearner`
 client_steps    `ClientStep`                             docs/client-steps.md
 poisonings      `Poisoning`                              docs/worlds.md
-servers         `Server`                                 docs/servers.md
+servers         `Server`                                 docs/threat-model.md
 =============== ======================================== ============================
 
 Example:

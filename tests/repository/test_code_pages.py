@@ -11,8 +11,6 @@ from tests.commands_page import PAGE as COMMANDS
 from tests.commands_page import render as render_commands
 from tests.fixtures.import_graph import ROOT
 from tests.rooms_picture import PICTURE, render
-from tests.warnings_page import PAGE as PITFALLS
-from tests.warnings_page import render as render_warnings
 
 PAGES = ("docs/architecture.md", "docs/decisions.md", "docs/maths.md", "CONTRIBUTING.md")
 NOT_STORED = {"attacks/last_position.py", "build/docs"}
@@ -40,11 +38,6 @@ def test_the_picture_of_the_rooms_is_current() -> None:
 def test_the_page_of_commands_is_current() -> None:
     """`make docs` writes it anew."""
     assert COMMANDS.read_text(encoding="utf-8") == render_commands()
-
-
-def test_the_warnings_by_code_are_current() -> None:
-    """`make docs` writes them anew."""
-    assert PITFALLS.read_text(encoding="utf-8") == render_warnings()
 
 
 def test_the_table_of_what_attacks_must_know_is_current() -> None:
