@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ interactions = 1
 def test_a_trace_written_by_hand_is_valid(tmp_path: Path) -> None:
     """Two lists of two documents, one message each."""
     features = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
-    tables = {
+    tables: dict[str, dict[str, Any]] = {
         "rounds": {"parameters": np.zeros((1, 3)), "aggregate": np.full((1, 3), np.nan), "shares": [0]},
         "messages": {"slot": [0, 1], "count": [1, 1], "survived": [True, True], "array-0": features[:, 0]},
         "interactions": {
