@@ -12,7 +12,7 @@ scenarios       `Scenario`                               docs/worlds.md
 click_models    `ClickModel`                             CONTRIBUTING.md
 learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
                 `CentralLearner`
-client_steps    `ClientStep`                             docs/client-steps.md
+client_steps    `ClientStep`                             docs/federation.md
 poisonings      `Poisoning`                              docs/worlds.md
 servers         `Server`                                 docs/threat-model.md
 =============== ======================================== ============================

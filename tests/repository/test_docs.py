@@ -222,7 +222,7 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
 
 
 def test_the_page_of_exit_codes_has_every_code() -> None:
-    page = (DOCS / "runs.md").read_text(encoding="utf-8")
+    page = (DOCS / "files.md").read_text(encoding="utf-8")
     errors: list[type[FoltrAuditError]] = [FoltrAuditError, *FoltrAuditError.__subclasses__()]
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {
         0,
