@@ -50,7 +50,7 @@ class ResultsPage:
         return list(self.results.read(self.declared.tables[table]).rows)
 
     def _claims(self, paper: str) -> Iterator[str]:
-        yield "| published | here | found |\n|---|---|---|"
+        yield "| claim | here | found |\n|---|---|---|"
         for claim in self.declared.claims:
             if claim.paper == paper:
                 table, rows = self.declared.tables[claim.table], self._rows(claim.table)
