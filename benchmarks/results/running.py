@@ -62,7 +62,7 @@ class ResultRunner:
         return not run.data or bool(DATA[run.data].sources(self.shared))
 
     def current(self, run: DeclaredRun) -> bool:
-        """Whether all tables of a run have its rows, of this command and, where they are there, these data."""
+        """Whether all tables of a run have rows of this command and, where they are there, these data."""
         done = [self.results.read(table).runs.get(run.name) for table in self.declared.tables_of(run.name)]
         digest = self._digest(run) if self.available(run) else None
         return all(
