@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from foltr_audit.cli.lazy import complete
 from foltr_audit.cli.main import command_line
 from tests.fixtures.import_graph import ROOT
 
@@ -58,13 +57,13 @@ def section(name: str, command: Any) -> Iterator[str]:
         yield from map(row, shown)
         yield ""
     for inner, one in getattr(command, "commands", {}).items():
-        yield from section(f"{name} {inner}", complete(one))
+        yield from section(f"{name} {inner}", one)
 
 
 def render() -> str:
     lines = [PAGE.read_text(encoding="utf-8").partition("\n## ")[0].rstrip(), ""]
     for name, command in command_line().commands.items():
-        lines += [] if command.hidden else section(name, complete(command))
+        lines += [] if command.hidden else section(name, command)
     return "\n".join(lines)
 
 

@@ -27,7 +27,8 @@ def sections() -> Iterator[str]:
 def render() -> str:
     head = PAGE.read_text(encoding="utf-8").partition(HEADING)[0].rstrip()
     intro = (
-        "`foltr-audit explain CODE` prints the paragraph of a code, and `foltr-audit explain` lists them all."
+        "`foltr-audit list warnings CODE` prints the paragraph of a code, and `foltr-audit list warnings` "
+        "lists them all."
     )
     return "\n".join([head, "", HEADING, "", intro, "", *sections()])
 
