@@ -24,7 +24,7 @@ def value_at(row: Row, key: str) -> Any:
 def interval_at(row: Row, key: str) -> tuple[float, float] | None:
     """The two ends of a key, or of two keys joined by a comma; None where one is absent."""
     found = [row.get(each.strip()) for each in key.split(",")]
-    ends = found if len(found) > 1 else found[0]
+    ends: Any = found if len(found) > 1 else found[0]
     return None if not ends or None in ends else (float(ends[0]), float(ends[1]))
 
 
