@@ -4,7 +4,7 @@
 # make test-steps   tests of client steps with PyTorch, in an environment of their own
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
 # make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
-# make results  run what tables of docs/results.md and docs/robust-aggregation.md show and is not stored yet, and write both pages
+# make results  run what results/ does not hold yet, and write docs/results.md
 # make docs     build the documentation site into build/docs
 PYTHON ?= python3.11
 VENV := .venv
