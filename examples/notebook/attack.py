@@ -1,11 +1,9 @@
-"""Which clicks does a server read out of single updates, at a claimed epsilon of 1.2?
+# %% [markdown]
+# # Read clicks out of single updates
+#
+# Which clicks does a server read out of single updates, at a claimed epsilon of 1.2?
 
-python examples/notebook/attack.py [FOLDER]
-"""
-
-import sys
-from pathlib import Path
-
+# %%
 import foltr_audit as fa
 
 spec = fa.Spec(
@@ -20,5 +18,5 @@ print(report.summary())
 best = report.to_frame().sort("auc", descending=True).select("method", "precision", "recall", "auc")
 print(best.head(3))
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-report.save(folder / "attack.svg")
+# %%
+report.save("attack.svg")

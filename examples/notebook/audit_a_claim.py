@@ -1,11 +1,9 @@
-"""Does a claimed epsilon hold? A proof from above and trials from below, with and without secure aggregation.
+# %% [markdown]
+# # Check a claimed epsilon
+#
+# Does a claimed epsilon hold? A proof from above and trials from below, with and without secure aggregation.
 
-python examples/notebook/audit_a_claim.py [FOLDER]
-"""
-
-import sys
-from pathlib import Path
-
+# %%
 import foltr_audit as fa
 
 published = fa.published_chain(eps=1.2)
@@ -21,5 +19,5 @@ report = fa.audit([fa.Spec(**federation, defense=chain) for chain in (published,
 print(report.summary())
 print("all claims hold" if report.holds() else "a claim is false")
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-report.save(folder / "audit_a_claim.svg")
+# %%
+report.save("audit_a_claim.svg")

@@ -1,11 +1,9 @@
-"""Which defense to use: compare three, and gate the choice with limits.
+# %% [markdown]
+# # Choose a defense
+#
+# Which defense to use: compare three, and gate the choice with limits.
 
-python examples/notebook/decide.py [FOLDER]
-"""
-
-import sys
-from pathlib import Path
-
+# %%
 import foltr_audit as fa
 
 federation = {
@@ -31,5 +29,5 @@ chain = fa.calibrate(1.2, parameters=46, clients=100, mechanisms=["laplace"]).fo
 spec = fa.Spec(**federation, attack={"click_models": ["informational"]}, defense=chain)
 print(fa.check(limits, spec))
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-report.save(folder / "decide.svg")
+# %%
+report.save("decide.svg")

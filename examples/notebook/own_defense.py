@@ -1,10 +1,9 @@
-"""A defense of one's own, attacked without a package: rounding each update to a coarse grid.
+# %% [markdown]
+# # Attack a defense of your own
+#
+# A defense of one's own, attacked without a package: rounding each update to a coarse grid.
 
-python examples/notebook/own_defense.py [FOLDER]
-"""
-
-import sys
-from pathlib import Path
+# %%
 from typing import ClassVar
 
 import numpy as np
@@ -38,5 +37,5 @@ reports = fa.attack([spec.having({"defense": chain}) for chain in chains])
 print(reports.summary())
 print(reports.warnings[0].warning if reports.warnings else "no warning")
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-reports.save(folder / "own_defense.svg")
+# %%
+reports.save("own_defense.svg")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ def test_a_script_is_short_and_in_the_gallery(script: Path) -> None:
 def test_a_script_runs_and_saves_its_picture(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path)])
+    monkeypatch.chdir(tmp_path)
     runpy.run_path(str(script), run_name="__main__")
     assert ".summary(full=True) also shows" in capsys.readouterr().out
     assert "<svg" in (tmp_path / f"{script.stem}.svg").read_text()
