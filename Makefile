@@ -83,8 +83,6 @@ results: $(STAMP) $(KERNELS)
 
 docs: $(DOCS)
 	$(BIN)/python -m tests.rooms_picture
-	$(BIN)/python -m tests.commands_page
-	$(BIN)/python -m tests.warnings_page
 	$(BIN)/python -m tests.threat_model_page
 	$(BIN)/python -m tests.published_schemas
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs

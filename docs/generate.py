@@ -181,11 +181,16 @@ def page(name: str, lines: Iterable[str]) -> str:
 def pages() -> dict[str, str]:
     """The text of each generated page, by its file below docs/generated."""
     return {
+        "api.md": page("api.md", ()),
         "commands.md": commands(),
         "plugins.md": plugins(),
         "warnings.md": warnings(),
-        "api.md": page("api.md", ()),
     }
+
+
+def scripts() -> dict[str, Path]:
+    """The script that each notebook is made of."""
+    return {f"notebooks/{script.stem}.ipynb": script for script in sorted(SCRIPTS.glob("*.py"))}
 
 
 def notebooks() -> dict[str, str]:
@@ -193,12 +198,12 @@ def notebooks() -> dict[str, str]:
     import jupytext
 
     found = {}
-    for script in sorted(SCRIPTS.glob("*.py")):
+    for name, script in scripts().items():
         book = jupytext.read(script)
         for number, cell in enumerate(book.cells):
             cell["id"] = f"cell-{number}"  # by default drawn at random
         book.metadata["kernelspec"] = KERNEL
-        found[f"notebooks/{script.stem}.ipynb"] = jupytext.writes(book, fmt="ipynb")
+        found[name] = jupytext.writes(book, fmt="ipynb")
     return found
 
 

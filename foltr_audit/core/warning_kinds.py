@@ -1,8 +1,8 @@
 """Warnings with their codes: one for each kind, and what `foltr-audit explain CODE` says of it.
 
 `FA1..` are about what a system declares, `FA2..` about recorded traces and attacks on them, `FA3..` about
-measurements, `FA4..` about what a command left out. A code never changes its meaning. `docs/pitfalls.md`
-repeats the table (`python -m tests.warnings_page` writes it there).
+measurements, `FA4..` about what a command left out. A code never changes its meaning. The page
+of warnings is made of this table when the documentation is built.
 """
 
 from __future__ import annotations
