@@ -15,6 +15,7 @@ from typing import Any
 
 from foltr_audit.cli.lazy import complete
 from foltr_audit.cli.main import command_line
+from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import Attack, Defense, Plugin, plain
 from foltr_audit.core.plugins.registry import GROUPS, names, parameters, plugin_class
 from foltr_audit.core.warning_kinds import WARNINGS
@@ -145,6 +146,13 @@ def section(cls: type[Plugin]) -> Iterator[str]:
         yield f"**Status:** {cls.status}.\n"
     if issubclass(cls, Attack) and cls.needs:
         yield f"**Must know:** {', '.join(f'`{piece}`' for piece in sorted(cls.needs))}.\n"
+    if issubclass(cls, CascadeClickModel):
+        pairs = zip(cls.click_given_grade, cls.stop_given_grade, strict=True)
+        rows = [
+            (f"0 to {len(click) - 1}", *(", ".join(map(plain, each)) for each in (click, stop)))
+            for click, stop in pairs
+        ]
+        yield from table(("labels", "probability of a click", "of stopping after it"), rows)
     found = parameters(cls)
     if found:
         rows = [(f"`{one['name']}`", default_of(one), text_of(str(one["description"]))) for one in found]
