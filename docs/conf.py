@@ -25,6 +25,7 @@ exclude_patterns = ["templates"]
 myst_heading_anchors = 3  # links as a web page of the repository has them: #a-heading
 
 default_role = "code"  # docstrings write `name`
+smartquotes_action = "qe"  # two hyphens begin an option
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 python_maximum_signature_line_length = 90
