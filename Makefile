@@ -129,4 +129,4 @@ $(KERNELS): $(wildcard foltr_audit/kernels/*.py) | $(BIN)/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(FLOWER) $(TORCH) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER) $(TORCH) build docs/generated dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -216,9 +216,12 @@ def notebooks() -> dict[str, str]:
 
 
 def write() -> None:
-    """Write what has changed."""
+    """Write what has changed, and remove pages of names that are no longer public."""
     for name, text in {**pages(), **notebooks()}.items():
         path = FOLDER / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
+    for stub in (FOLDER / "api").glob("*.rst"):
+        if f"   {stub.stem.rpartition('.')[2]}\n" not in pages()["api.md"]:
+            stub.unlink()  # autosummary writes pages of names, and removes none
