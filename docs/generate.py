@@ -139,7 +139,7 @@ def more_of(cls: type[Plugin]) -> tuple[str, ...]:
 
 def section(cls: type[Plugin]) -> Iterator[str]:
     """The docstring of a plug-in, what it must know, and its parameters."""
-    written = (inspect.getdoc(cls) or "").partition("\nExample:")[0]
+    written = re.sub(r"^Example:\n(?: +.*\n?|\n)*", "", inspect.getdoc(cls) or "", flags=re.MULTILINE)
     written = re.sub(r"^(Sees|Guarantees|Source):", r"**\1:**", written.strip(), flags=re.MULTILINE)
     yield f"{text_of(written)}\n"
     if cls.status != "stable":
