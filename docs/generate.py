@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from foltr_audit.cli.lazy import complete
 from foltr_audit.cli.main import command_line
+from foltr_audit.cli.pages import value_word
 from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import Attack, Defense, Plugin, plain
 from foltr_audit.core.plugins.registry import GROUPS, names, parameters, plugin_class
@@ -55,7 +55,10 @@ def commands() -> str:
     for name, command in walk("", command_line()):
         if not getattr(command, "commands", None):
             rows.append((f"[`{name}`](#{name.replace(' ', '-')})", text_of(first_sentence(command.help))))
-            sections += [f"## {name}", "", text_of(command.help), "", *options(command)]
+            sections += [f"## {name}", "", text_of(command.help), ""]
+            for one in getattr(command, "examples", ()):
+                sections += [f"{one.does}:", "", f"    {one.command}", ""]
+            sections += options(command)
     return page("commands.md", [*table(("command", "what it does"), rows), *sections])
 
 
@@ -63,10 +66,9 @@ def walk(path: str, group: Any) -> Iterator[tuple[str, Any]]:
     """The commands of a group and of the groups in it, each after its name."""
     for name, command in group.commands.items():
         if not command.hidden:
-            whole = complete(command)
-            yield f"{path}{name}", whole
-            if getattr(whole, "commands", None):
-                yield from walk(f"{path}{name} ", whole)
+            yield f"{path}{name}", command
+            if getattr(command, "commands", None):
+                yield from walk(f"{path}{name} ", command)
 
 
 def options(command: Any) -> Iterator[str]:
@@ -89,8 +91,8 @@ def option_row(parameter: Any) -> tuple[str, str, str]:
     names_ = [*parameter.opts, *parameter.secondary_opts]
     if parameter.param_type_name == "argument":
         names_ = [parameter.metavar or parameter.name.upper()]
-    elif parameter.metavar:
-        names_[-1] += f" {parameter.metavar}"
+    elif not parameter.is_flag:
+        names_[-1] += f" {value_word(parameter)}"
     default = "required" if parameter.required else default.removesuffix(".")
     return ", ".join(f"`{name}`" for name in names_), text_of(default), text_of(words)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar, get_type_hints
 
 from foltr_audit.cli.options import (
     DATA,
     DEFENSE,
     FEDERATION,
+    FieldOption,
     Table,
     flags,
     published_chain,
@@ -20,6 +23,7 @@ from foltr_audit.cli.options import (
     shared,
 )
 from foltr_audit.cli.output import note, save_config, show_log
+from foltr_audit.cli.user_code import with_own_plugins
 from foltr_audit.core.pdgd import pdgd_setting
 from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.errors import UsageError
@@ -77,7 +81,7 @@ SHARED = (
     *("trace.every", "no_trace"),
     *("trace.embed_features", "config", "save_config", "json", "verbose", "threads"),
 )
-"""Names of the options of commands, in the order of their help: see `lazy.takes`."""
+"""Names of the options of commands, in the order of their help: see `takes`."""
 ANSWER = ("full", "quiet")
 
 
@@ -136,7 +140,7 @@ class CommonOptions:
     runs: int | None = shared(
         "Number of repetitions; run i uses fold i mod K. Default: 1 (compare: 3), or K with --fold all."
     )
-    out: Path | None = shared("Folder for traces, the model and results (compare: cells).")
+    out: Path | None = shared("Folder for traces, the model and results.", metavar="DIR")
     resume: bool = shared("Resume the Run in --out.", name="--resume", default=False)
     overwrite: bool = shared("Replace the Run in --out.", name="--overwrite", default=False)
     no_trace: bool = shared(
@@ -279,6 +283,62 @@ class CommonOptions:
         from foltr_audit.experiments.runner import RunOutput
 
         return RunOutput(self.out, resume=self.resume, overwrite=self.overwrite)
+
+
+class OtherHelp(NamedTuple):
+    """The option of a field, with another help than in other commands."""
+
+    field: str
+    text: str
+    panel: str
+
+
+def takes(*names: str | OtherHelp) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take options that several commands share: they arrive as its parameter `common`.
+
+    Typer reads the options of a command from its signature and knows no records of options, so this decorator
+    adds a parameter for each to the signature, and makes the record of their values.
+
+    Args:
+        names: fields of `CommonOptions`, or dotted names of fields of a Spec, see `options.FieldOption`.
+    """
+    shared_fields = {field.name: field for field in fields(CommonOptions)}
+    hints = get_type_hints(CommonOptions)
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        del own["common"]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+        settings: dict[str, FieldOption] = {}
+        for name in names:
+            if isinstance(name, str) and name in shared_fields:
+                field = shared_fields[name]
+                parameters.append(_parameter(name, hints[name], field.metadata["option"], field.default))
+                continue
+            setting = FieldOption.of(name if isinstance(name, str) else name.field)
+            settings[setting.parameter] = setting
+            info = setting.option() if isinstance(name, str) else setting.option(name.text, name.panel)
+            parameters.append(_parameter(setting.parameter, setting.annotation, info, None))
+
+        @wraps(command)
+        def with_options(**given: Any) -> None:
+            given = with_own_plugins(given)
+            options = {name: given.pop(name) for name in shared_fields if name in names}
+            values = {setting.name: setting.read(given.pop(name)) for name, setting in settings.items()}
+            point = {name: value for name, value in values.items() if value is not None}
+            command(**given, common=CommonOptions(**options, fields=point))
+
+        vars(with_options)["__signature__"] = inspect.Signature(parameters)
+        with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return with_options
+
+    return add
+
+
+def _parameter(name: str, kind: Any, info: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info], default=default
+    )
 
 
 def field_flags() -> dict[str, str]:

@@ -12,14 +12,16 @@ from foltr_audit.cli.common import (
     ANSWER,
     FRESH,
     CommonOptions,
+    OtherHelp,
     changed_learner,
     folds_of,
     open_comparison,
     shared_but,
+    takes,
 )
-from foltr_audit.cli.lazy import OtherHelp, takes
 from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, read_text, switch
 from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.progress import on_terminal
 
@@ -46,6 +48,21 @@ _SHARED = shared_but(
 )
 
 
+app = new_app()
+FIRST = (
+    *("eps", "defense", "method", "click_model", "data", "clients", "rounds", "runs", "audit", "out"),
+    *("resume", "jobs", "dry_run", "json", "full", "quiet"),
+)
+EXAMPLES = {
+    "Compare the usual defenses at epsilon 1.2": "foltr-audit compare --eps 1.2 --out study",
+    "Only list what would be run": "foltr-audit compare --eps 1.2 --eps 4.5 --dry-run",
+    "Compare two defenses quickly": (
+        "foltr-audit compare --eps 1.2 --defense none --defense published --runs 1"
+    ),
+}
+
+
+@app.command(cls=page(FIRST, EXAMPLES))
 @takes(*FRESH, *_GRID, *_SHARED, *ANSWER)
 def compare(
     common: CommonOptions,

@@ -200,9 +200,11 @@ def shared(
     *,
     default: Any = None,
     name: str | tuple[str, ...] | None = None,
+    metavar: str | None = None,
 ) -> Any:
     """Declare an option as a field of the record of options that several commands share."""
-    return field(default=default, metadata={"option": option(text, ..., panel=panel, name=name)})
+    info = option(text, ..., panel=panel, name=name, metavar=metavar)
+    return field(default=default, metadata={"option": info})
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]

@@ -1,4 +1,4 @@
-"""Warnings with their codes: one for each kind, and what `foltr-audit explain CODE` says of it.
+"""Warnings with their codes: one for each kind, and what `foltr-audit list warnings CODE` says of it.
 
 `FA1..` are about what a system declares, `FA2..` about recorded traces and attacks on them, `FA3..` about
 measurements, `FA4..` about what a command left out. A code never changes its meaning. The page
