@@ -83,7 +83,6 @@ results: $(STAMP) $(KERNELS)
 
 docs: $(DOCS)
 	$(BIN)/python -m tests.rooms_picture
-	$(BIN)/python -m tests.commands_page
 	$(BIN)/python -m tests.threat_model_page
 	$(BIN)/python -m tests.published_schemas
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
@@ -130,4 +129,4 @@ $(KERNELS): $(wildcard foltr_audit/kernels/*.py) | $(BIN)/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(FLOWER) $(TORCH) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER) $(TORCH) build docs/generated dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
