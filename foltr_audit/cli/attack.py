@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.common import ANSWER, ATTACK, SHARED, CommonOptions, field_flags, takes, use_threads
-from foltr_audit.cli.options import KNOW_HELP, option, refuse_others
+from foltr_audit.cli.options import KNOW_HELP, option, refuse_others, words
 from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
@@ -27,17 +27,16 @@ if TYPE_CHECKING:
 SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
 
-_WITH_TRACE = {
-    *("method", "trace", "know", "client_step", "guesses", "target", "view", "hide", "queries", "choices"),
-    *("colluders", "data", "intents", "seed", "json", "threads", "full", "quiet"),
-}
-_ONLY_FRESH = ("click_models", "on", "repeats", "min_documents", "interactions", "lists", "view")
+_WITH_TRACE = words(
+    "method trace know client_step guesses target view hide queries choices colluders data intents seed "
+    "json threads full quiet"
+)
+_ONLY_FRESH = words("click_models on repeats min_documents interactions lists view")
 
 
 app = new_app()
-FIRST = (
-    *("method", "eps", "defense", "data", "click_model", "clients", "rounds", "learner", "preset", "trace"),
-    *("out", "json", "full", "quiet", "seed"),
+FIRST = words(
+    "method eps defense data click_model clients rounds learner preset trace out json full quiet seed"
 )
 EXAMPLES = {
     "Read clicks behind the published noise of epsilon 1.2": "foltr-audit attack --method olsr --eps 1.2",

@@ -15,7 +15,7 @@ import typer
 
 from foltr_audit.cli.audit_function import FUNCTION, run_function_audit
 from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, stored_report, takes
-from foltr_audit.cli.options import option, refuse_others, switch
+from foltr_audit.cli.options import option, refuse_others, switch, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
@@ -23,41 +23,19 @@ from foltr_audit.errors import UsageError
 if TYPE_CHECKING:
     from foltr_audit.experiments.lint_subjects import LintSubject
 
-OF_FUNCTION = {
-    "what",
-    "zero",
-    "one",
-    "inputs",
-    "eps",
-    "delta",
-    "trials",
-    "confidence",
-    "estimator",
-    "seed",
-    "json",
-}
+OF_FUNCTION = words("what zero one inputs eps delta trials confidence estimator seed json")
 """Options of the audit of a function."""
 
-DECLARED = {
-    *("no_trials", "eps", "sensitivity", "defense", "data", "fold", "clients", "cohort", "separation"),
-    *(
-        "cohorts",
-        "scenario",
-        "learner",
-        "interactions",
-        "rounds",
-        "rank_with",
-        "clip_without_pairs",
-        "ranker",
-    ),
-    *("message", "message_dtype", "seed", "config", "json"),
-}
+DECLARED = words(
+    "no_trials eps sensitivity defense data fold clients cohort separation cohorts scenario learner "
+    "interactions rounds rank_with clip_without_pairs ranker message message_dtype seed config json"
+)
 """Options that say what a system is."""
 
 app = new_app()
-FIRST = (
-    *("eps", "defense", "claim", "delta", "trials", "view", "unit", "data", "clients", "rounds"),
-    *("no_trials", "require_proof", "out", "json", "full", "quiet", "seed"),
+FIRST = words(
+    "eps defense claim delta trials view unit data clients rounds no_trials require_proof out json full "
+    "quiet seed"
 )
 EXAMPLES = {
     "Check the published defense at epsilon 1.2": "foltr-audit audit --eps 1.2 --trials 1000",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.common import CommonOptions
-from foltr_audit.cli.options import flags
+from foltr_audit.cli.options import flags, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.user_code import named_function
 from foltr_audit.errors import UsageError, message_of, shorten_value
@@ -128,9 +128,8 @@ def _pair_of_function(name: str, function: str) -> tuple[object, object]:
 FUNCTION = "Functions"
 """The part of the help with the options of a function's audit."""
 
-_FIELDS = (
-    *("function.eps", "function.delta", "function.trials", "function.confidence", "function.estimator"),
-    "function.seed",
+_FIELDS = words(
+    "function.eps function.delta function.trials function.confidence function.estimator function.seed"
 )
 
 

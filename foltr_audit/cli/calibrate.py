@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from foltr_audit.cli.options import Json, option, switch
+from foltr_audit.cli.options import Json, option, switch, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import DELTA, VIEW
 
 app = new_app()
-FIRST = (
-    *("target_eps", "delta", "unit", "view", "rounds", "clients", "cohort", "interactions", "rank_with"),
-    *("data", "norm", "mechanism", "json"),
+FIRST = words(
+    "target_eps delta unit view rounds clients cohort interactions rank_with data norm mechanism json"
 )
 EXAMPLES = {
     "Prove an epsilon of 1 for each message": "foltr-audit calibrate --target-eps 1",

@@ -21,6 +21,7 @@ from foltr_audit.cli.options import (
     read_text,
     refuse_others,
     switch,
+    words,
 )
 from foltr_audit.cli.output import (
     note,
@@ -134,29 +135,18 @@ def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
 
 # --- the command -----------------------------------------------------------------------------------
 
-_ALWAYS = {"limits", "json", "threads", "formats"}
-_WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
+_ALWAYS = words("limits json threads formats")
+_WITH_TRACE = (*_ALWAYS, *words("trace method data intents seed"))
 _PLACES = {"data": "data.source", "seed": "seed", "intents": "data.intents"}
-_WITH_COMPARISON = _ALWAYS | {"comparison", "defense", "eps"}
+_WITH_COMPARISON = (*_ALWAYS, *words("comparison defense eps"))
 
 
-_PACKED = {"limits", "sample", "every", "jobs", "seed", "data", "intents", "json", "threads"}
+_PACKED = words("limits sample every jobs seed data intents json threads")
 
 app = new_app()
-FIRST = (
-    *(
-        "comparison",
-        "trace",
-        "config",
-        "method",
-        "eps",
-        "defense",
-        "click_model",
-        "data",
-        "clients",
-        "rounds",
-    ),
-    *("formats", "out", "sample", "every", "json", "seed"),
+FIRST = words(
+    "comparison trace config method eps defense click_model data clients rounds formats out sample every "
+    "json seed"
 )
 EXAMPLES = {
     "Check a finished comparison": "foltr-audit check limits.toml --comparison study",

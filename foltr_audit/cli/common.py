@@ -21,6 +21,7 @@ from foltr_audit.cli.options import (
     read_text,
     refuse_alternatives,
     shared,
+    words,
 )
 from foltr_audit.cli.output import note, save_config, show_log
 from foltr_audit.cli.user_code import with_own_plugins
@@ -39,47 +40,42 @@ if TYPE_CHECKING:
 
 ReportOf = TypeVar("ReportOf", bound="Report")
 
-LEARNER = ("interactions", "learning_rate", "clip_without_pairs", "rank_with")
+LEARNER = words("interactions learning_rate clip_without_pairs rank_with")
 """Options that change a parameter of the learner of the same name."""
 
-FRESH = ("attack.target", "attack.on", "attack.repeats", "attack.interactions")
+FRESH = words("attack.target attack.on attack.repeats attack.interactions")
 CLAIM = ("audit.claim", "audit.delta", "audit.trials")
 ATTACK = (
-    *(*FRESH, "attack.methods", "attack.click_models", "train.click_model", "attack.min_documents"),
-    *("attack.lists", "attack.view", "attack.hide", "attack.queries", "attack.choices"),
-    "attack.colluders",
+    *FRESH,
+    *words(
+        "attack.methods attack.click_models train.click_model attack.min_documents attack.lists attack.view "
+        "attack.hide attack.queries attack.choices attack.colluders"
+    ),
 )
 AUDIT = (
-    *(*CLAIM, "audit.views", "audit.units", "audit.canaries", "audit.models", "audit.confidence"),
-    *(
-        "audit.stop_early",
-        "audit.estimator",
-        "audit.score",
-        "audit.messages",
-        "audit.drop_out",
-        "audit.colluders",
+    *CLAIM,
+    *words(
+        "audit.views audit.units audit.canaries audit.models audit.confidence audit.stop_early "
+        "audit.estimator audit.score audit.messages audit.drop_out audit.colluders audit.interactions "
+        "audit.lists audit.on audit.min_documents"
     ),
-    *("audit.interactions", "audit.lists", "audit.on", "audit.min_documents"),
 )
-MEMBERSHIP = (
-    *("membership.methods", "membership.views", "membership.of"),
-    *("membership.rounds_seen", "membership.shadows"),
-    *("membership.references", "membership.others", "membership.gamma", "membership.offline_scale"),
+MEMBERSHIP = words(
+    "membership.methods membership.views membership.of membership.rounds_seen membership.shadows "
+    "membership.references membership.others membership.gamma membership.offline_scale"
 )
-UNLEARNING = (
-    *("unlearning.clients", "unlearning.methods", "unlearning.trials", "unlearning.delta"),
-    *("unlearning.confidence", "unlearning.calibrate_every", "unlearning.calibration_interactions"),
-    *("unlearning.fine_tune_rounds", "unlearning.ascent_rounds", "unlearning.ball"),
+UNLEARNING = words(
+    "unlearning.clients unlearning.methods unlearning.trials unlearning.delta unlearning.confidence "
+    "unlearning.calibrate_every unlearning.calibration_interactions unlearning.fine_tune_rounds "
+    "unlearning.ascent_rounds unlearning.ball"
 )
-SHARED = (
-    *("eps", "sensitivity", "defense", "data.source", "fold", "data.normalise", "data.dtype", "data.intents"),
-    *("data.balance", "population.clients", "population.cohort", "population.separation"),
-    *("population.cohorts", "population.scenario", "population.poisoning", "learner"),
-    *("interactions", "train.rounds", "learning_rate", "pdgd", "clip_without_pairs", "rank_with"),
-    *("train.ranker", "train.init", "train.server", "train.no_relevant", "train.evaluate_every"),
-    *("trace.message", "trace.dtype", "runs", "seed", "out", "resume", "overwrite"),
-    *("trace.every", "no_trace"),
-    *("trace.embed_features", "config", "save_config", "json", "verbose", "threads"),
+SHARED = words(
+    "eps sensitivity defense data.source fold data.normalise data.dtype data.intents data.balance "
+    "population.clients population.cohort population.separation population.cohorts population.scenario "
+    "population.poisoning learner interactions train.rounds learning_rate pdgd clip_without_pairs "
+    "rank_with train.ranker train.init train.server train.no_relevant train.evaluate_every trace.message "
+    "trace.dtype runs seed out resume overwrite trace.every no_trace trace.embed_features config "
+    "save_config json verbose threads"
 )
 """Names of the options of commands, in the order of their help: see `takes`."""
 ANSWER = ("full", "quiet")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from foltr_audit.cli.options import Json
+from foltr_audit.cli.options import Json, words
 from foltr_audit.cli.output import print_json, print_line, print_rows, show, warn_of_unloadable
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.warning_kinds import WARNINGS, WarningKind, warning_kind
@@ -15,20 +15,9 @@ from foltr_audit.report.tables.table import Column
 
 app = new_app()
 
-WARNINGS_OF_COMMANDS = "warnings"
-KNOWLEDGE = "knowledge"
-KINDS = (
-    *(
-        "attacks",
-        "defenses",
-        "scenarios",
-        "poisonings",
-        "click-models",
-        "learners",
-        "client-steps",
-        "servers",
-    ),
-    *(KNOWLEDGE, WARNINGS_OF_COMMANDS),
+_WARNINGS = "warnings"
+KINDS = words(
+    "attacks defenses scenarios poisonings click-models learners client-steps servers knowledge warnings"
 )
 EXAMPLES = {
     "Show the attacks, with what each needs to see": "foltr-audit list attacks",
@@ -51,7 +40,7 @@ def listing(
 
     if kind not in KINDS:
         raise UsageError(f"list: unknown kind {kind!r}; {suggest_name(kind, KINDS)}")
-    if kind == WARNINGS_OF_COMMANDS:
+    if kind == _WARNINGS:
         _explain(code, json=json)
         return
     if code is not None:

@@ -13,7 +13,7 @@ from foltr_audit.cli.common import (
     stored_report,
     takes,
 )
-from foltr_audit.cli.options import FEDERATION
+from foltr_audit.cli.options import FEDERATION, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
 
@@ -24,10 +24,7 @@ app = new_app()
 _CLIENTS = OtherHelp("population.clients", "Number of clients. Default: 20.", FEDERATION)
 
 
-FIRST_OF_UNLEARNING = (
-    *("client", "method", "trials", "data", "clients", "rounds", "eps", "defense", "learner", "out"),
-    *("json", "seed"),
-)
+FIRST_OF_UNLEARNING = words("client method trials data clients rounds eps defense learner out json seed")
 EXAMPLES_OF_UNLEARNING = {
     "Remove one client in every way": "foltr-audit study unlearning",
     "By training on, ten rounds": "foltr-audit study unlearning --method fine-tune --rounds 10",
@@ -55,10 +52,7 @@ def unlearning(common: CommonOptions) -> None:
 _MEMBERS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
 
 
-FIRST_OF_MEMBERSHIP = (
-    *("method", "view", "of", "shadows", "data", "clients", "rounds", "eps", "defense", "learner", "out"),
-    *("json", "seed"),
-)
+FIRST_OF_MEMBERSHIP = words("method view of shadows data clients rounds eps defense learner out json seed")
 EXAMPLES_OF_MEMBERSHIP = {
     "Tell who took part, without a defense": "foltr-audit study membership",
     "With the published defense": "foltr-audit study membership --eps 1.2 --rounds 5",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from foltr_audit.cli.common import CommonOptions, takes, use_threads
-from foltr_audit.cli.options import Table, flags, option
+from foltr_audit.cli.options import Table, flags, option, words
 from foltr_audit.cli.output import note, print_line, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import print_published, published_table
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from foltr_audit.studies.model_merging import MergeReport
     from foltr_audit.utils.rows import JsonValue
 
-_STUDY = (
-    *("merge.data.source", "merge.data.fold", "merge.data.category_feature", "merge.categories"),
-    *("merge.splits", "merge.initial", "merge.trials", "merge.trees"),
+_STUDY = words(
+    "merge.data.source merge.data.fold merge.data.category_feature merge.categories merge.splits "
+    "merge.initial merge.trials merge.trees"
 )
 
 

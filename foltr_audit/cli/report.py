@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.bundle import pack_results
-from foltr_audit.cli.options import argument, option, refuse_others, switch
+from foltr_audit.cli.options import (
+    argument,
+    option,
+    refuse_others,
+    switch,
+    words,
+)
 from foltr_audit.cli.output import note, print_line
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
@@ -89,7 +95,7 @@ def report(
     _write_report(folder, to, out, overwrite=overwrite)
 
 
-_OF_ZIP = {"folder", "zip_file", "with_trace", "without_lists", "partial", "overwrite", "json"}
+_OF_ZIP = words("folder zip_file with_trace without_lists partial overwrite json")
 
 
 def _write_report(folder: Path, to: ReportFormat | None, out: Path | None, *, overwrite: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foltr_audit.cli.common import ANSWER, SHARED, CommonOptions, takes, use_threads
-from foltr_audit.cli.options import Plot, option, switch
+from foltr_audit.cli.options import Plot, option, switch, words
 from foltr_audit.cli.output import note, print_line, save_config, warn
 from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, print_published, published_table
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 app = new_app()
-FIRST = (
-    *("learner", "click_model", "data", "clients", "rounds", "interactions", "eps", "defense", "scenario"),
-    *("runs", "plot", "out", "json", "full", "quiet", "seed"),
+FIRST = words(
+    "learner click_model data clients rounds interactions eps defense scenario runs plot out json full "
+    "quiet seed"
 )
 EXAMPLES = {
     "Train FPDGD on synthetic data": "foltr-audit train --rounds 20",
