@@ -4,7 +4,7 @@
 # make test-steps   tests of client steps with PyTorch, in an environment of their own
 # make bench    measure speed and memory; make bench-papers: the papers' own runs; make bench-table: BENCHMARKS.md
 # make bench-audit   what audits find of a true epsilon beside the best possible, and of broken mechanisms
-# make results  run what tables of docs/results.md and docs/robust-aggregation.md show and is not stored yet, and write both pages
+# make results  run what results/ does not hold yet, and write docs/results.md
 # make docs     build the documentation site into build/docs
 PYTHON ?= python3.11
 VENV := .venv
@@ -86,8 +86,6 @@ results: $(STAMP) $(KERNELS)
 
 docs: $(DOCS)
 	$(BIN)/python -m tests.rooms_picture
-	$(BIN)/python -m tests.commands_page
-	$(BIN)/python -m tests.warnings_page
 	$(BIN)/python -m tests.threat_model_page
 	$(BIN)/python -m tests.published_schemas
 	$(BIN)/python -m sphinx -W -n --keep-going -q -b html docs build/docs
@@ -134,4 +132,4 @@ $(KERNELS): $(wildcard foltr_audit/kernels/*.py) | $(BIN)/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(FLOWER) $(TORCH) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER) $(TORCH) build docs/generated dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

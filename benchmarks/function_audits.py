@@ -1,7 +1,7 @@
 """How often audits of functions refute true and false claims: `python -m benchmarks.function_audits`.
 
 Each mechanism claims an epsilon of 1.2, and is audited with other seeds, by all the defaults of
-`audit-function` but for the number of trials. Broken mechanisms add 15 % less noise, or reuse a seed.
+`audit FILE.py:FUNCTION` but for the number of trials. Broken mechanisms add 15 % less noise, or reuse a seed.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from benchmarks.results.stored import write_atomically
+from benchmarks.results.files import write_atomically
 from foltr_audit.core.ranking_metrics import OFFLINE_NDCG, ONLINE_NDCG
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.data.load import folds

@@ -21,7 +21,8 @@ class Clip(Defense):
     step that the defense acts on. With `clip_without_pairs=false` a client without pairs keeps the global
     model, whose norm is not bounded (its update is 0). With `at=message` the bound holds for every client.
 
-    The default is the published clip: an L2 ball for the model after every local step.
+    The default is the published clip: an L2 ball for the model after every local step. It hides little: on
+    100 queries of MQ2008 the attack `map` reads every list even at norm 0.1.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
     algorithm 3; of updates: McMahan et al. 2018, "Learning differentially private recurrent language models",

@@ -22,6 +22,8 @@ class Median(Defense):
     protects it. While fewer than half of the clients are malicious, each coordinate lies between two that
     honest clients sent.
 
+    It needs single messages, so it is refused with `secure-aggregation`.
+
     Source: Yin, Chen, Ramchandran & Bartlett 2018, "Byzantine-robust distributed learning: towards optimal
     statistical rates", section 4, definition 1 and algorithm 1, option I.
     """
@@ -43,6 +45,8 @@ class TrimmedMean(Defense):
     Guarantees: no privacy, for any relation, unit or view. All bounds on sums are lost; noise that a client
     added to its own message still protects it. While at most floor(share S) clients are malicious, each
     coordinate lies between two that honest clients sent.
+
+    It needs single messages, so it is refused with `secure-aggregation`.
 
     Source: Yin, Chen, Ramchandran & Bartlett 2018, "Byzantine-robust distributed learning: towards optimal
     statistical rates", section 4, definition 2 and algorithm 1, option II.

@@ -33,6 +33,8 @@ class CorrelatedGaussianNoise(Defense):
     message in the average, so that unequal weights and lost messages cost no privacy. Proven for real
     numbers; the average is rounded to float32 after the noise, which removes the last bits.
 
+    `attack --view aggregate` reads sums without this noise: what the aggregator itself could read.
+
     Source: Choquette-Choo et al. 2023, "(Amplified) banded matrix factorization: a unified approach to
     private training"; for sums that depend on earlier ones: Denisov et al. 2022, "Improved differential
     privacy for SGD via optimal private linear operators on adaptive streams", theorem 2.1.

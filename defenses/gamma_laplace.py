@@ -20,7 +20,8 @@ class GammaLaplace(Defense):
     Guarantees: the authors claim eps per round for neighbours that differ in one interaction. What is
     proven is less: an observer of the *sum* sees the Laplace mechanism of scale sensitivity / eps per
     coordinate, which is eps-DP for inputs whose *L1* distance is at most `sensitivity` (an L2 clip does
-    not ensure that). An observer of *single* messages gets no pure guarantee for n >= 2.
+    not ensure that). An observer of *single* messages gets no pure guarantee for n >= 2. Nothing is proven of
+    shares that are rounded after they were drawn, as `secure-aggregation` does.
 
     Source: Wang et al. 2021, "Effective and privacy-preserving federated online learning to rank",
     section 3.3 and eq. 16.

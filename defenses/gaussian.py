@@ -93,7 +93,8 @@ class GaussianShares(_GaussianMechanism):
     Guarantees: (eps, delta)-DP per round and client (so for every smaller unit), replace-one, for an
     observer of the *sum* of all n messages, if the messages of any two clients differ by at most
     `sensitivity` in L2. No claim is made for a sum of m < n messages (its noise is only sigma sqrt(m / n)),
-    for n - 1 colluding clients or for a server that sees single messages (one share of noise is left).
+    for n - 1 colluding clients or for a server that sees single messages (one share of noise is left), nor
+    for shares that are rounded after they were drawn, as `secure-aggregation` does.
 
     Source: Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy: analytical
     calibration and optimal denoising", theorem 8; shares as in Dwork et al. 2006, "Our data, ourselves:

@@ -24,6 +24,8 @@ class Krum(Defense):
     to its own message still protects it. With at most f malicious clients and S >= 2 f + 3, and if updates of
     the others are independent and of one law with little variance, the message taken is near their mean.
 
+    It needs single messages, so it is refused with `secure-aggregation`.
+
     Source: Blanchard, El Mhamdi, Guerraoui & Stainer 2017, "Machine learning with adversaries: Byzantine
     tolerant gradient descent", section 4.
     """
@@ -55,6 +57,8 @@ class MultiKrum(Defense):
     Guarantees: no privacy, for any relation, unit or view: the fewer messages are chosen, the more the next
     global model reveals about each. All bounds on sums are lost; noise that a client added to its own message
     still protects it. Against malicious clients as `krum`.
+
+    It needs single messages, so it is refused with `secure-aggregation`.
 
     Source: Blanchard, El Mhamdi, Guerraoui & Stainer 2017, "Machine learning with adversaries: Byzantine
     tolerant gradient descent", section 4 (scores) and section 6 (Multi-Krum).
@@ -96,6 +100,8 @@ class Bulyan(Defense):
     Guarantees: no privacy, for any relation, unit or view. All bounds on sums are lost; noise that a client
     added to its own message still protects it. With at most f malicious clients and S >= 4 f + 3 each
     coordinate stays near to one that an honest client sent.
+
+    It needs single messages, so it is refused with `secure-aggregation`.
 
     Source: El Mhamdi, Guerraoui & Rouault 2018, "The hidden vulnerability of distributed learning in
     Byzantium", section 4.

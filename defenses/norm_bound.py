@@ -21,6 +21,8 @@ class UpdateNormBound(Defense):
     protects it. No client moves the global model by more than `norm` times its weight. For privacy, let
     clients clip by `clip:of=update,at=message`.
 
+    It needs single messages, so it is refused with `secure-aggregation`.
+
     Source: Sun, Kairouz, Suresh & McMahan 2019, "Can you really backdoor federated learning?", section 4
     (norm thresholding of updates).
     """

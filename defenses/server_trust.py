@@ -26,6 +26,8 @@ class ServerTrust(Defense):
     All bounds on sums are lost; noise that a client added to its own message still protects it. No client
     moves the global model by more than the length of the server's update.
 
+    It needs single messages, so it is refused with `secure-aggregation`.
+
     Source: Cao, Fang, Liu & Gong 2021, "FLTrust: Byzantine-robust federated learning via trust
     bootstrapping", section 4, with a global learning rate of 1.
     """

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from importlib.metadata import version as version_of
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import generate
 
 project = "foltr-audit"
 author = "The foltr-audit authors"
 copyright = author
 release = version = version_of("foltr-audit")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-source_suffix = {".md": "markdown"}
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+templates_path = ["templates"]
+exclude_patterns = ["templates"]
 myst_heading_anchors = 3  # links as a web page of the repository has them: #a-heading
 
 default_role = "code"  # docstrings write `name`
+smartquotes_action = "qe"  # two hyphens begin an option
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 python_maximum_signature_line_length = 90
-autodoc_default_options = {"exclude-members": "model_config, model_post_init"}
+autodoc_default_options = {"exclude-members": "model_config, model_post_init, show, short_answer, figure, of"}
+autodoc_inherit_docstrings = False  # what all reports have is on the page of their base class
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # attributes as a list; their own entries come from the class
 nitpick_ignore_regex = [
     ("py:exc", r"\w+"),  # errors go by their bare names
     (r"py:(class|obj)", r".*"),  # types in signatures: most have no entry of their own
@@ -35,27 +46,21 @@ html_title = f"{project} {release}"
 html_copy_source = False
 html_show_sphinx = False
 
-COLON = "\N{RATIO}"
-"""Stands in for a colon while napoleon would take what is before it for a type."""
+
+def write_pages(app: Any, config: Any) -> None:
+    """Make docs/generated before Sphinx looks for pages."""
+    del app, config
+    generate.write()
 
 
 def before_napoleon(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
-    """Attributes become a list; the first line of a property keeps its colon."""
+    """Keep what is taken for a type: words before a colon in a property, and the first of several names."""
     del app, name, found, options
-    if what == "property" and lines:
-        lines[0] = lines[0].replace(":", COLON)
-    if "Attributes:" in lines:
-        start = lines.index("Attributes:") + 1
-        end = next((i for i in range(start, len(lines)) if re.match(r"\S", lines[i])), len(lines))
-        listed = [re.sub(r"^ {4}(\w[\w, ]*):", r"* ``\1``:", line) for line in lines[start:end]]
-        listed = [line if line.startswith("*") else line.removeprefix("      ") for line in listed]
-        lines[start - 1 : end] = ["", *listed, ""]
-
-
-def after_napoleon(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
-    """Puts the colons back."""
-    del app, what, name, found, options
-    lines[:] = [line.replace(COLON, ":") for line in lines]
+    lines[:] = [
+        re.sub(r"^ {4}\w+(?:, \w+)+(?=:)", lambda names: names[0].replace(", ", "/"), line) for line in lines
+    ]
+    if what == "property":
+        lines[:0] = ["..", ""]
 
 
 def plain_class(
@@ -77,4 +82,4 @@ def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-signature", plain_class)
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)
-    app.connect("autodoc-process-docstring", after_napoleon, priority=600)
+    app.connect("config-inited", write_pages)

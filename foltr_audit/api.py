@@ -271,7 +271,7 @@ def audit_mechanism(
         delta: of the claim.
         trials: evaluated trials with each input; three quarters of that number come before them.
         confidence: of the lower bound.
-        estimator: as option `--estimator` of `audit-function`.
+        estimator: as option `--estimator` of `foltr-audit audit`.
         seed: of the generators.
 
     Returns:

@@ -8,13 +8,13 @@ group           subclass of                              guide
 attacks         `Attack`, `IntentAttack`, `LinkAttack`,  docs/write-an-attack.md
                 `ParticipantAttack`
 defenses        `Defense`                                docs/write-a-defense.md
-scenarios       `Scenario`                               docs/worlds.md
+scenarios       `Scenario`                               docs/simulate.md
 click_models    `ClickModel`                             CONTRIBUTING.md
 learners        `ModelLearner`, `MetricLearner`,         CONTRIBUTING.md
                 `CentralLearner`
-client_steps    `ClientStep`                             docs/client-steps.md
-poisonings      `Poisoning`                              docs/worlds.md
-servers         `Server`                                 docs/servers.md
+client_steps    `ClientStep`                             docs/federation.md
+poisonings      `Poisoning`                              docs/simulate.md
+servers         `Server`                                 docs/threat-model.md
 =============== ======================================== ============================
 
 Example:

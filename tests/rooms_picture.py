@@ -1,4 +1,4 @@
-"""Draws the rooms for docs/architecture.md from the import graph: `python -m tests.rooms_picture`.
+"""Draws the rooms for ARCHITECTURE.md from the import graph: `python -m tests.rooms_picture`.
 
 One row for each room, the highest first: its name, the first sentence of its docstring, and a dot under each
 room that it imports. A dot left of the diagonal would be an import against the order.

@@ -1,6 +1,6 @@
-"""Pages of docs/ from declared commands: `python -m benchmarks.results`.
+"""What declared commands find: `python -m benchmarks.results`.
 
-`tables/*.toml` declare runs (a command and its data), tables (rows and columns of the JSON that commands
-print) and published claims with the rule that judges them. Results are stored in `build/results`. Each file
-of `pages` holds the prose of the page with its name, and the places of its tables.
+`tables/*.toml` declare runs (a command and its data), the tables of `results/` that they fill (rows of the
+JSON that commands print), excerpts of tables, and published claims with the rule that judges them.
+`pages/results.md` is the prose of docs/results.md, with the places of excerpts and claims.
 """

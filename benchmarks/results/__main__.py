@@ -1,4 +1,4 @@
-"""Runs what is not stored yet, then writes pages of docs/: `python -m benchmarks.results`."""
+"""Runs what `results/` does not hold yet, then writes docs/results.md: `python -m benchmarks.results`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from pathlib import Path
 
 from benchmarks.results.data_folders import SHARED
 from benchmarks.results.declarations import read_declarations
-from benchmarks.results.page import ResultsPage, read_pages
+from benchmarks.results.files import ResultFolder, write_atomically
+from benchmarks.results.page import PROSE, ResultsPage
 from benchmarks.results.running import ROOT, ResultRunner
-from benchmarks.results.stored import ResultStore, write_atomically
 from foltr_audit.errors import UsageError
 
-DOCS = ROOT / "docs"
-STORE = ROOT / "build" / "results"
+RESULTS = ROOT / "results"
+PAGE = ROOT / "docs" / "results.md"
+WORK = ROOT / "build" / "results"
 INTERRUPTED = 130
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description=__doc__)
     parser.add_argument("--shared", type=Path, default=SHARED, metavar="DIR", help="Folder of the real data.")
-    parser.add_argument("--store", type=Path, default=STORE, metavar="DIR", help="Folder of stored results.")
-    parser.add_argument("--docs", type=Path, default=DOCS, metavar="DIR", help="Folder of the written pages.")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="Folder of results.")
+    parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE", help="The written page.")
     parser.add_argument(
         "--only",
         action="append",
@@ -31,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="Run this run, or the runs of this table; repeatable.",
     )
-    parser.add_argument("--render", action="store_true", help="Run nothing; only write the pages.")
+    parser.add_argument("--render", action="store_true", help="Run nothing; only write the page.")
     return parser
 
 
@@ -49,19 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _make(given: argparse.Namespace) -> int:
-    declared = read_declarations()
-    pages = read_pages(declared)
-    runner = ResultRunner(ResultStore(given.store.resolve()), given.shared.resolve())
+    declared, results = read_declarations(), ResultFolder(given.results.resolve())
+    runner = ResultRunner(declared, results, given.shared.resolve(), WORK)
     failed = False
     for run in [] if given.render else declared.only(given.only):
         print(f"{run.name} ...", file=sys.stderr, flush=True)
         report = runner.run(run)
         print(f"{report.name}: {' '.join(report[1:]).strip()}", file=sys.stderr, flush=True)
         failed |= report.state == "failed"
-    for name, prose in pages.items():
-        path = given.docs / name
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        write_atomically(path, ResultsPage(declared, runner.current, before).text(prose).encode())
+    text = ResultsPage(declared, results).text(PROSE.read_text(encoding="utf-8"))
+    write_atomically(given.page, text.encode())
     return int(failed)
 
 

@@ -1,16 +1,14 @@
-"""Rows of stored JSON, and their values as cells of a Markdown table."""
+"""Values of rows, and the cells of a Markdown table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.results.declarations import Row, TableColumn
-from benchmarks.results.stored import StoredResult
+from benchmarks.results.declarations import Row, TableColumn, TableExcerpt
 from foltr_audit.errors import UsageError
 
 MINUS = "\N{MINUS SIGN}"
-RUN, DATA_TITLE = "run", "data"
 
 
 def value_at(row: Row, key: str) -> Any:
@@ -25,39 +23,29 @@ def value_at(row: Row, key: str) -> Any:
 
 def interval_at(row: Row, key: str) -> tuple[float, float] | None:
     """The two ends of a key, or of two keys joined by a comma; None where one is absent."""
-    found = [value_at(row, each.strip()) for each in key.split(",")]
-    ends = found if len(found) > 1 else found[0]
+    found = [row.get(each.strip()) for each in key.split(",")]
+    ends: Any = found if len(found) > 1 else found[0]
     return None if not ends or None in ends else (float(ends[0]), float(ends[1]))
-
-
-def rows_of(stored: StoredResult, key: str, title: str) -> list[Row]:
-    """The rows of a stored result, each with the name of its run and the title of its data.
-
-    Raises:
-        UsageError: nothing has this key.
-    """
-    found = value_at(stored.result, key) if key else [stored.result]
-    if not isinstance(found, Sequence) or isinstance(found, str):
-        raise UsageError(
-            f"{stored.name}: no rows {key!r} in its JSON; expected one of {sorted(stored.result)}"
-        )
-    return [{**row, RUN: stored.name, DATA_TITLE: title} for row in found]
 
 
 def matches(row: Row, where: Row) -> bool:
     """Whether a row has all these values; a list stands for any of its values."""
     return all(
-        value_at(row, key) in wanted if isinstance(wanted, list) else value_at(row, key) == wanted
+        row.get(key) in wanted if isinstance(wanted, list) else row.get(key) == wanted
         for key, wanted in where.items()
     )
 
 
-def groups(rows: Sequence[Row], by: Sequence[str]) -> Iterator[list[Row]]:
-    """Rows that agree in these keys, in the order of their first rows."""
-    found: dict[str, list[Row]] = {}
+def lines(excerpt: TableExcerpt, rows: Sequence[Row]) -> Iterator[str]:
+    """The lines of an excerpt as a Markdown table."""
+    yield f"| {' | '.join(column.head for column in excerpt.columns)} |"
+    yield "|" + "---|" * len(excerpt.columns)
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(repr([value_at(row, key) for key in by]), []).append(row)
-    yield from found.values()
+        if matches(row, excerpt.where):
+            groups.setdefault(repr([row.get(key) for key in excerpt.by]), []).append(row)
+    for group in groups.values():
+        yield f"| {' | '.join(cell(group, column) for column in excerpt.columns)} |"
 
 
 def cell(group: Sequence[Row], column: TableColumn) -> str:
@@ -66,15 +54,14 @@ def cell(group: Sequence[Row], column: TableColumn) -> str:
     Raises:
         UsageError: several rows fit, with different values.
     """
-    fitting = [row for row in group if matches(row, column.where)]
-    found = {_with_interval(row, column) for row in fitting}
+    found = {_with_interval(row, column) for row in group if matches(row, column.where)}
     if len(found) > 1:
         raise UsageError(f"column {column.head}: {len(found)} values in one line; expected one: give where")
     return found.pop() if found else ""
 
 
 def _with_interval(row: Row, column: TableColumn) -> str:
-    value = value_at(row, column.value)
+    value = row.get(column.value)
     if value is None:
         return ""
     text = shown(value, column)

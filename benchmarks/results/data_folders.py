@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.results.stored import write_atomically
+from benchmarks.results.files import write_atomically
 from foltr_audit.errors import UsageError
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"

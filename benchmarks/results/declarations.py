@@ -1,4 +1,4 @@
-"""What `tables/*.toml` declare: runs, tables of what they print, and published claims."""
+"""What `tables/*.toml` declare: runs, the tables that they fill, excerpts of tables, and published claims."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredRun:
-    """A command whose JSON is stored.
+    """A command whose rows are stored.
 
     Attributes:
-        name: name of the stored result.
+        name: its name.
         command: `foltr-audit ...` or `python -m benchmarks.NAME ...`, which prints one JSON object; `{data}`
             stands for the path of its data.
         data: name of its data, see `benchmarks.results.data_folders`; none for synthetic data.
@@ -37,12 +37,33 @@ class DeclaredRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeclaredTable:
+    """A file of `results/`.
+
+    Attributes:
+        name: name of the file, without `.json`.
+        title: one sentence.
+        runs: names of its runs, in the order of their rows.
+        rows: key of the list of rows in the JSON of a run, with dots for nested objects.
+        about: keys that say what a row is about; `data` is the title of the run's data.
+        found: keys of what was found.
+    """
+
+    name: str
+    title: str
+    runs: Sequence[str]
+    rows: str
+    about: Sequence[str]
+    found: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableColumn:
-    """A column: a value of the rows of a group.
+    """A column of an excerpt: a value of the rows of a group.
 
     Attributes:
         head: its heading.
-        value: key of the row, with dots for nested objects; `data` is the title of the run's data.
+        value: key of the row.
         interval: key of the value's 95 % interval, or the keys of its two ends joined by a comma; empty for a
             value without one.
         where: the row of the group that it shows; all keys and values must match.
@@ -63,21 +84,19 @@ class TableColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeclaredTable:
-    """A table of the page.
+class TableExcerpt:
+    """What the page shows of a table.
 
     Attributes:
         name: its place in the page is `{{ name }}`.
-        runs: names of its runs, in the order of their rows.
-        rows: key of the list of rows in the JSON, with dots for nested objects; empty for the object itself.
+        table: name of the table.
         by: keys whose values make a group; each group is one line.
         columns: its columns.
         where: the rows that it shows; a list stands for any of its values.
     """
 
     name: str
-    runs: Sequence[str]
-    rows: str
+    table: str
     by: Sequence[str]
     columns: Sequence[TableColumn]
     where: Row = field(default_factory=dict)
@@ -88,24 +107,28 @@ class PublishedClaim:
     """A published sentence, or one of our own, and the rule that judges it from intervals.
 
     Attributes:
+        paper: its place in the page is `{{ claims of PAPER }}`.
         table: name of the table whose rows judge it.
         published: the claim, with its source.
-        note: a sentence behind the verdict.
+        note: words behind the range of the judged values.
         where: the rows that are judged; each must hold.
         value: key of the judged value.
+        digits: of the judged values, after the point.
         interval: key of its 95 % interval, or the keys of its two ends joined by a comma.
         at_least, at_most: a bound that the whole interval must keep.
         equals: a number that must lie in the interval.
         above: keys and values of the row that a judged row must exceed, interval by interval; the two agree
-            in all other keys that select rows of the table.
+            in all other keys that say what a row is about.
         verdict: one of `VERDICTS`, where no rule can judge: then no rule is given.
     """
 
+    paper: str
     table: str
     published: str
     note: str = ""
     where: Row = field(default_factory=dict)
     value: str = ""
+    digits: int = 3
     interval: str = ""
     at_least: float | None = None
     at_most: float | None = None
@@ -127,23 +150,16 @@ class PublishedClaim:
 
 @dataclass(frozen=True)
 class ResultDeclarations:
-    """All that is declared, by name.
-
-    Attributes:
-        runs: runs.
-        tables: tables.
-        claims: claims, in the order of files and lines.
-    """
+    """All that is declared, by name; claims in the order of files and lines."""
 
     runs: dict[str, DeclaredRun]
     tables: dict[str, DeclaredTable]
+    excerpts: dict[str, TableExcerpt]
     claims: tuple[PublishedClaim, ...]
 
-    def runs_of(self, table: DeclaredTable) -> list[DeclaredRun]:
-        return [self.runs[name] for name in table.runs]
-
-    def claims_of(self, table: str) -> list[PublishedClaim]:
-        return [claim for claim in self.claims if claim.table == table]
+    def tables_of(self, run: str) -> list[DeclaredTable]:
+        """The tables that a run fills."""
+        return [table for table in self.tables.values() if run in table.runs]
 
     def only(self, names: Sequence[str]) -> list[DeclaredRun]:
         """The runs of these names, each of a run or of a table; all of them without names.
@@ -151,10 +167,7 @@ class ResultDeclarations:
         Raises:
             UsageError: a name that is not declared.
         """
-        known = [*self.runs, *self.tables]
-        for name in names:
-            if name not in known:
-                raise UsageError(f"--only {name}: not declared; expected one of {', '.join(known)}")
+        check("--only", names, {**self.runs, **self.tables})
         chosen = {
             run for name in names for run in (self.tables[name].runs if name in self.tables else [name])
         }
@@ -167,21 +180,23 @@ def read_declarations(folder: Path = FOLDER) -> ResultDeclarations:
     Raises:
         UsageError: a key that is unknown or missing, or a name that is declared twice or not at all.
     """
-    runs: dict[str, DeclaredRun] = {}
-    tables: dict[str, DeclaredTable] = {}
+    found = ResultDeclarations({}, {}, {}, ())
     claims: list[PublishedClaim] = []
     for path in sorted(folder.glob("*.toml")):
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-        for run in found.get("run", []):
-            _add(runs, _made(DeclaredRun, run, path), path)
-        for table in found.get("table", []):
-            columns = [_made(TableColumn, column, path) for column in table.get("columns", [])]
-            _add(tables, _made(DeclaredTable, {**table, "columns": columns}, path), path)
-        claims += [_made(PublishedClaim, claim, path) for claim in found.get("claim", [])]
-    for declared in tables.values():
-        _check(declared.name, declared.runs, runs)
-    _check("claim", [claim.table for claim in claims], tables)
-    return ResultDeclarations(runs, tables, tuple(claims))
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        for run in given.get("run", []):
+            _add(found.runs, _made(DeclaredRun, run, path), path)
+        for table in given.get("table", []):
+            _add(found.tables, _made(DeclaredTable, table, path), path)
+        for excerpt in given.get("excerpt", []):
+            columns = [_made(TableColumn, column, path) for column in excerpt.get("columns", [])]
+            _add(found.excerpts, _made(TableExcerpt, {**excerpt, "columns": columns}, path), path)
+        claims += [_made(PublishedClaim, claim, path) for claim in given.get("claim", [])]
+    for declared in found.tables.values():
+        check(declared.name, declared.runs, found.runs)
+    check("excerpt", [excerpt.table for excerpt in found.excerpts.values()], found.tables)
+    check("claim", [claim.table for claim in claims], found.tables)
+    return ResultDeclarations(found.runs, found.tables, found.excerpts, tuple(claims))
 
 
 def _made(kind: type[D], given: Mapping[str, Any], path: Path) -> D:
@@ -202,7 +217,12 @@ def _add(known: dict[str, D], one: D, path: Path) -> None:
     known[name] = one
 
 
-def _check(who: str, names: Sequence[str], known: Mapping[str, object]) -> None:
+def check(who: str, names: Sequence[str], known: Mapping[str, object]) -> None:
+    """Refuse names that are not declared.
+
+    Raises:
+        UsageError: a name that is not declared.
+    """
     for name in names:
         if name not in known:
             raise UsageError(f"{who}: {name} is not declared; expected one of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Running the commands whose results are not stored yet."""
+"""Running the commands whose rows are not stored yet."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from benchmarks.results.cells import value_at
 from benchmarks.results.data_folders import DATA
-from benchmarks.results.declarations import DeclaredRun
-from benchmarks.results.stored import ResultStore, StoredResult
+from benchmarks.results.declarations import DeclaredRun, DeclaredTable, ResultDeclarations, Row
+from benchmarks.results.files import DoneRun, ResultFolder
 from foltr_audit.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -42,58 +43,66 @@ class RunReport(NamedTuple):
 
 @dataclass(frozen=True)
 class ResultRunner:
-    """Runs commands one after the other and stores what they print.
+    """Runs commands one after the other, and puts their rows into the files of their tables.
 
     Attributes:
-        store: where results are.
+        declared: all that is declared.
+        results: files of results.
         shared: folder of the real data, which may be absent.
+        work: folder of data in the layout of foltr-audit.
     """
 
-    store: ResultStore
+    declared: ResultDeclarations
+    results: ResultFolder
     shared: Path
+    work: Path
 
     def available(self, run: DeclaredRun) -> bool:
         """Whether the data of a run are there."""
         return not run.data or bool(DATA[run.data].sources(self.shared))
 
-    def current(self, run: DeclaredRun) -> StoredResult | None:
-        """The stored result of a run, if its command, and its data where they are there, are the same."""
-        found = self.store.read(run.name)
-        if found is None or not self.available(run):
-            return found if found is None or found.command == run.command else None
-        return found if found.is_of(run.command, self._digest(run)) else None
+    def current(self, run: DeclaredRun) -> bool:
+        """Whether all tables of a run have rows of this command and, where they are there, these data."""
+        done = [self.results.read(table).runs.get(run.name) for table in self.declared.tables_of(run.name)]
+        digest = self._digest(run) if self.available(run) else None
+        return all(
+            one is not None and one.command == run.command and digest in {None, one.digest} for one in done
+        )
 
     def run(self, run: DeclaredRun) -> RunReport:
-        """Run one command, unless its result is stored or its data are absent."""
-        if self.current(run) is not None:
+        """Run one command, unless its rows are stored or its data are absent."""
+        if self.current(run):
             return RunReport(run.name, "stored", "")
         if not self.available(run):
             return RunReport(run.name, "skipped", f"no data in {self.shared / DATA[run.data].folder}")
         started = time.perf_counter()
+        title = DATA[run.data].title if run.data else "synthetic"
         try:
             printed = self._printed(run)
+            tables = self.declared.tables_of(run.name)
+            rows = [rows_of(printed, table, title) for table in tables]
         except UsageError as error:
             return RunReport(run.name, "failed", str(error))
         # A command that stores its parts tells what all of them took, also those of earlier calls.
         seconds = round(float(str(printed.get(SECONDS, time.perf_counter() - started))), 1)
-        self.store.write(
-            StoredResult(
-                name=run.name,
-                command=run.command,
-                data=self._digest(run),
-                version=version("foltr-audit"),
-                date=datetime.now(UTC).date().isoformat(),
-                seconds=seconds,
-                result=printed,
-            )
+        done = DoneRun(
+            command=run.command,
+            data=title,
+            digest=self._digest(run),
+            seeds=_seeds(printed),
+            date=datetime.now(UTC).date().isoformat(),
+            version=version("foltr-audit"),
+            seconds=seconds,
         )
+        for table, found in zip(tables, rows, strict=True):
+            self.results.add(table, run.name, done, found)
         return RunReport(run.name, "done", f"{seconds:.0f} s")
 
     def _digest(self, run: DeclaredRun) -> str:
         return DATA[run.data].digest(self.shared) if run.data else ""
 
-    def _printed(self, run: DeclaredRun) -> dict[str, object]:
-        path = DATA[run.data].path(self.shared, self.store.folder / "data") if run.data else None
+    def _printed(self, run: DeclaredRun) -> dict[str, Any]:
+        path = DATA[run.data].path(self.shared, self.work) if run.data else None
         done = subprocess.run(
             words(run.command, path),
             capture_output=True,
@@ -112,6 +121,41 @@ class ResultRunner:
         if not isinstance(found, dict):
             raise UsageError("printed JSON that is no object")
         return found
+
+
+def rows_of(printed: Row, table: DeclaredTable, title: str) -> list[Row]:
+    """The rows of a table in what a command printed, with the keys that the table names.
+
+    Raises:
+        UsageError: the JSON has no such rows.
+    """
+    found = value_at(printed, table.rows)
+    if not isinstance(found, list):
+        raise UsageError(f"no rows {table.rows!r} in its JSON; expected one of {sorted(printed)}")
+    keys = [key for key in (*table.about, *table.found) if key != "data"]
+    rows = [{key: _short(row[key]) for key in keys if row.get(key) is not None} for row in found]
+    return [{"data": title, **row} if "data" in table.about else row for row in rows]
+
+
+def _short(value: Any) -> Any:
+    """A value with six significant digits, and so each of a list."""
+    if isinstance(value, list):
+        return [_short(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _seeds(printed: Row) -> str:
+    config = printed.get("config")
+    if not isinstance(config, dict) or not {"seed", "runs"} & set(config):
+        return ""
+    if "runs" in config:
+        return _seed_and_runs(config.get("spec", {}).get("seed", 1), config["runs"])
+    runs = len({cell.get("repetition", i) for i, cell in enumerate(config.get("cells", []))}) or 1
+    return _seed_and_runs(config["seed"], runs)
+
+
+def _seed_and_runs(seed: int, runs: int) -> str:
+    return f"seed {seed}, {runs} {'run' if runs == 1 else 'runs'}"
 
 
 def words(command: str, path: Path | None) -> Sequence[str]:

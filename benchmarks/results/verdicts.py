@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.results.cells import RUN, interval_at, matches, shown, value_at
+from benchmarks.results.cells import interval_at, matches, shown
 from benchmarks.results.declarations import (
     VERDICTS,
     DeclaredTable,
@@ -25,15 +25,13 @@ def judge(claim: PublishedClaim, table: DeclaredTable, rows: Sequence[Row]) -> s
     """One of `VERDICTS`, from the rows of the claim's table."""
     if claim.verdict:
         return claim.verdict
-    there = [row for row in rows if matches(row, table.where)]
-    selecting = _selecting(claim, table)
-    found = [_judge_row(claim, row, selecting, there) for row in there if matches(row, claim.where)]
+    found = [_judge_row(claim, row, table, rows) for row in rows if matches(row, claim.where)]
     if FAILS in found:
         return FAILS
     return HOLDS if found and set(found) == {HOLDS} else OPEN
 
 
-def _judge_row(claim: PublishedClaim, row: Row, selecting: set[str], rows: Sequence[Row]) -> str:
+def _judge_row(claim: PublishedClaim, row: Row, table: DeclaredTable, rows: Sequence[Row]) -> str:
     here = interval_at(row, claim.interval)
     if here is None:
         return OPEN
@@ -44,7 +42,7 @@ def _judge_row(claim: PublishedClaim, row: Row, selecting: set[str], rows: Seque
         return _side(high <= claim.at_most, low > claim.at_most)
     if claim.at_least is not None:
         return _side(low >= claim.at_least, high < claim.at_least)
-    rival = _other(claim, row, selecting, rows)
+    rival = _other(claim, row, table, rows)
     other = None if rival is None else interval_at(rival, claim.interval)
     return OPEN if other is None else _side(low > other[1], high <= other[0])
 
@@ -53,26 +51,19 @@ def _side(holds: bool, fails: bool) -> str:
     return HOLDS if holds else FAILS if fails else OPEN
 
 
-def _selecting(claim: PublishedClaim, table: DeclaredTable) -> set[str]:
-    """Keys that say what a row is about, not what was found."""
-    wheres = (table.where, claim.where, *(column.where for column in table.columns))
-    return {RUN, *table.by, *(key for where in wheres for key in where)}
-
-
-def _other(claim: PublishedClaim, row: Row, selecting: set[str], rows: Sequence[Row]) -> Row | None:
-    """The row that differs from a judged one as `above` says, and in no other selecting key."""
-    same = {key: value_at(row, key) for key in selecting} | dict(claim.above or {})
+def _other(claim: PublishedClaim, row: Row, table: DeclaredTable, rows: Sequence[Row]) -> Row | None:
+    """The row that differs from a judged one as `above` says, and in nothing else that it is about."""
+    same = {key: row.get(key) for key in table.about} | dict(claim.above or {})
     found = [other for other in rows if matches(other, same)]
     return found[0] if len(found) == 1 else None
 
 
-def found_range(claim: PublishedClaim, table: DeclaredTable, rows: Sequence[Row]) -> str:
+def found_range(claim: PublishedClaim, rows: Sequence[Row]) -> str:
     """The judged values in words: the lowest and the highest of them."""
-    there = [row for row in rows if matches(row, table.where) and matches(row, claim.where)]
-    values = [value_at(row, claim.value) for row in there if claim.value]
+    values = [row.get(claim.value) for row in rows if claim.value and matches(row, claim.where)]
     numbers = [float(value) for value in values if isinstance(value, int | float) or value == "inf"]
     if not numbers:
         return ""
-    column = TableColumn(head="", value=claim.value)
+    column = TableColumn(head="", value=claim.value, digits=claim.digits)
     low, high = shown(min(numbers), column), shown(max(numbers), column)
     return low if low == high else f"{low} to {high}"

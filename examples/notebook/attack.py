@@ -1,11 +1,10 @@
-"""Which clicks does a server read out of single updates, at a claimed epsilon of 1.2?
+# %% [markdown]
+# # Which clicks does a server read?
+#
+# A hundred clients train a ranker in five rounds. Each message carries the noise of the published defense,
+# at a claimed epsilon of 1.2. The server knows the documents and sees single messages.
 
-python examples/notebook/attack.py [FOLDER]
-"""
-
-import sys
-from pathlib import Path
-
+# %%
 import foltr_audit as fa
 
 spec = fa.Spec(
@@ -14,11 +13,24 @@ spec = fa.Spec(
     train={"rounds": 5},
     defense=fa.published_chain(eps=1.2),
 )
-report = fa.attack(spec, methods=["olsr", "lad", "map"], click_models="informational")
 
+# %% [markdown]
+# `olsr` and `lad` fit the message to the documents. `map` weighs every pattern of clicks by the law of the
+# noise. The report sets them beside guesses that read no message.
+
+# %%
+report = fa.attack(spec, methods=["olsr", "lad", "map"], click_models="informational")
 print(report.summary())
+
+# %% [markdown]
+# A report is a table as well: `to_frame()` gives a data frame of polars.
+
+# %%
 best = report.to_frame().sort("auc", descending=True).select("method", "precision", "recall", "auc")
 print(best.head(3))
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-report.save(folder / "attack.svg")
+# %% [markdown]
+# And a picture: only what lies above the best guess comes from the message.
+
+# %%
+report.save("attack.svg")

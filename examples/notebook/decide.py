@@ -1,16 +1,15 @@
-"""Which defense to use: compare three, and gate the choice with limits.
+# %% [markdown]
+# # Which defense to use?
+#
+# `compare` trains and attacks several defenses. `proven-MECHANISM` is the least noise that proves the
+# epsilon. The first line says what to use, and for which server.
 
-python examples/notebook/decide.py [FOLDER]
-"""
-
-import sys
-from pathlib import Path
-
+# %%
 import foltr_audit as fa
 
 federation = {
     "data": {"source": "synthetic:mq2007:150"},
-    "population": {"clients": 100},
+    "population": {"clients": 1000},
     "train": {"rounds": 5},
 }
 report = fa.compare(
@@ -26,10 +25,17 @@ report = fa.compare(
 )
 print(report.summary())
 
-limits = {"max_attack_auc": 0.75}
-chain = fa.calibrate(1.2, parameters=46, clients=100, mechanisms=["laplace"]).found[0].defense
-spec = fa.Spec(**federation, attack={"click_models": ["informational"]}, defense=chain)
-print(fa.check(limits, spec))
+# %% [markdown]
+# A limit then guards the choice: the AUC of the best attack, with its interval, may be at most .75.
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-report.save(folder / "decide.svg")
+# %%
+limits = {"max_attack_auc": 0.75}
+chain = fa.calibrate(1.2, parameters=46, clients=1000, mechanisms=["laplace"]).found[0].defense
+spec = fa.Spec(**federation, attack={"click_models": ["informational"]}, defense=chain)
+print(fa.check(limits, spec).summary())
+
+# %% [markdown]
+# In the picture, left is private and up is useful.
+
+# %%
+report.save("decide.svg")

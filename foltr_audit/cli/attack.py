@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.common import ANSWER, ATTACK, SHARED, CommonOptions, field_flags, use_threads
-from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import KNOW_HELP, option, refuse_others
+from foltr_audit.cli.common import ANSWER, ATTACK, SHARED, CommonOptions, field_flags, takes, use_threads
+from foltr_audit.cli.options import KNOW_HELP, option, refuse_others, words
 from foltr_audit.cli.output import note, print_line, save_config, warn, warn_of_unloadable
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, attack_preset, print_published, published_table
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.core.warning_kinds import coded
@@ -27,22 +27,34 @@ if TYPE_CHECKING:
 SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
 
-_WITH_TRACE = {
-    *("method", "trace", "know", "client_step", "guesses", "target", "view", "hide", "queries", "choices"),
-    *("colluders", "data", "intents", "seed", "json", "threads", "full", "quiet"),
+_WITH_TRACE = words(
+    "method trace know client_step guesses target view hide queries choices colluders data intents seed "
+    "json threads full quiet"
+)
+_ONLY_FRESH = words("click_models on repeats min_documents interactions lists view")
+
+
+app = new_app()
+FIRST = words(
+    "method eps defense data click_model clients rounds learner preset trace out json full quiet seed"
+)
+EXAMPLES = {
+    "Read clicks behind the published noise of epsilon 1.2": "foltr-audit attack --method olsr --eps 1.2",
+    "Try two attacks on randomised clicks": ("foltr-audit attack --method map,lad --defense click-rr:eps=1"),
+    "Repeat a published study": "foltr-audit attack --preset pham-2022 --data synthetic:mq2007:100",
 }
-_ONLY_FRESH = ("click_models", "on", "repeats", "min_documents", "interactions", "lists", "view")
 
 
+@app.command(cls=page(FIRST, EXAMPLES))
 @takes(*ATTACK, *SHARED, *ANSWER)
 def attack(
     ctx: typer.Context,
     common: CommonOptions,
     preset: str | None = option(
         "Start from a published study, e.g. pham-2022, and show its figures. Options override it. "
-        "See study list."
+        "See foltr-audit study list."
     ),
-    trace: Path | None = option("Attack a recorded Run or trace instead of a new run."),
+    trace: Path | None = option("Attack a recorded Run or trace instead of a new run.", metavar="DIR"),
     know: list[str] | None = option(f"With --trace: {KNOW_HELP}", metavar="NAME=VALUE"),
     client_step: str | None = option(
         "With --trace: what the clients compute, if it is not PDGD: a registered client step, or a function "

@@ -1,29 +1,98 @@
-"""`foltr-audit audit`: check a claimed epsilon from above (accounting) and from below (canary games)."""
+"""`foltr-audit audit`: check a claimed epsilon, of a chain of defenses or of any Python function.
+
+Proofs come from above (accounting), measured bounds from below (canary games). With --no-trials nothing is
+run, and what is declared is compared with what follows from it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, stored_report
-from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import switch
+from foltr_audit.cli.audit_function import FUNCTION, run_function_audit
+from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, stored_report, takes
+from foltr_audit.cli.options import option, refuse_others, switch, words
 from foltr_audit.cli.output import show, warn
+from foltr_audit.cli.pages import new_app, page
+from foltr_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from foltr_audit.experiments.lint_subjects import LintSubject
+
+OF_FUNCTION = words("what zero one inputs eps delta trials confidence estimator seed json")
+"""Options of the audit of a function."""
+
+DECLARED = words(
+    "no_trials eps sensitivity defense data fold clients cohort separation cohorts scenario learner "
+    "interactions rounds rank_with clip_without_pairs ranker message message_dtype seed config json"
+)
+"""Options that say what a system is."""
+
+app = new_app()
+FIRST = words(
+    "eps defense claim delta trials view unit data clients rounds no_trials require_proof out json full "
+    "quiet seed"
+)
+EXAMPLES = {
+    "Check the published defense at epsilon 1.2": "foltr-audit audit --eps 1.2 --trials 1000",
+    "Check what it declares, without a run": "foltr-audit audit --eps 1.2 --no-trials",
+    "Check a function of your own": "foltr-audit audit mechanism.py:noisy --zero 0 --one 1 --eps 1",
+}
 
 
+@app.command(cls=page(FIRST, EXAMPLES))
 @takes(*AUDIT, *SHARED, *ANSWER)
 def audit(
+    ctx: typer.Context,
     common: CommonOptions,
+    what: str | None = typer.Argument(
+        None,
+        metavar="FILE.py:FUNCTION",
+        help="A Python function to audit instead of a chain of defenses, or MODULE:FUNCTION. It is called as "
+        "function(input, rng), rng being a numpy.random.Generator, and returns a number, an array, text or "
+        "bytes. With --no-trials: a Spec in TOML, a Run folder or a trace.",
+    ),
+    zero: str | None = option("One input, as numbers: 0,0,1, or a JSON list of lists.", panel=FUNCTION),
+    one: str | None = option("The neighbouring input.", panel=FUNCTION),
+    inputs: str | None = option(
+        "Both inputs: a file .npz, .json or .toml that holds zero and one, or a function of the same module "
+        "(or MODULE:FUNCTION) that returns both.",
+        panel=FUNCTION,
+    ),
+    no_trials: bool = switch(
+        "--no-trials",
+        "Run nothing: only compare what the system declares with what follows from it.",
+    ),
     require_proof: bool = switch(
         "--require-proof", "Exit with 1 unless each claim has a proven bound at or below it."
     ),
 ) -> None:
     """Check what a chain of defenses claims: proven bounds from above, measured ones from below.
 
-    Exit code 1 if trials refute a claim, if the exact loss of a pair exceeds it, or if it relies on a
-    declared noise law that a link breaks; 70 if a proof and a finding contradict each other.
+    Given a function, check by trials with two neighbouring inputs what --eps claims of it.
+
+    Exit code 1 if trials refute a claim, if the exact loss of a pair exceeds it, if it relies on a declared
+    noise law that a link breaks, or if it does not follow from what is declared; 70 if a proof and a
+    finding contradict each other.
     """
+    if no_trials:
+        _compare_declared(ctx, common, what)
+        return
+    if what is not None:
+        if ":" not in what and Path(what).exists():
+            raise UsageError(
+                f"audit: {what} is no function; expected FILE.py:FUNCTION, --config FILE, or --no-trials"
+            )
+        refuse_others(ctx, OF_FUNCTION, "not with a function")
+        run_function_audit(what, common, zero=zero, one=one, inputs=inputs)
+        return
+    for name, value in {"zero": zero, "one": one, "inputs": inputs}.items():
+        if value is not None:
+            raise UsageError(f"--{name}: only with a function, as FILE.py:FUNCTION")
     from foltr_audit.report.results.audit import AuditReport, print_audit, print_brief_audit
 
     report = stored_report(common, "audit", AuditReport.of)
@@ -32,3 +101,34 @@ def audit(
     warn(row.coded for row in report.warnings)
     if not report.holds(require_proof=require_proof):
         raise typer.Exit(1)
+
+
+def _compare_declared(ctx: typer.Context, common: CommonOptions, path: str | None) -> None:
+    """Compare what a system declares with what follows from it; exit code 1 if a claim does not follow."""
+    from foltr_audit.experiments.lint_subjects import subjects_of
+    from foltr_audit.report.results.system_lint import SystemLintReport, print_lint
+
+    if path is None:
+        refuse_others(ctx, DECLARED, "not with --no-trials, which runs nothing")
+        systems = tuple(subjects_of(common.plan().specs))
+    else:
+        refuse_others(ctx, {"what", "no_trials", "json"}, "not with a path, which says what the system is")
+        systems = tuple(_stored(Path(path)))
+    report = SystemLintReport.of(systems)
+    show(report.json, partial(print_lint, report), json=common.json)
+    if report.errors:
+        raise typer.Exit(1)
+
+
+def _stored(path: Path) -> Iterator[LintSubject]:
+    """The systems of a Spec, a Run folder or a trace.
+
+    Raises:
+        UsageError: it is none of these; the message names it.
+    """
+    from foltr_audit.experiments.lint_subjects import subjects_at
+
+    try:
+        yield from subjects_at(path)
+    except UsageError as error:
+        raise UsageError(str(error) if str(path) in str(error) else f"{path}: {error}") from error

@@ -1,4 +1,4 @@
-"""`foltr-audit audit-function`: measure a lower bound on the epsilon of any Python function."""
+"""Measures a lower bound on the epsilon of any Python function, for `foltr-audit audit FILE.py:FUNCTION`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.common import CommonOptions
-from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import argument, flags, option
+from foltr_audit.cli.options import flags, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.user_code import named_function
 from foltr_audit.errors import UsageError, message_of, shorten_value
@@ -124,47 +123,48 @@ def _pair_of_function(name: str, function: str) -> tuple[object, object]:
     return pair[0], pair[1]
 
 
-# --- the command -----------------------------------------------------------------------------------
+# --- the audit -------------------------------------------------------------------------------------
 
-_FIELDS = (
-    *("function.eps", "function.delta", "function.trials", "function.confidence", "function.estimator"),
-    "function.seed",
+FUNCTION = "Functions"
+"""The part of the help with the options of a function's audit."""
+
+_FIELDS = words(
+    "function.eps function.delta function.trials function.confidence function.estimator function.seed"
 )
 
 
-@takes(*_FIELDS, "json")
-def audit_function(
-    common: CommonOptions,
-    function: str = argument(
-        "The function, as MODULE:FUNCTION or FILE.py:FUNCTION. It is called as function(input, rng), rng "
-        "being a numpy.random.Generator, and returns a number, an array, text or bytes.",
-        "FUNCTION",
-    ),
-    zero: str | None = option("One input, as numbers: 0,0,1, or a JSON list of lists."),
-    one: str | None = option("The neighbouring input."),
-    inputs: str | None = option(
-        "Both inputs: a file .npz, .json or .toml that holds zero and one, or a function of the same module "
-        "(or MODULE:FUNCTION) that returns both."
-    ),
+def run_function_audit(
+    function: str, common: CommonOptions, *, zero: str | None, one: str | None, inputs: str | None
 ) -> None:
-    """Check a claimed epsilon of any Python function, by trials with two neighbouring inputs.
+    """Check a claimed epsilon of a Python function by trials with two neighbouring inputs, and print it.
 
-    The function that you name is run. Exit code 1 if the trials refute the claim, or if noise repeats.
-    Without --eps only the lower bound is shown.
+    The function is run. Without a claim only the lower bound is shown.
+
+    Raises:
+        UsageError: there is no such function, or inputs or an option are wrong.
+        typer.Exit: with code 1 if the trials refute the claim, or if noise repeats.
     """
     from foltr_audit.auditing.function_audit import audit_function as audit
     from foltr_audit.core.settings.audit import FunctionAuditSpec
     from foltr_audit.report.results.function_audit import FunctionAuditReport, print_function_audit
 
-    point = {name.removeprefix("function."): value for name, value in common.fields.items()}
-    spec = FunctionAuditSpec.parse(point, "", flags(_FIELDS))
+    claims = common.eps or ()
+    if len(claims) > 1:
+        raise UsageError("--eps: a function has one claim; expected one value")
+    given = {**common.of_table("audit"), "eps": claims[0] if claims else None}
+    if "seed" in common.fields:
+        given["seed"] = common.fields["seed"]
+    spec = FunctionAuditSpec.parse(given, "", flags(_FIELDS))
     with contextlib.redirect_stdout(sys.stderr):  # whatever the user's code prints is no result
-        mechanism = named_function(function, "FUNCTION")
+        mechanism = named_function(function, _WHAT)
         pair = input_pair(inputs, zero, one, function)
-        copy = partial(named_function, function, "FUNCTION", anew=True)
+        copy = partial(named_function, function, _WHAT, anew=True)
         found = audit(mechanism, pair, spec, on_terminal(), reload=copy)
     report = FunctionAuditReport.of(found, function, spec)
     show(report.json, partial(print_function_audit, report), json=common.json)
     warn(row.coded for row in report.warnings)
     if not report.holds:
         raise typer.Exit(1)
+
+
+_WHAT = "audit"

@@ -1,4 +1,4 @@
-"""`foltr-audit bundle` and `foltr-audit verify`: pack results into one file of evidence, and check it."""
+"""Packs results into one zip for `foltr-audit report --zip`, and checks it for `check FILE.zip`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from foltr_audit.cli.common import use_threads
-from foltr_audit.cli.options import Json, Threads, argument, option, switch
 from foltr_audit.cli.output import note, print_line, show
 from foltr_audit.errors import UsageError
 from foltr_audit.report.tables.table import Column, make_table
@@ -22,20 +20,21 @@ if TYPE_CHECKING:
     from foltr_audit.evidence.bundle import BundleFacts
 
 
-def bundle(
-    folder: Path = argument("The folder of compare, attack, train or audit --out.", "DIR"),
-    to: Path = option("Path of the bundle.", ..., metavar="FILE.zip"),
-    with_trace: bool = switch("--with-trace", "Pack the observed traces of Runs too, never their truth."),
-    without_lists: bool = switch(
-        "--without-lists",
-        "Leave out the judged lists of a comparison, which hold the clicks of its simulated users. Without "
-        "them, verify needs --all to recompute the results.",
-    ),
-    partial: bool = switch("--partial", "Pack the finished part of an unfinished folder."),
-    overwrite: bool = switch("--overwrite", "Replace FILE.zip."),
-    json: Json = False,
+def pack_results(
+    folder: Path,
+    to: Path,
+    *,
+    with_trace: bool,
+    without_lists: bool,
+    partial: bool,
+    overwrite: bool,
+    json: bool,
 ) -> None:
-    """Pack Specs, results, the findings of cells, hashes and versions into one file that verify checks."""
+    """Pack Specs, results, the findings of cells, hashes and versions into one file, and print what it holds.
+
+    Raises:
+        FoltrAuditError: the folder holds no results, or the file cannot be written.
+    """
     from foltr_audit.evidence.bundle import pack
 
     packed = pack(
@@ -56,28 +55,37 @@ def bundle(
     print_line(f"SHA-256 {packed['sha256']}")
 
 
-def verify(
-    file: Path = argument("A file that bundle has packed.", "FILE.zip"),
-    sample: int | None = option(
-        "Number of cells or Runs to re-run, drawn at random; 0 for none. Default: 3."
-    ),
-    every: bool = switch("--all", "Re-run every cell or Run."),
-    seed: int | None = option("Seed of the draw. Default: a new number, which is printed."),
-    jobs: int | None = option("Processes that re-run cells of a comparison. Default: one per core."),
-    data: str | None = option("Path of the data set. Default: its name, in this folder."),
-    intents: str | None = option("Path of the intents of the data set. Default: their name, in this folder."),
-    json: Json = False,
-    threads: Threads = None,
+def verify_results(
+    file: Path,
+    *,
+    sample: int | None,
+    every: bool,
+    seed: int | None,
+    jobs: int | None,
+    data: str | None,
+    intents: str | None,
+    json: bool,
 ) -> None:
-    """Check every hash of a bundle, that the results follow from the cells, and some cells by a re-run.
+    """Check every hash of a file of results, that they follow from the cells, and some cells by a re-run.
 
-    Exit code 0 if the bundle is verified, 1 if it does not hold or a check was not possible, 3 if it is
-    damaged.
+    Args:
+        file: what `pack_results` has packed.
+        sample: number of cells or Runs to re-run; None for the default.
+        every: whether to re-run all.
+        seed: seed of the draw of cells; None for a new number.
+        jobs: processes that re-run cells.
+        data: path of the data set.
+        intents: path of the intents of the data set.
+        json: whether to print JSON.
+
+    Raises:
+        UsageError: a number is out of range.
+        FoltrAuditError: the file is damaged; exit code 3.
+        typer.Exit: with code 1 if the file does not hold or a check was not possible.
     """
     import secrets
 
-    from foltr_audit.evidence.bundle import SAMPLE, DataPlaces
-    from foltr_audit.evidence.bundle import verify as check
+    from foltr_audit.evidence.bundle import SAMPLE, DataPlaces, verify
     from foltr_audit.experiments.comparison.workers import Workers
 
     if every and sample is not None:
@@ -86,8 +94,7 @@ def verify(
         raise UsageError(f"--sample: {sample}; expected 0 or more")
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"--seed: {seed}; expected 0 to 2^63 - 1")
-    use_threads(threads)
-    outcome = check(
+    outcome = verify(
         file,
         sample=None if every else SAMPLE if sample is None else sample,
         seed=secrets.randbelow(2**32) if seed is None else seed,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from foltr_audit.cli.common import changed_learner
 from foltr_audit.cli.options import DEFENSE, Json, Table, option
 from foltr_audit.cli.output import show
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import LEARNER, UNIT, VIEW
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.observer_views import sees
@@ -23,6 +24,15 @@ _LADDER = (0.1, 0.2, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 4.5, 7.0, 10.0)
 _PRIOR = 0.1
 
 
+app = new_app()
+EXAMPLES = {
+    "What epsilon 1.2 promises": "foltr-audit ceiling --eps 1.2",
+    "Which epsilon keeps every attack at an AUC of 0.6": "foltr-audit ceiling --auc 0.6",
+    "What is proven of a defense": "foltr-audit ceiling --defense click-rr:eps=1",
+}
+
+
+@app.command(cls=page(examples=EXAMPLES))
 def ceiling(
     eps: list[float] | None = option("Epsilon. May be repeated. Default: 11 of them from 0.1 to 10."),
     delta: float | None = option("Delta of --eps, --auc and --accuracy. Default: 0."),

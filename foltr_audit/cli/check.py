@@ -1,4 +1,4 @@
-"""`foltr-audit check`: check a run, a trace or a comparison against limits, before a release."""
+"""`foltr-audit check`: check a run, a trace or a comparison against limits, or a zip of results."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import typer
 
-from foltr_audit.cli.common import CLAIM, SHARED, CommonOptions, read_config, use_threads
-from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import Table, argument, methods_of, option, read_text, refuse_others
+from foltr_audit.cli.bundle import verify_results
+from foltr_audit.cli.common import CLAIM, SHARED, CommonOptions, read_config, takes, use_threads
+from foltr_audit.cli.options import (
+    Table,
+    argument,
+    methods_of,
+    option,
+    read_text,
+    refuse_others,
+    switch,
+    words,
+)
 from foltr_audit.cli.output import (
     note,
     print_line,
@@ -24,6 +33,7 @@ from foltr_audit.cli.output import (
     warn_of_unloadable,
     write_file,
 )
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import NO_DEFENSE
 from foltr_audit.errors import FoltrAuditError, UsageError, suggest_name
 from foltr_audit.utils.progress import on_terminal
@@ -125,20 +135,41 @@ def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
 
 # --- the command -----------------------------------------------------------------------------------
 
-_ALWAYS = {"limits", "json", "threads", "formats"}
-_WITH_TRACE = _ALWAYS | {"trace", "method", "data", "intents", "seed"}
+_ALWAYS = words("limits json threads formats")
+_WITH_TRACE = (*_ALWAYS, *words("trace method data intents seed"))
 _PLACES = {"data": "data.source", "seed": "seed", "intents": "data.intents"}
-_WITH_COMPARISON = _ALWAYS | {"comparison", "defense", "eps"}
+_WITH_COMPARISON = (*_ALWAYS, *words("comparison defense eps"))
 
 
+_PACKED = words("limits sample every jobs seed data intents json threads")
+
+app = new_app()
+FIRST = words(
+    "comparison trace config method eps defense click_model data clients rounds formats out sample every "
+    "json seed"
+)
+EXAMPLES = {
+    "Check a finished comparison": "foltr-audit check limits.toml --comparison study",
+    "Run a system and check it": "foltr-audit check limits.toml --defense click-rr:eps=1",
+    "Check that packed results are what was run": "foltr-audit check study.zip",
+}
+ZIP = "Packed results"
+
+
+@app.command(cls=page(FIRST, EXAMPLES))
 @takes(*CLAIM, *SHARED)
 def check(
     ctx: typer.Context,
     common: CommonOptions,
-    limits: Path = argument("Limits, e.g. max_attack_auc = 0.6: see docs/check.md.", "LIMITS.toml"),
-    trace: Path | None = option("Check a recorded Run or trace instead of a new run."),
+    limits: Path = argument(
+        "Limits in TOML, e.g. max_attack_auc = 0.6, which foltr-audit new limits begins; or results that "
+        "foltr-audit report --zip has packed.",
+        "LIMITS.toml|FILE.zip",
+    ),
+    trace: Path | None = option("Check a recorded Run or trace instead of a new run.", metavar="DIR"),
     comparison: Path | None = option(
-        "Check a finished comparison instead. --defense and --eps select its rows. Default: all except none."
+        "Check a finished comparison instead. --defense and --eps select its rows. Default: all except none.",
+        metavar="DIR",
     ),
     method: list[str] | None = option(
         "Attack, or all. May be repeated. Default: olsr, lad and map, or those that fit, and those of "
@@ -154,11 +185,39 @@ def check(
         name="--format",
         metavar="FORMAT[=FILE]",
     ),
+    sample: int | None = option(
+        "Number of cells or Runs to re-run, drawn with --seed at random; 0 for none. Default: 3.", panel=ZIP
+    ),
+    every: bool = switch("--all", "Re-run every cell or Run.", ZIP),
+    jobs: int | None = option(
+        "Processes that re-run cells of a comparison. Default: one per core.", panel=ZIP
+    ),
 ) -> None:
     """Check a new run, a trace or a comparison against limits.
 
     Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
+
+    Given a zip of results, check every hash, that the results follow from the cells, and some cells by a
+    re-run. Exit code 0 if it is verified, 1 if it does not hold or a check was not possible, 3 if it is
+    damaged.
     """
+    if limits.suffix == ".zip":
+        refuse_others(ctx, _PACKED, "not with a zip of results, which says what was run")
+        use_threads(common.threads)
+        verify_results(
+            limits,
+            sample=sample,
+            every=every,
+            seed=common.fields.get("seed"),
+            jobs=jobs,
+            data=common.fields.get("data.source"),
+            intents=common.fields.get("data.intents"),
+            json=common.json,
+        )
+        return
+    for flag, value in {"--sample": sample, "--all": every, "--jobs": jobs}.items():
+        if value:
+            raise UsageError(f"{flag}: only with a zip of results")
     from foltr_audit.evidence.check.checks import check_comparison
     from foltr_audit.evidence.check.limits import SystemLimits
     from foltr_audit.evidence.check.report import LimitsPlace

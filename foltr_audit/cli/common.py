@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar, get_type_hints
 
 from foltr_audit.cli.options import (
     DATA,
     DEFENSE,
     FEDERATION,
+    FieldOption,
     Table,
     flags,
     published_chain,
     read_text,
     refuse_alternatives,
     shared,
+    words,
 )
 from foltr_audit.cli.output import note, save_config, show_log
+from foltr_audit.cli.user_code import with_own_plugins
 from foltr_audit.core.pdgd import pdgd_setting
 from foltr_audit.core.settings.defaults import PROTOCOLS
 from foltr_audit.errors import UsageError
@@ -35,49 +40,44 @@ if TYPE_CHECKING:
 
 ReportOf = TypeVar("ReportOf", bound="Report")
 
-LEARNER = ("interactions", "learning_rate", "clip_without_pairs", "rank_with")
+LEARNER = words("interactions learning_rate clip_without_pairs rank_with")
 """Options that change a parameter of the learner of the same name."""
 
-FRESH = ("attack.target", "attack.on", "attack.repeats", "attack.interactions")
+FRESH = words("attack.target attack.on attack.repeats attack.interactions")
 CLAIM = ("audit.claim", "audit.delta", "audit.trials")
 ATTACK = (
-    *(*FRESH, "attack.methods", "attack.click_models", "train.click_model", "attack.min_documents"),
-    *("attack.lists", "attack.view", "attack.hide", "attack.queries", "attack.choices"),
-    "attack.colluders",
+    *FRESH,
+    *words(
+        "attack.methods attack.click_models train.click_model attack.min_documents attack.lists attack.view "
+        "attack.hide attack.queries attack.choices attack.colluders"
+    ),
 )
 AUDIT = (
-    *(*CLAIM, "audit.views", "audit.units", "audit.canaries", "audit.models", "audit.confidence"),
-    *(
-        "audit.stop_early",
-        "audit.estimator",
-        "audit.score",
-        "audit.messages",
-        "audit.drop_out",
-        "audit.colluders",
+    *CLAIM,
+    *words(
+        "audit.views audit.units audit.canaries audit.models audit.confidence audit.stop_early "
+        "audit.estimator audit.score audit.messages audit.drop_out audit.colluders audit.interactions "
+        "audit.lists audit.on audit.min_documents"
     ),
-    *("audit.interactions", "audit.lists", "audit.on", "audit.min_documents"),
 )
-MEMBERSHIP = (
-    *("membership.methods", "membership.views", "membership.of"),
-    *("membership.rounds_seen", "membership.shadows"),
-    *("membership.references", "membership.others", "membership.gamma", "membership.offline_scale"),
+MEMBERSHIP = words(
+    "membership.methods membership.views membership.of membership.rounds_seen membership.shadows "
+    "membership.references membership.others membership.gamma membership.offline_scale"
 )
-UNLEARNING = (
-    *("unlearning.clients", "unlearning.methods", "unlearning.trials", "unlearning.delta"),
-    *("unlearning.confidence", "unlearning.calibrate_every", "unlearning.calibration_interactions"),
-    *("unlearning.fine_tune_rounds", "unlearning.ascent_rounds", "unlearning.ball"),
+UNLEARNING = words(
+    "unlearning.clients unlearning.methods unlearning.trials unlearning.delta unlearning.confidence "
+    "unlearning.calibrate_every unlearning.calibration_interactions unlearning.fine_tune_rounds "
+    "unlearning.ascent_rounds unlearning.ball"
 )
-SHARED = (
-    *("eps", "sensitivity", "defense", "data.source", "fold", "data.normalise", "data.dtype", "data.intents"),
-    *("data.balance", "population.clients", "population.cohort", "population.separation"),
-    *("population.cohorts", "population.scenario", "population.poisoning", "learner"),
-    *("interactions", "train.rounds", "learning_rate", "pdgd", "clip_without_pairs", "rank_with"),
-    *("train.ranker", "train.init", "train.server", "train.no_relevant", "train.evaluate_every"),
-    *("trace.message", "trace.dtype", "runs", "seed", "out", "resume", "overwrite"),
-    *("trace.every", "no_trace"),
-    *("trace.embed_features", "config", "save_config", "json", "verbose", "threads"),
+SHARED = words(
+    "eps sensitivity defense data.source fold data.normalise data.dtype data.intents data.balance "
+    "population.clients population.cohort population.separation population.cohorts population.scenario "
+    "population.poisoning learner interactions train.rounds learning_rate pdgd clip_without_pairs "
+    "rank_with train.ranker train.init train.server train.no_relevant train.evaluate_every trace.message "
+    "trace.dtype runs seed out resume overwrite trace.every no_trace trace.embed_features config "
+    "save_config json verbose threads"
 )
-"""Names of the options of commands, in the order of their help: see `lazy.takes`."""
+"""Names of the options of commands, in the order of their help: see `takes`."""
 ANSWER = ("full", "quiet")
 
 
@@ -136,7 +136,7 @@ class CommonOptions:
     runs: int | None = shared(
         "Number of repetitions; run i uses fold i mod K. Default: 1 (compare: 3), or K with --fold all."
     )
-    out: Path | None = shared("Folder for traces, the model and results (compare: cells).")
+    out: Path | None = shared("Folder for traces, the model and results.", metavar="DIR")
     resume: bool = shared("Resume the Run in --out.", name="--resume", default=False)
     overwrite: bool = shared("Replace the Run in --out.", name="--overwrite", default=False)
     no_trace: bool = shared(
@@ -279,6 +279,62 @@ class CommonOptions:
         from foltr_audit.experiments.runner import RunOutput
 
         return RunOutput(self.out, resume=self.resume, overwrite=self.overwrite)
+
+
+class OtherHelp(NamedTuple):
+    """The option of a field, with another help than in other commands."""
+
+    field: str
+    text: str
+    panel: str
+
+
+def takes(*names: str | OtherHelp) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take options that several commands share: they arrive as its parameter `common`.
+
+    Typer reads the options of a command from its signature and knows no records of options, so this decorator
+    adds a parameter for each to the signature, and makes the record of their values.
+
+    Args:
+        names: fields of `CommonOptions`, or dotted names of fields of a Spec, see `options.FieldOption`.
+    """
+    shared_fields = {field.name: field for field in fields(CommonOptions)}
+    hints = get_type_hints(CommonOptions)
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        del own["common"]
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+        settings: dict[str, FieldOption] = {}
+        for name in names:
+            if isinstance(name, str) and name in shared_fields:
+                field = shared_fields[name]
+                parameters.append(_parameter(name, hints[name], field.metadata["option"], field.default))
+                continue
+            setting = FieldOption.of(name if isinstance(name, str) else name.field)
+            settings[setting.parameter] = setting
+            info = setting.option() if isinstance(name, str) else setting.option(name.text, name.panel)
+            parameters.append(_parameter(setting.parameter, setting.annotation, info, None))
+
+        @wraps(command)
+        def with_options(**given: Any) -> None:
+            given = with_own_plugins(given)
+            options = {name: given.pop(name) for name in shared_fields if name in names}
+            values = {setting.name: setting.read(given.pop(name)) for name, setting in settings.items()}
+            point = {name: value for name, value in values.items() if value is not None}
+            command(**given, common=CommonOptions(**options, fields=point))
+
+        vars(with_options)["__signature__"] = inspect.Signature(parameters)
+        with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return with_options
+
+    return add
+
+
+def _parameter(name: str, kind: Any, info: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info], default=default
+    )
 
 
 def field_flags() -> dict[str, str]:

@@ -12,14 +12,26 @@ from foltr_audit.cli.common import (
     ANSWER,
     FRESH,
     CommonOptions,
+    OtherHelp,
     changed_learner,
     folds_of,
     open_comparison,
     shared_but,
+    takes,
 )
-from foltr_audit.cli.lazy import OtherHelp, takes
-from foltr_audit.cli.options import GRID, Backend, Jobs, Scheduler, Table, option, read_text, switch
+from foltr_audit.cli.options import (
+    GRID,
+    Backend,
+    Jobs,
+    Scheduler,
+    Table,
+    option,
+    read_text,
+    switch,
+    words,
+)
 from foltr_audit.cli.output import save_config, show, warn, warn_of_unloadable
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.progress import on_terminal
 
@@ -28,9 +40,9 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.comparison.grid import ComparisonGrid
     from foltr_audit.experiments.comparison.workers import Workers
 
-_GRID = (
-    *("grid.eps", "grid.defenses", "grid.sensitivity", "grid.sensitivity_grid", "grid.delta"),
-    *("grid.attacks", "grid.click_models", "grid.scenarios", "grid.audit"),
+_GRID: tuple[str | OtherHelp, ...] = (
+    *words("grid.eps grid.defenses grid.sensitivity grid.sensitivity_grid grid.delta grid.attacks"),
+    *words("grid.click_models grid.scenarios grid.audit"),
     OtherHelp("audit.trials", "Evaluated trials per hypothesis. Default: 2000.", GRID),
     OtherHelp("audit.views", "Audited views. May be repeated. Default: individual and aggregate.", GRID),
     OtherHelp(
@@ -41,11 +53,25 @@ _GRID = (
     ),
 )
 _SHARED = shared_but(
-    *("eps", "sensitivity", "defense", "population.scenario", "train.init"),
-    *("trace.every", "no_trace", "trace.embed_features", "threads"),
+    *words("eps sensitivity defense population.scenario train.init trace.every no_trace"),
+    *words("trace.embed_features threads"),
 )
 
 
+app = new_app()
+FIRST = words(
+    "eps defense method click_model data clients rounds runs audit out resume jobs dry_run json full quiet"
+)
+EXAMPLES = {
+    "Compare the usual defenses at epsilon 1.2": "foltr-audit compare --eps 1.2 --out study",
+    "Only list what would be run": "foltr-audit compare --eps 1.2 --eps 4.5 --dry-run",
+    "Compare two defenses quickly": (
+        "foltr-audit compare --eps 1.2 --defense none --defense published --runs 1"
+    ),
+}
+
+
+@app.command(cls=page(FIRST, EXAMPLES))
 @takes(*FRESH, *_GRID, *_SHARED, *ANSWER)
 def compare(
     common: CommonOptions,

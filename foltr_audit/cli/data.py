@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from foltr_audit.cli.common import CommonOptions, folds_of
-from foltr_audit.cli.lazy import LazyGroup, takes
+from foltr_audit.cli.common import CommonOptions, folds_of, takes
 from foltr_audit.cli.options import argument, option, switch
 from foltr_audit.cli.output import note, print_json, print_rows
+from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.report.tables.table import Column
 
@@ -21,14 +19,10 @@ QRELS = "intents"
 _MOST_FILES = 8  # whose names are shown
 _RANGE = {"min", "mean", "max"}
 
-app = typer.Typer(
-    cls=LazyGroup,
-    help="Describe ranking data, and write synthetic data.",
-    no_args_is_help=True,
-)
+app = new_app(cls=HelpGroup, help="Describe ranking data, and write synthetic data.")
 
 
-@app.command("info")
+@app.command("info", cls=page(examples={"Describe a folder of LETOR data": "foltr-audit data info DIR"}))
 @takes("fold", "data.intents", "json")
 def info(
     common: CommonOptions,
@@ -111,9 +105,9 @@ def _cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-@app.command("synth")
+@app.command("synth", cls=page(examples={"Imitate MQ2007": "foltr-audit data synth --out mq2007"}))
 def synth(
-    out: Path = option("Folder for train.txt, vali.txt and test.txt.", ...),
+    out: Path = option("Folder for train.txt, vali.txt and test.txt.", ..., metavar="DIR"),
     like: str = option(
         "The data set to imitate: mq2007, mslr-web10k, clueweb-intents or istella-s.", "mq2007"
     ),

@@ -1,79 +1,71 @@
-"""`foltr-audit list` and `foltr-audit explain`: plug-ins, what a server may know, and what warnings mean."""
+"""`foltr-audit list`: plug-ins, what a server may know, and what warnings mean."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from foltr_audit.cli.options import Json
+from foltr_audit.cli.options import Json, words
 from foltr_audit.cli.output import print_json, print_line, print_rows, show, warn_of_unloadable
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.warning_kinds import WARNINGS, WarningKind, warning_kind
 from foltr_audit.errors import UsageError, suggest_name
 from foltr_audit.report.tables.table import Column
 
-# --- explain ---------------------------------------------------------------------------------------
+app = new_app()
+
+_WARNINGS = "warnings"
+KINDS = words(
+    "attacks defenses scenarios poisonings click-models learners client-steps servers knowledge warnings"
+)
+EXAMPLES = {
+    "Show the attacks, with what each needs to see": "foltr-audit list attacks",
+    "Show the warnings of commands": "foltr-audit list warnings",
+    "Explain one of them": "foltr-audit list warnings FA101",
+}
 
 
-def explain(
+@app.command(cls=page(examples=EXAMPLES))
+def listing(
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="Code of a warning, e.g. FA101. Default: list all.")
+        str | None, typer.Argument(help="With warnings: the code of the one to explain, e.g. FA101.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a warning by its code, or list all codes."""
-    if code is not None:
-        kind = warning_kind(code)
-        if json:
-            print_json("explain/1", warnings=[_row(kind)])
-        else:
-            print_line(kind.explanation)
-        return
-    if json:
-        print_json("explain/1", warnings=[_row(kind) for kind in WARNINGS.values()])
-        return
-
-    columns = [
-        Column[WarningKind]("code", lambda kind: kind.code, "name"),
-        Column[WarningKind]("what is wrong", lambda kind: kind.title, "words"),
-    ]
-    print_rows("warnings; foltr-audit explain CODE says more", columns, WARNINGS.values())
-
-
-def _row(kind: Any) -> dict[str, str]:
-    return {"code": kind.code, "title": kind.title, "text": kind.text, "section": kind.section}
-
-
-# --- list ------------------------------------------------------------------------------------------
-
-KNOWLEDGE = "knowledge"
-KINDS = (
-    *(
-        "attacks",
-        "defenses",
-        "scenarios",
-        "poisonings",
-        "click-models",
-        "learners",
-        "client-steps",
-        "servers",
-    ),
-    KNOWLEDGE,
-)
-
-
-def listing(
-    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
-    json: Json = False,
-) -> None:
-    """Show plug-ins with their parameters, or what a server may know."""
+    """Show plug-ins with their parameters, what a server may know, or what warnings mean."""
     from foltr_audit.core.plugins.registry import GROUPS
     from foltr_audit.report.results.plugin_list import list_names
 
     if kind not in KINDS:
         raise UsageError(f"list: unknown kind {kind!r}; {suggest_name(kind, KINDS)}")
+    if kind == _WARNINGS:
+        _explain(code, json=json)
+        return
+    if code is not None:
+        raise UsageError(f"list {kind}: unexpected {code!r}; only list warnings takes a code")
     for base, group in GROUPS.items():
         if group.endswith(f".{kind.replace('-', '_')}"):
             warn_of_unloadable(base)
     names = list_names(kind)
     show(names.json, names.show, json=json)
+
+
+def _explain(code: str | None, *, json: bool) -> None:
+    """Print all warnings, or the explanation of one."""
+    kinds = list(WARNINGS.values()) if code is None else [warning_kind(code)]
+    if json:
+        print_json("explain/1", warnings=[_row(kind) for kind in kinds])
+    elif code is not None:
+        print_line(kinds[0].explanation)
+    else:
+        columns = [
+            Column[WarningKind]("code", lambda kind: kind.code, "name"),
+            Column[WarningKind]("what is wrong", lambda kind: kind.title, "words"),
+        ]
+        print_rows("warnings; foltr-audit list warnings CODE says more", columns, kinds)
+
+
+def _row(kind: WarningKind) -> dict[str, str]:
+    return {"code": kind.code, "title": kind.title, "text": kind.text, "section": kind.section}

@@ -18,31 +18,9 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from foltr_audit.cli import (
-    attack,
-    audit,
-    audit_function,
-    bundle,
-    calibrate,
-    ceiling,
-    check,
-    compare,
-    data,
-    lint,
-    listing,
-    membership,
-    merge,
-    new,
-    recommend,
-    report,
-    significance,
-    study,
-    trace,
-    train,
-)
-from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import option
 from foltr_audit.cli.output import drop, note, print_line
+from foltr_audit.cli.pages import Entry, lazy_group
 from foltr_audit.cli.user_code import import_plugin
 from foltr_audit.errors import FoltrAuditError
 
@@ -52,13 +30,30 @@ INTERRUPTED = 130
 READER_GONE = 141
 """Exit code if the reader of stdout has gone: 128 plus the number of SIGPIPE."""
 
+COMMANDS = (
+    Entry("Start", "attack", "Attack what clients send, and show what it reveals.", "attack"),
+    Entry("Start", "audit", "Check a claimed epsilon of a system, or of any function.", "audit"),
+    Entry("Start", "compare", "Compare defenses by what they claim, leak and cost.", "compare"),
+    Entry("Start", "report", "Write the report of a comparison, or pack results.", "report"),
+    Entry("Start", "check", "Check limits before a release, or a zip of results.", "check"),
+    Entry("Choose", "recommend", "Find the defense with the best nDCG within limits.", "recommend"),
+    Entry("Choose", "calibrate", "Find the noise that provably meets an epsilon.", "calibrate"),
+    Entry("Choose", "ceiling", "Show the most that an attack can reach at an epsilon.", "ceiling"),
+    Entry("Your own", "new", "Begin an attack, a defense or a file of limits.", "new"),
+    Entry("Your own", "data", "Describe ranking data, or write synthetic data.", "data"),
+    Entry("Your own", "trace", "Show and check recorded traces.", "trace"),
+    Entry("Research", "train", "Train without an attack.", "train"),
+    Entry("Research", "study", "Run published studies, and studies of trained models.", "study"),
+    Entry("Look up", "list", "List plug-ins, warnings, and what a server may know.", "listing"),
+)
+
 app = typer.Typer(
     name="foltr-audit",
-    cls=LazyGroup,
+    cls=lazy_group(COMMANDS),
     help="Simulate federated online learning to rank, attack its messages, and check its privacy claims.",
-    no_args_is_help=True,
+    epilog="foltr-audit COMMAND -h shows the options of a command, and examples.",
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # the first help page: rich takes longer to import than all else together
+    rich_markup_mode=None,  # plain help pages: rich takes longer to import than a page to print
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -85,27 +80,6 @@ def _options(
     for reference in plugin or ():
         import_plugin(reference, "--plugin")
 
-
-for command in (
-    *(attack.attack, audit.audit, audit_function.audit_function, bundle.bundle, calibrate.calibrate),
-    *(ceiling.ceiling, check.check, compare.compare, recommend.recommend, train.train),
-    *(
-        significance.significance,
-        listing.explain,
-        lint.lint,
-        membership.membership,
-        merge.merge,
-        report.report,
-    ),
-    *(bundle.verify, membership.unlearn),
-):
-    app.command(command.__name__.replace("_", "-"))(command)
-app.add_typer(data.app, name="data")
-app.add_typer(new.app, name="new")
-app.add_typer(study.app, name="study")
-app.add_typer(study.app, name="scenario", hidden=True)  # its former name
-app.add_typer(trace.app, name="trace")
-app.command("list")(listing.listing)
 
 _OBJECTS_BETWEEN_SEARCHES = 20_000
 

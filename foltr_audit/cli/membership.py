@@ -1,27 +1,44 @@
-"""`foltr-audit membership` and `foltr-audit unlearn`: what a trained model keeps of its clients."""
+"""`foltr-audit study membership` and `study unlearning`: what a trained model keeps of its clients."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from foltr_audit.cli.common import MEMBERSHIP, UNLEARNING, CommonOptions, shared_but, stored_report
-from foltr_audit.cli.lazy import OtherHelp, takes
-from foltr_audit.cli.options import FEDERATION
+from foltr_audit.cli.common import (
+    MEMBERSHIP,
+    UNLEARNING,
+    CommonOptions,
+    OtherHelp,
+    shared_but,
+    stored_report,
+    takes,
+)
+from foltr_audit.cli.options import FEDERATION, words
 from foltr_audit.cli.output import show, warn
+from foltr_audit.cli.pages import new_app, page
 
-# --- unlearn ---------------------------------------------------------------------------------------
+app = new_app()
+
+# --- unlearning ------------------------------------------------------------------------------------
 
 _CLIENTS = OtherHelp("population.clients", "Number of clients. Default: 20.", FEDERATION)
 
 
+FIRST_OF_UNLEARNING = words("client method trials data clients rounds eps defense learner out json seed")
+EXAMPLES_OF_UNLEARNING = {
+    "Remove one client in every way": "foltr-audit study unlearning",
+    "By training on, ten rounds": "foltr-audit study unlearning --method fine-tune --rounds 10",
+}
+
+
+@app.command("unlearning", cls=page(FIRST_OF_UNLEARNING, EXAMPLES_OF_UNLEARNING))
 @takes(*UNLEARNING, _CLIENTS, *shared_but("population.clients"))
-def unlearn(common: CommonOptions) -> None:
+def unlearning(common: CommonOptions) -> None:
     """Make a trained model forget clients in several ways, and check whether it has.
 
     Many federations are trained with these clients, who leave afterwards, and as many without them. For each
     method: nDCG@10, distance to the retrained model, what it costs, and a lower bound on epsilon between
-    models that the clients left and models that they were never in. --config takes the Spec of a Run. See
-    docs/unlearn.md.
+    models that the clients left and models that they were never in. --config takes the Spec of a Run.
     """
     from foltr_audit.report.results.unlearning import UnlearningReport, print_unlearning
 
@@ -35,6 +52,14 @@ def unlearn(common: CommonOptions) -> None:
 _MEMBERS = OtherHelp("population.clients", "Number of members of a federation. Default: 50.", FEDERATION)
 
 
+FIRST_OF_MEMBERSHIP = words("method view of shadows data clients rounds eps defense learner out json seed")
+EXAMPLES_OF_MEMBERSHIP = {
+    "Tell who took part, without a defense": "foltr-audit study membership",
+    "With the published defense": "foltr-audit study membership --eps 1.2 --rounds 5",
+}
+
+
+@app.command(cls=page(FIRST_OF_MEMBERSHIP, EXAMPLES_OF_MEMBERSHIP))
 @takes(*MEMBERSHIP, _MEMBERS, *shared_but("population.clients"))
 def membership(common: CommonOptions) -> None:
     """Tell from global models who took part in the training: membership inference with shadow federations.

@@ -1,4 +1,4 @@
-"""`foltr-audit merge`: train local models on topic splits, merge them, and compare."""
+"""`foltr-audit study merge`: train local models on topic splits, merge them, and compare."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from foltr_audit.cli.common import CommonOptions, use_threads
-from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import Table, flags, option
+from foltr_audit.cli.common import CommonOptions, takes, use_threads
+from foltr_audit.cli.options import Table, flags, option, words
 from foltr_audit.cli.output import note, print_line, warn
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import print_published, published_table
 from foltr_audit.core.warning_kinds import coded
 from foltr_audit.errors import FoltrAuditError, UsageError
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from foltr_audit.studies.model_merging import MergeReport
     from foltr_audit.utils.rows import JsonValue
 
-_STUDY = (
-    *("merge.data.source", "merge.data.fold", "merge.data.category_feature", "merge.categories"),
-    *("merge.splits", "merge.initial", "merge.trials", "merge.trees"),
+_STUDY = words(
+    "merge.data.source merge.data.fold merge.data.category_feature merge.categories merge.splits "
+    "merge.initial merge.trials merge.trees"
 )
 
 
@@ -36,10 +36,17 @@ class StudyInterruptError(FoltrAuditError):
     exit_code: ClassVar[int] = 130
 
 
+app = new_app()
+EXAMPLES = {
+    "Merge models of synthetic topics": "foltr-audit study merge --data synthetic:istella-s:300 --trials 2",
+}
+
+
+@app.command(cls=page(examples=EXAMPLES))
 @takes(*_STUDY, "seed", "overwrite", "json", "verbose", "threads")
 def merge(
     common: CommonOptions,
-    out: Path | None = option("Folder for results.json and the pictures."),
+    out: Path | None = option("Folder for results.json and the pictures.", metavar="DIR"),
     picture: str = option("Format of the pictures: svg, png or pdf.", "svg"),
 ) -> None:
     """Train rankers on queries of different topics, merge them, and compare; needs the extra merge."""

@@ -11,44 +11,34 @@ from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
-import typer
-
-from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import argument, option
 from foltr_audit.cli.output import print_line
+from foltr_audit.cli.pages import HelpCommand, HelpGroup, new_app
 from foltr_audit.errors import FoltrAuditError, UsageError
 
-app = typer.Typer(
-    cls=LazyGroup,
-    help="Begin an attack, a defense or a file of limits from a template that works.",
-    no_args_is_help=True,
+app = new_app(
+    cls=HelpGroup, help="Begin an attack, a defense or a file of limits from a template that works."
 )
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _MOST_LETTERS = 40
-_INTO = "Folder to put it into. Default: this one."
+_INTO: Path = option("Folder to put it into. Default: this one.", Path(), metavar="DIR")
 
 
-@app.command()
-def attack(
-    name: str = argument("Name for --method, e.g. matched-filter."), into: Path = option(_INTO, Path())
-) -> None:
+@app.command(cls=HelpCommand)
+def attack(name: str = argument("Name for --method, e.g. matched-filter."), into: Path = _INTO) -> None:
     """Write a package with an attack, its entry point and its tests into a new folder NAME."""
     _write_package("attack", name, into)
 
 
-@app.command()
-def defense(
-    name: str = argument("Name for --defense, e.g. number-bound."), into: Path = option(_INTO, Path())
-) -> None:
+@app.command(cls=HelpCommand)
+def defense(name: str = argument("Name for --defense, e.g. number-bound."), into: Path = _INTO) -> None:
     """Write a package with a defense, its entry point and its tests into a new folder NAME."""
     _write_package("defense", name, into)
 
 
-@app.command()
-def limits(
-    name: str = argument("Name of the file, with or without .toml."), into: Path = option(_INTO, Path())
-) -> None:
+@app.command(cls=HelpCommand)
+def limits(name: str = argument("Name of the file, with or without .toml."), into: Path = _INTO) -> None:
     """Write limits for check, each with its meaning, into a new file NAME.toml."""
     path = into / f"{_checked(name.removesuffix('.toml'))}.toml"
     _refuse_taken(path, into)

@@ -59,6 +59,11 @@ def published_chain(learner: Learner, eps: float, sensitivity: float | None) -> 
         raise UsageError(f"--{error}" if named else str(error)) from error
 
 
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text, for lists of names in the code."""
+    return tuple(text.split())
+
+
 def split_methods(given: list[str] | None) -> list[str] | None:
     """The attacks of --method; one value may name several without parameters, separated by commas."""
     pieces = ([text] if ":" in text else text.split(",") for text in given or ())
@@ -200,9 +205,11 @@ def shared(
     *,
     default: Any = None,
     name: str | tuple[str, ...] | None = None,
+    metavar: str | None = None,
 ) -> Any:
     """Declare an option as a field of the record of options that several commands share."""
-    return field(default=default, metadata={"option": option(text, ..., panel=panel, name=name)})
+    info = option(text, ..., panel=panel, name=name, metavar=metavar)
+    return field(default=default, metadata={"option": info})
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]

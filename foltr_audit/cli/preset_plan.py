@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from foltr_audit.cli.common import CommonOptions, field_flags
-from foltr_audit.cli.options import Table
+from foltr_audit.cli.options import Table, words
 from foltr_audit.cli.output import stdout_console
 from foltr_audit.errors import UsageError
 
@@ -115,7 +115,7 @@ class PresetSelection:
 
 _OPTIONS = {"defense": "--defense", "train.click_model": "--train-click-model"}
 
-_NO_PARAMETERS = ("data.source", "data.fold", "data.intents", "repetition", "seed")
+_NO_PARAMETERS = words("data.source data.fold data.intents repetition seed")
 
 
 def _values(specs: Sequence[Spec]) -> dict[str, tuple[str, ...]]:

@@ -9,10 +9,17 @@ import typer
 
 from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.cli.attack import cheats
-from foltr_audit.cli.common import ANSWER, CommonOptions, open_comparison, shared_but
-from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import Backend, Jobs, Scheduler, option, split_methods
+from foltr_audit.cli.common import ANSWER, CommonOptions, open_comparison, shared_but, takes
+from foltr_audit.cli.options import (
+    Backend,
+    Jobs,
+    Scheduler,
+    option,
+    split_methods,
+    words,
+)
 from foltr_audit.cli.output import save_config, show, warn
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.core.settings.defaults import DELTA, TRIALS, VIEW
 from foltr_audit.errors import UsageError
 from foltr_audit.utils.optional_dependencies import require
@@ -23,11 +30,24 @@ if TYPE_CHECKING:
 
 _LIMITS, _EFFORT = "Limits", "Effort"
 _SHARED = shared_but(
-    *("eps", "sensitivity", "defense", "train.init", "train.evaluate_every", "runs"),
-    *("trace.every", "no_trace", "trace.embed_features", "threads"),
+    *words("eps sensitivity defense train.init train.evaluate_every runs trace.every no_trace"),
+    *words("trace.embed_features threads"),
 )
 
 
+app = new_app()
+FIRST = words(
+    "max_eps max_attack_auc max_proven_auc view candidates runs data click_model clients rounds jobs out "
+    "resume json full quiet"
+)
+EXAMPLES = {
+    "Keep the proven epsilon of a message below 4": "foltr-audit recommend --max-eps 4",
+    "Where the server sees sums of cohorts only": "foltr-audit recommend --max-eps 1 --view aggregate",
+    "Bound what any attack can reach": "foltr-audit recommend --max-proven-auc 0.7 --runs 1",
+}
+
+
+@app.command(cls=page(FIRST, EXAMPLES))
 @takes(*_SHARED, *ANSWER)
 def recommend(
     common: CommonOptions,

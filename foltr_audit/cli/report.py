@@ -1,4 +1,4 @@
-"""`foltr-audit report`: write the findings of a stored comparison."""
+"""`foltr-audit report`: write the findings of a stored comparison, or pack results into one file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foltr_audit.cli.options import argument, option, switch
+import typer
+
+from foltr_audit.cli.bundle import pack_results
+from foltr_audit.cli.options import (
+    argument,
+    option,
+    refuse_others,
+    switch,
+    words,
+)
 from foltr_audit.cli.output import note, print_line
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.errors import UsageError
 from foltr_audit.report.render.csv import csv_text, every_column
 from foltr_audit.utils.progress import on_terminal
@@ -25,16 +35,70 @@ class ReportFormat(StrEnum):
     csv = "csv"
 
 
+app = new_app()
+EXAMPLES = {
+    "Write the report of a comparison": "foltr-audit report study --out study.html",
+    "Read it in the terminal": "foltr-audit report study --to md",
+    "Pack results, so that others can check them": "foltr-audit report study --zip study.zip",
+}
+ZIP = "Packed results"
+
+
+@app.command(cls=page(examples=EXAMPLES))
 def report(
-    folder: Path = argument("The folder of compare --out.", "DIR"),
+    ctx: typer.Context,
+    folder: Path = argument(
+        "The folder of compare --out; with --zip also of attack, train or audit --out.", "DIR"
+    ),
     to: ReportFormat | None = option(
         "html: one file with pictures, which needs no network; md: tables for a README; json: what compare "
         "--json prints; csv: the results, one line for each row. Default: the ending of --out, or html."
     ),
     out: Path | None = option("Write the report to a file instead of stdout.", metavar="FILE"),
-    overwrite: bool = switch("--overwrite", "Replace the file in --out."),
+    overwrite: bool = switch("--overwrite", "Replace the file in --out or --zip."),
+    zip_file: Path | None = option(
+        "Pack Specs, results, the findings of cells, hashes and versions into a file instead, which "
+        "foltr-audit check FILE.zip checks.",
+        name="--zip",
+        metavar="FILE.zip",
+        panel=ZIP,
+    ),
+    with_trace: bool = switch(
+        "--with-trace", "Pack the observed traces of Runs too, never their truth.", ZIP
+    ),
+    without_lists: bool = switch(
+        "--without-lists",
+        "Leave out the judged lists of a comparison, which hold the clicks of its simulated users. Without "
+        "them, check FILE.zip needs --all to recompute the results.",
+        ZIP,
+    ),
+    partial: bool = switch("--partial", "Pack the finished part of an unfinished folder.", ZIP),
+    json: bool = switch("--json", "Print what was packed as one JSON object.", ZIP),
 ) -> None:
-    """Describe the findings of a comparison in words, pictures and tables; it may be unfinished."""
+    """Describe the findings of a comparison in words, pictures and tables; it may be unfinished.
+
+    With --zip, pack the results of a folder into one file that others can check.
+    """
+    if zip_file is not None:
+        refuse_others(ctx, _OF_ZIP, "not with --zip, which packs the results")
+        pack_results(
+            folder,
+            zip_file,
+            with_trace=with_trace,
+            without_lists=without_lists,
+            partial=partial,
+            overwrite=overwrite,
+            json=json,
+        )
+        return
+    refuse_others(ctx, {"folder", "to", "out", "overwrite"}, "only with --zip")
+    _write_report(folder, to, out, overwrite=overwrite)
+
+
+_OF_ZIP = words("folder zip_file with_trace without_lists partial overwrite json")
+
+
+def _write_report(folder: Path, to: ReportFormat | None, out: Path | None, *, overwrite: bool) -> None:
     from foltr_audit.experiments.comparison.folder import ComparisonFolder
     from foltr_audit.report.results.compare import CompareReport
     from foltr_audit.report.results.compare_summary import cells_done

@@ -1,4 +1,4 @@
-"""`foltr-audit significance`: test whether recorded systems differ by more than chance."""
+"""`foltr-audit study significance`: test whether recorded systems differ by more than chance."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from pathlib import Path
 
 from foltr_audit.cli.options import Json, argument, option, switch
 from foltr_audit.cli.output import show
+from foltr_audit.cli.pages import new_app, page
+
+app = new_app()
+EXAMPLES = {"Compare the Runs of two folders": "foltr-audit study significance run-a run-b"}
 
 
+@app.command(cls=page(examples=EXAMPLES))
 def significance(
     runs: list[Path] = argument("Folders of --out, each with one or several Runs.", "RUN"),
     metric: list[str] | None = option(

@@ -1,139 +1,28 @@
-"""`foltr-audit study`: list, show and run published tables and figures as presets."""
+"""`foltr-audit study`: the group of its commands."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from foltr_audit.cli.pages import Entry, lazy_group, new_app
 
-import typer
-
-from foltr_audit.cli.attack import run_attacks
-from foltr_audit.cli.common import ANSWER, CommonOptions
-from foltr_audit.cli.lazy import LazyGroup, takes
-from foltr_audit.cli.merge import run_merge_study
-from foltr_audit.cli.options import DATA, Json, Plot, option, switch
-from foltr_audit.cli.output import print_json, print_line, stdout_console
-from foltr_audit.cli.preset_plan import PresetSelection, check_scale
-from foltr_audit.cli.train import run_training
-from foltr_audit.errors import DataError, UsageError
-
-if TYPE_CHECKING:
-    from foltr_audit.experiments.presets import Preset
-
-app = typer.Typer(
-    cls=LazyGroup,
-    help="List, show and run published tables and figures as presets.",
-    no_args_is_help=True,
+STUDIES = (
+    Entry("Published studies", "list", "List published tables and figures.", "preset"),
+    Entry("Published studies", "show", "Show one as TOML, with its published numbers.", "preset"),
+    Entry("Published studies", "run", "Run one, and show published numbers beside those found.", "preset"),
+    Entry(
+        "Runs", "significance", "Test whether recorded systems differ by more than chance.", "significance"
+    ),
+    Entry("Trained models", "merge", "Train rankers on different topics, and merge them.", "merge"),
+    Entry("Trained models", "membership", "Tell from global models who took part.", "membership"),
+    Entry(
+        "Trained models", "unlearning", "Make a model forget clients, and check whether it has.", "membership"
+    ),
 )
 
-Name = Annotated[str, typer.Argument(help="Name of a preset: see study list.")]
-
-
-@app.command("list")
-def list_(json: Json = False) -> None:
-    """Show what each preset reproduces, which data it needs, and how large it is."""
-    from foltr_audit.experiments.presets import load_preset, preset_names
-    from foltr_audit.report.render.terminal import print_table
-    from foltr_audit.report.tables.presets import preset_rows, preset_table
-
-    rows = preset_rows(map(load_preset, preset_names()))
-    if json:
-        print_json("studies/1", presets=[row.plain() for row in rows])
-    else:
-        print_table(preset_table(rows), stdout_console())
-
-
-@app.command()
-def show(name: Name, json: Json = False) -> None:
-    """Show a preset as TOML for --config, with its data and published numbers as comments."""
-    from foltr_audit.experiments.presets import load_preset
-    from foltr_audit.report.tables.presets import PresetReport, preset_text
-
-    preset = load_preset(name)
-    if json:
-        print_line(PresetReport.of(preset).json())
-    else:
-        print_line(preset_text(preset))
-
-
-@app.command()
-@takes(
-    "fold",
-    "data.intents",
-    "runs",
-    "seed",
-    "out",
-    "resume",
-    "overwrite",
-    "json",
-    "verbose",
-    "threads",
-    *ANSWER,
+app = new_app(
+    cls=lazy_group(STUDIES), help="Run published studies, and studies of Runs and of trained models."
 )
-def run(
-    name: Name,
-    common: CommonOptions,
-    synthetic: bool = switch("--synthetic", "Use the synthetic twin of the data.", DATA),
-    scale: float = option(
-        "Factor of rounds, repeats and repetitions; the number of clients does not change.", 1.0
-    ),
-    data: str | None = option("The data that the preset needs: see study show.", panel=DATA),
-    category_feature: int | None = option(
-        "For a preset of kind merge: feature with the category of a document, from 1.", panel=DATA
-    ),
-    plot: Plot = None,
-) -> None:
-    """Run a preset and show the published numbers next to those found."""
-    from foltr_audit.experiments.presets import load_preset
-
-    preset = load_preset(name)
-    common = common.setting(data__source=_source(preset, data, synthetic=synthetic))
-    if preset.kind == "merge":
-        unused = {
-            "--runs": common.runs,
-            "--fold": common.fold,
-            "--intents": common.fields.get("data.intents"),
-        }
-        _refuse(preset, {"--plot": plot, **unused, "--resume": common.resume})
-        _merge(preset, common, category_feature, scale)
-        return
-    _refuse(preset, {"--category-feature": category_feature})
-    chosen = PresetSelection.of(preset, common, scale=scale)
-    if preset.kind == "attack":
-        _refuse(preset, {"--plot": plot})
-        run_attacks(chosen.plan, common, chosen)
-    else:
-        run_training(chosen.plan, common, plot or (), chosen)
 
 
-def _refuse(preset: Preset, options: dict[str, object]) -> None:
-    for name, given in options.items():
-        if given:
-            raise UsageError(f"{name}: not with {preset.name}, which is of kind {preset.kind}")
-
-
-def _merge(preset: Preset, common: CommonOptions, category_feature: int | None, scale: float) -> None:
-    from foltr_audit.experiments.plan import apply_changes
-
-    check_scale(scale)
-    changed = common.setting(data__category_feature=category_feature)
-    run_merge_study(apply_changes(preset.merging(scale), changed.fields), common, preset=preset, scale=scale)
-
-
-def _source(preset: Preset, data: str | None, *, synthetic: bool) -> str:
-    """The data to run on: those of --data, or their synthetic twin with --synthetic.
-
-    Raises:
-        UsageError: neither or both options were given.
-        DataError: the data do not exist; the message says how to get them.
-    """
-    needed = f"{preset.data.needs}: {preset.data.get}; or --synthetic for the twin, {preset.data.twin}"
-    if data is not None and synthetic:
-        raise UsageError("--data and --synthetic: give one or the other")
-    if synthetic:
-        return preset.data.twin
-    if data is None:
-        raise UsageError(f"study run {preset.name}: no --data; it needs {needed}")
-    if not data.startswith("synthetic:") and not Path(data).exists():
-        raise DataError(f"--data: {data}: no such file or folder; {preset.name} needs {needed}")
-    return data
+@app.callback()
+def _group() -> None:
+    """Tell typer that this is a group."""

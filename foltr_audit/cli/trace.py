@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foltr_audit.cli.lazy import LazyGroup
 from foltr_audit.cli.options import Json, Know
 from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
+from foltr_audit.cli.pages import HelpCommand, HelpGroup, new_app
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.errors import TraceError
 from foltr_audit.report.tables.table import Column
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from foltr_audit.core.plugins import ClientStep
     from foltr_audit.experiments.recorded_attack import TraceAttack
 
-app = typer.Typer(cls=LazyGroup, help="Show recorded traces and check them.", no_args_is_help=True)
+app = new_app(cls=HelpGroup, help="Show recorded traces and check them.")
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A trace folder, a Run folder, or a folder of Runs.")
@@ -81,7 +81,7 @@ def _open_attacks(
             yield TraceAttack.open(run, target="fresh", data=data, know=known, client_step=client_step)
 
 
-@app.command("info")
+@app.command("info", cls=HelpCommand)
 def info(folder: Folder, json: Json = False) -> None:
     """Show the contents of a trace without reading its messages."""
     from foltr_audit.trace import info as facts_of
@@ -121,7 +121,7 @@ def _fact_text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-@app.command("validate")
+@app.command("validate", cls=HelpCommand)
 def validate(folder: Folder, json: Json = False) -> None:
     """Check files, hashes, columns and numbers of a trace, and a Run's Spec; exit code 3 if any is wrong."""
     from foltr_audit.experiments.runs.folder import SPEC, RunFolder
@@ -142,7 +142,7 @@ def validate(folder: Folder, json: Json = False) -> None:
         raise typer.Exit(TraceError.exit_code)
 
 
-@app.command("check-facts")
+@app.command("check-facts", cls=HelpCommand)
 def check_facts(
     folder: Folder,
     data: Data = None,
@@ -181,7 +181,7 @@ def check_facts(
         raise typer.Exit(1)
 
 
-@app.command("lint")
+@app.command("lint", cls=HelpCommand)
 def lint(folder: Folder, json: Json = False) -> None:
     """Find without the truth what messages leak in addition to their payload; exit code 1 if they leak.
 

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foltr_audit.cli.common import ANSWER, SHARED, CommonOptions, use_threads
-from foltr_audit.cli.lazy import takes
-from foltr_audit.cli.options import Plot, option, switch
+from foltr_audit.cli.common import ANSWER, SHARED, CommonOptions, takes, use_threads
+from foltr_audit.cli.options import Plot, option, switch, words
 from foltr_audit.cli.output import note, print_line, save_config, warn
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, print_published, published_table
 from foltr_audit.utils.progress import on_terminal
 
@@ -18,6 +18,23 @@ if TYPE_CHECKING:
     from foltr_audit.experiments.plan import Plan
 
 
+app = new_app()
+FIRST = words(
+    "learner click_model data clients rounds interactions eps defense scenario runs plot out json full "
+    "quiet seed"
+)
+EXAMPLES = {
+    "Train FPDGD on synthetic data": "foltr-audit train --rounds 20",
+    "Compare two learners, and draw their curves": (
+        "foltr-audit train --learner fpdgd --learner foltr-es --plot curves.svg"
+    ),
+    "Let what users look for change": (
+        "foltr-audit train --data synthetic:clueweb-intents --scenario abrupt"
+    ),
+}
+
+
+@app.command(cls=page(FIRST, EXAMPLES))
 @takes(*SHARED, *ANSWER)
 def train(
     common: CommonOptions,

@@ -1,8 +1,8 @@
-"""Warnings with their codes: one for each kind, and what `foltr-audit explain CODE` says of it.
+"""Warnings with their codes: one for each kind, and what `foltr-audit list warnings CODE` says of it.
 
 `FA1..` are about what a system declares, `FA2..` about recorded traces and attacks on them, `FA3..` about
 measurements, `FA4..` about what a command left out. A code never changes its meaning. `docs/pitfalls.md`
-repeats the table (`python -m tests.warnings_page` writes it there).
+has examples, and the site a page of all codes.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ _KINDS = (
         "The scale of the noise does not give the declared epsilon",
         "A sensitivity, a scale and a law of noise determine epsilon. The declared one is smaller, or "
         "it comes from a formula outside its range, such as the classical Gaussian formula above "
-        "epsilon 1. Use the scale that lint prints.",
+        "epsilon 1. Use the scale that the warning names.",
         "Epsilon 1 is the end of a formula",
     ),
     WarningKind(

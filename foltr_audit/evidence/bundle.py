@@ -281,11 +281,11 @@ def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
     inside = to.resolve().is_relative_to(folder.resolve())
     problems = (
         (not folder.is_dir(), f"{folder}: no such folder"),
-        (to.is_dir(), f"--to: {to} is a folder; expected the name of a file"),
-        (to.suffix.lower() != ".zip", f"--to: {to}; expected a name that ends in .zip"),
-        (to.exists() and not overwrite, f"--to: {to} exists; give --overwrite to replace it"),
-        (not to.parent.is_dir(), f"--to: {to.parent}: no such folder"),
-        (inside, f"--to: {to} is inside {folder}; expected a path outside of it"),
+        (to.is_dir(), f"--zip: {to} is a folder; expected the name of a file"),
+        (to.suffix.lower() != ".zip", f"--zip: {to}; expected a name that ends in .zip"),
+        (to.exists() and not overwrite, f"--zip: {to} exists; give --overwrite to replace it"),
+        (not to.parent.is_dir(), f"--zip: {to.parent}: no such folder"),
+        (inside, f"--zip: {to} is inside {folder}; expected a path outside of it"),
     )
     for wrong, why in problems:
         if wrong:

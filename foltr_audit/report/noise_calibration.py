@@ -379,8 +379,7 @@ def calibrate_mechanisms(
     return NoiseCalibrationReport(target=target_eps, situation=situation, clients=clients, found=found)
 
 
-calibrate = names_arguments(calibrate_mechanisms)
-"""The same, whose errors name arguments."""
+calibrate = names_arguments(calibrate_mechanisms)  # the same, whose errors name arguments
 
 
 def _cohort(clients: int, cohort: int | None) -> int:

@@ -232,8 +232,8 @@ class Recorder:
 
     Args:
         folder: where the trace will be; it must hold none, unless `resume`.
-        facts: what everybody may know of the system, such as `{"learning_rate": 0.1}`; the page on the trace
-            format has their names.
+        facts: what everybody may know of the system, such as `{"learning_rate": 0.1}`; docs/federation.md has
+            their names.
         kind: what a message is: `model` (local parameters), `update` (their change), `masked` (the words of
             secure aggregation) or `es` (metrics, with seeds).
         list_length: number k of documents in the longest list; that of the first round if left out.

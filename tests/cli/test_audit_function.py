@@ -1,4 +1,4 @@
-"""`foltr-audit audit-function`: functions of the user's own code, inputs, exit codes and errors."""
+"""`foltr-audit audit`: functions of the user's own code, inputs, exit codes and errors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def audited(name: str, *options: object) -> Done:
-    return run("audit-function", name, *options)
+    return run("audit", name, *options)
 
 
 # --- verdicts ---------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_json_has_the_same_bytes_for_the_same_seed() -> None:
     first, other = (
         audited("noisy_counts:release", *PAIR, *FEW, "--seed", seed, "--json").out for seed in (1, 2)
     )
-    again = spawn("audit-function", "noisy_counts:release", *PAIR, *FEW, "--seed", 1, "--json").out
+    again = spawn("audit", "noisy_counts:release", *PAIR, *FEW, "--seed", 1, "--json").out
     assert first == again != other
 
 

@@ -107,7 +107,7 @@ def test_an_epsilon_needs_no_heavy_library() -> None:
 
 def test_the_odds_of_the_page_are_those_of_epsilon() -> None:
     """The beliefs that a factor of e^eps on prior odds of 1 to 9 and 1 to 1 leads to."""
-    text = (ROOT / "docs" / "what-does-epsilon-mean.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "epsilon-and-auc.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\| ([\d.]+) \| ([\d.]+) to 9 \| (\d+) % \| (\d+) % \|$", text, re.MULTILINE)
     assert len(lines) == 5
     for eps, odds, tenth, half in lines:

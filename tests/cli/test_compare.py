@@ -171,8 +171,8 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "cells could not be run; the first: attack olsr: cannot run on this view" in bad.err
     assert len(times(tmp_path)) == 2
     assert "failed: none" in bad.out
-    assert run("bundle", tmp_path, "--to", tmp_path.with_suffix(".zip")).code == 0
-    verified = run("verify", tmp_path.with_suffix(".zip"), "--sample", "0")
+    assert run("report", tmp_path, "--zip", tmp_path.with_suffix(".zip")).code == 0
+    verified = run("check", tmp_path.with_suffix(".zip"), "--sample", "0")
     assert verified.code == 0, verified.out
 
 

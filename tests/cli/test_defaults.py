@@ -88,7 +88,7 @@ def test_one_default_in_all_commands() -> None:
         "calibrate", "--target-eps", 1, "--parameters", 4, "--mechanism", "click-rr", "--json"
     ).json()
     assert target["target"]["unit"] == defaults.UNIT
-    searched = defaults_of(vars(recommend)["with_options"]())
+    searched = defaults_of(recommend)
     assert (searched["view"], searched["delta"]) == (defaults.VIEW, defaults.DELTA)
     audit, grid = AuditSpec(), ComparisonGrid.parse({})
     assert audit.units == (defaults.UNIT,)

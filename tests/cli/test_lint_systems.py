@@ -1,4 +1,4 @@
-"""`foltr-audit lint`: systems of options, Specs, Runs and traces, with their exit codes."""
+"""`foltr-audit audit --no-trials`: systems of options, Specs, Runs and traces, with their exit codes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("chain", HONEST)
 def test_nothing_is_found_in_proven_chains(chain: str) -> None:
-    done = run("lint", *DATA, "--clients", 40, "--rank-with", "global", "--defense", chain)
+    done = run("audit", "--no-trials", *DATA, "--clients", 40, "--rank-with", "global", "--defense", chain)
     assert (done.code, done.err) == (0, "")
     assert "nothing found" in done.out
     assert done.out.endswith("0 errors, 0 warnings\n")
@@ -44,11 +44,11 @@ def test_nothing_is_found_in_proven_chains(chain: str) -> None:
 
 def test_nothing_is_found_in_the_proven_chain_of_metrics() -> None:
     options = ("--learner", "foltr-es:antithetic=false,interactions=1", "--defense", "metric-rr:eps=1.2")
-    assert run("lint", *DATA, *options, "--json").json()["systems"][0]["findings"] == []
+    assert run("audit", "--no-trials", *DATA, *options, "--json").json()["systems"][0]["findings"] == []
 
 
 def test_the_published_chain() -> None:
-    done = run("lint", *DATA, "--eps", 1.2, "--rank-with", "global", "--json")
+    done = run("audit", "--no-trials", *DATA, "--eps", 1.2, "--rank-with", "global", "--json")
     assert done.code == 1
     (system,) = done.json()["systems"]
     found = {finding["check"]: finding for finding in system["findings"]}
@@ -61,7 +61,10 @@ def test_the_published_chain() -> None:
 
 def test_a_run_a_trace_a_spec_and_the_options_say_the_same(recorded: Path) -> None:
     told = [
-        {finding["check"] for finding in run("lint", *what, "--json").json()["systems"][0]["findings"]}
+        {
+            finding["check"]
+            for finding in run("audit", "--no-trials", *what, "--json").json()["systems"][0]["findings"]
+        }
         for what in (
             (*SMALL, "--eps", 1.2),
             (recorded,),
@@ -77,7 +80,7 @@ def test_a_trace_of_another_system(tmp_path: Path) -> None:
     system = foreign_trace.System()
     head = foreign_trace.header(system, has_truth=False, facts={"eps_claimed": 1.2})
     folder = foreign_trace.write(tmp_path / "lab", head, foreign_trace.records(system))
-    done = run("lint", folder, "--json")
+    done = run("audit", "--no-trials", folder, "--json")
     assert done.code == 1
     (found,) = (one for one in done.json()["systems"][0]["findings"] if one["check"] == "noise shares")
     assert found["field"] == "knowledge.noise"
@@ -102,7 +105,7 @@ def test_the_api_takes_specs() -> None:
 def test_a_bad_file_is_one_line_that_names_it(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "spec.toml"
     path.write_text(text)
-    done = run("lint", path)
+    done = run("audit", "--no-trials", path)
     assert done.code == 2
     assert done.one_error().startswith(f"error: {path}: ")
     assert said in done.err
@@ -110,12 +113,12 @@ def test_a_bad_file_is_one_line_that_names_it(text: str, said: str, tmp_path: Pa
 
 def test_what_cannot_be_read_or_combined(recorded: Path, tmp_path: Path) -> None:
     for what in (tmp_path / "nothing.toml", tmp_path):
-        assert run("lint", what).code == 2
-    assert "--eps: not with PATH" in run("lint", recorded, "--eps", 1).one_error()
+        assert run("audit", "--no-trials", what).code == 2
+    assert "--eps: not with a path" in run("audit", "--no-trials", recorded, "--eps", 1).one_error()
     header = recorded / "trace" / "trace.toml"
     kept = header.read_text()
     header.write_text(kept.replace("schema", "scheme", 1))
-    assert run("lint", recorded / "trace").code == 3
+    assert run("audit", "--no-trials", recorded / "trace").code == 3
     header.write_text(kept)
 
 
@@ -128,7 +131,18 @@ def test_nothing_is_found_in_what_calibrate_proves(arriving: tuple[str | int, ..
     assert len(proven) >= 4
     for mechanism, chain in proven.items():
         text = "+".join(chain)
-        done = run("lint", *DATA, "--clients", 40, "--rank-with", "global", "--defense", text, "--json")
+        done = run(
+            "audit",
+            "--no-trials",
+            *DATA,
+            "--clients",
+            40,
+            "--rank-with",
+            "global",
+            "--defense",
+            text,
+            "--json",
+        )
         found = done.json()["systems"][0]["findings"]
         # A real-valued share has to be enough on its own, since it is rounded before the sum.
         wanted = [("noise shares", "warning")] if mechanism == "gaussian-shares" else []
@@ -140,12 +154,14 @@ def test_a_separation_is_an_option_of_it() -> None:
     chain = ("--defense", "clip:norm=1.5+correlated-gaussian:sigma=9,bands=4")
     checks = []
     for separation in ((), ("--separation", 4)):
-        done = run("lint", *DATA, "--clients", 40, "--cohort", 10, *separation, *chain, "--json")
+        done = run(
+            "audit", "--no-trials", *DATA, "--clients", 40, "--cohort", 10, *separation, *chain, "--json"
+        )
         checks.append([finding["check"] for finding in done.json()["systems"][0]["findings"]])
     assert checks == [["sum noise"], []]
 
 
 def test_an_error_about_who_takes_part_names_what_is_wrong() -> None:
-    done = run("lint", *DATA, "--clients", 10, "--cohort", 4, "--separation", 3)
+    done = run("audit", "--no-trials", *DATA, "--clients", 10, "--cohort", 4, "--separation", 3)
     assert done.code == 2
     assert done.one_error().startswith("error: separation=3: cohorts of 4 out of 10 clients")

@@ -1,4 +1,4 @@
-"""`foltr-audit membership`: tables, JSON, configuration files, and one line for what cannot be meant."""
+"""`foltr-audit study membership`: tables, JSON, configuration files, and errors of one line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import foltr_audit as fa
 from tests.fixtures.command import run
 
 FEW = (
-    *("membership", "--data", "synthetic:mq2007:60", "--clients", 10, "--rounds", 3),
+    *("study", "membership", "--data", "synthetic:mq2007:60", "--clients", 10, "--rounds", 3),
     *("--shadows", 16, "--references", 1, "--others", 20),
 )
 METRICS = ("auc", "tpr_at_1", "tpr_at_01")
@@ -38,10 +38,10 @@ def test_a_configuration_repeats_it_and_a_folder_keeps_it(tmp_path: Path) -> Non
     config, out = tmp_path / "spec.toml", tmp_path / "run"
     first = run(*FEW, "--method", "lira-offline", "--save-config", config, "--out", out, "--json")
     assert first.code == 0
-    again = run("membership", "--config", config, "--json", "--threads", 1)
+    again = run("study", "membership", "--config", config, "--json", "--threads", 1)
     assert again.out == first.out
     assert (out / "results.json").read_text().strip() == first.out.strip()
-    assert run("membership", "--config", config, "--out", out, "--resume", "--json").out == first.out
+    assert run("study", "membership", "--config", config, "--out", out, "--resume", "--json").out == first.out
 
 
 def test_the_api_gives_the_same_rows() -> None:

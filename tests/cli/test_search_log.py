@@ -118,10 +118,10 @@ def test_a_claim_about_a_user_is_audited(log: str) -> None:
 
 def test_membership_of_users_is_inferred(log: str) -> None:
     options = ("--rounds", 2, "--interactions", 1, "--shadows", 16, "--references", 1)
-    done = run("membership", "--data", log, *options, "--json")
+    done = run("study", "membership", "--data", log, *options, "--json")
     assert done.code == 0, done.err
     assert {(row["members"], row["candidates"]) for row in done.json()["results"]} == {(3, 6)}
-    done = run("membership", "--data", log, *options, "--clients", 7)
+    done = run("study", "membership", "--data", log, *options, "--clients", 7)
     assert done.code == 2
     assert (
         "membership with 7 members has 14 candidates and 7 others, but the training split has 12" in done.err

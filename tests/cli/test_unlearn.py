@@ -1,4 +1,4 @@
-"""`foltr-audit unlearn`: tables, JSON, the Spec of a Run, and one line for what cannot be meant."""
+"""`foltr-audit study unlearning`: tables, JSON, the Spec of a Run, and one line for what cannot be meant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from foltr_audit.core.settings.unlearning import METHODS
 from tests.fixtures.command import run
 
 FEW = (
-    *("unlearn", "--data", "synthetic:mq2007:60", "--clients", 4, "--rounds", 1, "--client", 3),
+    *("study", "unlearning", "--data", "synthetic:mq2007:60", "--clients", 4, "--rounds", 1, "--client", 3),
     *("--trials", 100, "--fine-tune-rounds", 1),
 )
 
@@ -48,7 +48,18 @@ def test_a_run_is_unlearned_by_its_spec(tmp_path: Path) -> None:
         run("train", "--data", "synthetic:mq2007:60", "--clients", 4, "--rounds", 1, "--out", out).code == 0
     )
     done = run(
-        *("unlearn", "--config", out / "spec.toml", "--client", "1", "--client", "2", "--trials", 100),
+        *(
+            "study",
+            "unlearning",
+            "--config",
+            out / "spec.toml",
+            "--client",
+            "1",
+            "--client",
+            "2",
+            "--trials",
+            100,
+        ),
         *("--method", "none,fed-remove"),
     )
     assert done.code == 0

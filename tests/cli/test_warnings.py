@@ -39,13 +39,13 @@ def test_a_wrong_pairing_is_in_json_and_on_stderr(command: str) -> None:
 
 
 def test_each_code_is_explained() -> None:
-    listed = run("explain", "--json").json()["warnings"]
+    listed = run("list", "warnings", "--json").json()["warnings"]
     assert [row["code"] for row in listed] == sorted(WARNINGS)
     assert set(CHECK_NAMES) <= {kind.name for kind in WARNINGS.values()}
-    told = run("explain", "fa102")
+    told = run("list", "warnings", "fa102")
     assert told.out.startswith("FA102: ")
     assert WARNINGS["FA102"].text in told.out
-    assert all(code in run("explain").out for code in WARNINGS)
+    assert all(code in run("list", "warnings").out for code in WARNINGS)
 
 
 def test_verbose_shows_the_log() -> None:

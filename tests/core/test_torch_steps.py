@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 
 D, UNITS, L = 7, 4, 5
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "client-steps.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "federation.md"
 
 
 def network(dropout: float = 0.0) -> Any:

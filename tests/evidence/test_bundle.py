@@ -79,7 +79,7 @@ def test_a_bundle_holds_every_file_with_its_hash_and_has_the_same_bytes_anywhere
     (copy / "notes.txt").write_text("mine")
     for file in copy.rglob("*"):
         os.utime(file, (1, 1))
-    done = run("bundle", copy, "--to", tmp_path / "b.zip", "--json")
+    done = run("report", copy, "--zip", tmp_path / "b.zip", "--json")
     assert (tmp_path / "b.zip").read_bytes() == small_bundle.read_bytes()
     assert done.json()["sha256"] == hashlib.sha256(small_bundle.read_bytes()).hexdigest()
     packed = content(small_bundle)
@@ -102,12 +102,12 @@ def test_a_damaged_cell_is_not_packed_and_an_unfinished_comparison_only_as_parti
     with pytest.raises(TraceError, match=r"arrays\.npz: damaged"):
         pack(copy, tmp_path / "b.zip")
     (cell / "cell.json").unlink()
-    done = run("bundle", copy, "--to", tmp_path / "b.zip")
+    done = run("report", copy, "--zip", tmp_path / "b.zip")
     assert done.code == 2
     assert "1 of 2 cells are missing" in done.one_error()
     assert not list(tmp_path.glob("*b.zip*"))
-    assert run("bundle", copy, "--to", tmp_path / "b.zip", "--partial").code == 0
-    done = run("verify", tmp_path / "b.zip", "--sample", "0")
+    assert run("report", copy, "--zip", tmp_path / "b.zip", "--partial").code == 0
+    done = run("check", tmp_path / "b.zip", "--sample", "0")
     assert done.code == 1
     assert "partial" in done.out
     assert "Verdict: incomplete" in done.out
@@ -126,12 +126,12 @@ def test_places_that_a_bundle_may_not_go_to_and_folders_that_are_none(
         (tmp_path / "none", tmp_path / "b.zip", "no such folder"),
         (tmp_path, tmp_path.parent / "b.zip", "neither a Run"),
     ):
-        done = run("bundle", folder, "--to", to)
+        done = run("report", folder, "--zip", to)
         assert done.code == 2
         assert problem in done.one_error()
     assert (tmp_path / "there.zip").read_text() == "mine"
-    made("bundle", small_comparison, "--to", tmp_path / "there.zip", "--overwrite")
-    done = run("bundle", small_comparison, "--to", tmp_path / "b.zip", "--with-trace")
+    made("report", small_comparison, "--zip", tmp_path / "there.zip", "--overwrite")
+    done = run("report", small_comparison, "--zip", tmp_path / "b.zip", "--with-trace")
     assert (done.code, "stores no traces" in done.one_error()) == (2, True)
 
 
@@ -139,14 +139,14 @@ def test_places_that_a_bundle_may_not_go_to_and_folders_that_are_none(
 
 
 def test_all_cells_of_a_good_bundle_run_again_to_the_same_bytes(small_bundle: Path) -> None:
-    done = run("verify", small_bundle, "--all", "--jobs", "1", "--json")
+    done = run("check", small_bundle, "--all", "--jobs", "1", "--json")
     assert done.code == 0, done.out + done.err
     table = done.json()
     assert (table["verdict"], table["versions_differ"]) == ("verified", {})
     assert table["sha256"] == hashlib.sha256(small_bundle.read_bytes()).hexdigest()
     assert states(table) == dict.fromkeys(HOLD, "holds")
     assert [f"{digest[:12]}: equal" in said(table) for digest in table["rerun"]] == [True, True]
-    bare = run("verify", small_bundle, "--sample", "0")
+    bare = run("check", small_bundle, "--sample", "0")
     assert (bare.code, "Verdict: verified, nothing re-run\n" in bare.out) == (0, True)
 
 
@@ -214,7 +214,7 @@ def test_other_versions_are_named_and_numbers_held_within_a_tolerance(
     table = verify(near, sample=None, seed=1)
     assert table["verdict"] == "verified"
     assert table["versions_differ"]["numpy"]["packed"] == "0.0.1"
-    assert "Versions differ: numbers had to agree within" in run("verify", near, "--sample", "0").out
+    assert "Versions differ: numbers had to agree within" in run("check", near, "--sample", "0").out
     far = verify(forged(tmp_path / "far.zip", moved(1e-4), versions=there), sample=None, seed=1)
     assert states(far)["re-run"] == "fails"
     same = verify(forged(tmp_path / "same.zip", moved(1e-12)), sample=None, seed=1)
@@ -224,7 +224,7 @@ def test_other_versions_are_named_and_numbers_held_within_a_tolerance(
 def test_without_lists_only_a_run_of_every_cell_recomputes_the_results(
     small_comparison: Path, tmp_path: Path
 ) -> None:
-    made("bundle", small_comparison, "--to", tmp_path / "b.zip", "--without-lists")
+    made("report", small_comparison, "--zip", tmp_path / "b.zip", "--without-lists")
     assert not [name for name in content(tmp_path / "b.zip") if name.endswith(".npz")]
     none = verify(tmp_path / "b.zip", sample=0, seed=1)
     assert (none["verdict"], states(none)["results"]) == ("incomplete", "not possible")
@@ -242,7 +242,7 @@ def test_without_lists_only_a_run_of_every_cell_recomputes_the_results(
     ],
 )
 def test_options_that_cannot_be_meant(small_bundle: Path, options: tuple[str, ...], problem: str) -> None:
-    done = run("verify", small_bundle, *options)
+    done = run("check", small_bundle, *options)
     assert done.code == 2
     assert problem in done.one_error()
 
@@ -259,13 +259,13 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_with_its_trace_is_verified_and_holds_no_truth(attacked: Path, tmp_path: Path) -> None:
-    made("bundle", attacked, "--to", tmp_path / "plain.zip")
+    made("report", attacked, "--zip", tmp_path / "plain.zip")
     assert set(content(tmp_path / "plain.zip")) == {"spec.toml", "model.npy", "results.json", NAME}
-    made("bundle", attacked, "--to", tmp_path / "b.zip", "--with-trace")
+    made("report", attacked, "--zip", tmp_path / "b.zip", "--with-trace")
     files = content(tmp_path / "b.zip")
     assert not [name for name in files if "truth" in name]
     assert {"trace/trace.toml", "trace/observed/messages-00000.npz", "fresh/perfect/trace.toml"} <= set(files)
-    done = run("verify", tmp_path / "b.zip", "--json")
+    done = run("check", tmp_path / "b.zip", "--json")
     assert done.code == 0, done.out + done.err
     assert set(states(done.json()).values()) == {"holds"}
     truth = "trace/truth/clicks-00000.npz"
@@ -286,11 +286,11 @@ def test_a_run_with_its_trace_is_verified_and_holds_no_truth(attacked: Path, tmp
 
 def test_results_of_several_runs_need_all_of_them(tmp_path: Path) -> None:
     made("train", *TINY, "--runs", "2", "--out", tmp_path / "plan")
-    made("bundle", tmp_path / "plan", "--to", tmp_path / "b.zip")
-    some = run("verify", tmp_path / "b.zip", "--sample", "1", "--json")
+    made("report", tmp_path / "plan", "--zip", tmp_path / "b.zip")
+    some = run("check", tmp_path / "b.zip", "--sample", "1", "--json")
     assert some.code == 1
     assert (states(some.json())["re-run"], states(some.json())["results"]) == ("holds", "not possible")
-    every = run("verify", tmp_path / "b.zip", "--all", "--json")
+    every = run("check", tmp_path / "b.zip", "--all", "--json")
     assert (every.code, set(states(every.json()).values())) == (0, {"holds"})
     files = content(tmp_path / "b.zip")
     other = {**files, "rounds.parquet": files["rounds.parquet"] + b"\n"}
@@ -309,11 +309,11 @@ def test_data_that_lie_elsewhere_are_named_and_must_be_the_same(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.txt").write_text(TEXT)
     made("train", "--data", "here.txt", "--clients", "3", "--rounds", "1", "--threads", "1", "--out", "run")
-    made("bundle", "run", "--to", "b.zip")
+    made("report", "run", "--zip", "b.zip")
     (tmp_path / "here.txt").rename(tmp_path / "there.txt")
     (tmp_path / "other.txt").write_text(TEXT.replace(".5", ".25"))
     gone, other, moved = (
-        run("verify", "b.zip", "--json", *place)
+        run("check", "b.zip", "--json", *place)
         for place in ((), ("--data", "other.txt"), ("--data", "there.txt"))
     )
     assert (gone.code, gone.json()["verdict"]) == (1, "incomplete")

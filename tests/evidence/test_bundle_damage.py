@@ -27,7 +27,7 @@ from tests.fixtures.command import Done, run
 
 
 def verified(path: Path) -> Done:
-    return run("verify", path, "--sample", "0")
+    return run("check", path, "--sample", "0")
 
 
 def refused(path: Path, problem: str) -> None:
@@ -234,9 +234,9 @@ def test_a_manifest_that_is_no_json_table(small_bundle: Path, tmp_path: Path, te
 
 def test_foreign_files(tmp_path: Path) -> None:
     refused(write_bundle(tmp_path / "foreign.zip", {"paper.pdf": b"%PDF"}), "no manifest.json")
-    (tmp_path / "text").write_text("hello")
-    refused(tmp_path / "text", "no bundle")
-    done = run("verify", tmp_path / "none.zip")
+    (tmp_path / "text.zip").write_text("hello")
+    refused(tmp_path / "text.zip", "no bundle")
+    done = run("check", tmp_path / "none.zip")
     assert done.code == 2
     assert "no such file" in done.one_error()
 

@@ -46,23 +46,23 @@ def test_a_comparison_is_told_packed_and_verified_without_the_path_of_its_data(
     assert str(letor) in (study / "grid.toml").read_text()  # --resume and --config need it
     for name in ("page.html", "page.md", "rows.csv", "rows.json"):
         assert run("report", study, "--to", name.rpartition(".")[2], "--out", tmp_path / name).code == 0
-    assert run("bundle", study, "--to", tmp_path / "b.zip").code == 0
+    assert run("report", study, "--zip", tmp_path / "b.zip").code == 0
     told = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.is_file()}
     without(letor.parent, told | content(tmp_path / "b.zip"))
     assert b"searches.txt (fingerprint " in told["page.html"]
-    lost = run("verify", tmp_path / "b.zip", "--json", "--jobs", 1)
+    lost = run("check", tmp_path / "b.zip", "--json", "--jobs", 1)
     assert lost.code == 1
     assert lost.json()["verdict"] == "incomplete"
     assert "--data PATH says where the data are" in str(lost.json()["checks"])
-    assert run("verify", tmp_path / "b.zip", "--data", letor, "--jobs", 1).code == 0
+    assert run("check", tmp_path / "b.zip", "--data", letor, "--jobs", 1).code == 0
 
 
 def test_a_run_and_its_trace_are_packed_without_it_and_still_found_here(letor: Path, tmp_path: Path) -> None:
     given = ("attack", "--data", letor, *SMALL, "--click-model", "perfect", "--method", "olsr")
     assert run(*given, "--out", tmp_path / "run").code == 0
-    assert run("bundle", tmp_path / "run", "--to", tmp_path / "b.zip", "--with-trace").code == 0
+    assert run("report", tmp_path / "run", "--zip", tmp_path / "b.zip", "--with-trace").code == 0
     without(letor.parent, content(tmp_path / "b.zip"))
-    assert run("verify", tmp_path / "b.zip", "--data", letor).code == 0
+    assert run("check", tmp_path / "b.zip", "--data", letor).code == 0
     # The Run itself knows where its data are: alone, and for the traces in it.
     for place in (tmp_path / "run", tmp_path / "run" / "trace"):
         done = run("attack", "--trace", place, "--method", "olsr", "--json")

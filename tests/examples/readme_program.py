@@ -5,7 +5,7 @@ spec = fa.Spec(
     population={"clients": 100},
     train={"rounds": 5},
     defense=fa.published_chain(eps=1.2),
-    attack={"methods": ["olsr", "max-gain"], "click_models": ["perfect"]},
+    attack={"methods": ["map", "olsr"], "click_models": ["informational"]},
 )
 report = fa.attack(spec)
 table = report.to_frame()  # a polars data frame

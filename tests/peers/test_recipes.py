@@ -69,7 +69,7 @@ RECIPES = (
         ("--method", "raifle", "--method", "joint-map"), {"raifle": 0.8, "joint-map": 0.9},
     ),
 )  # fmt: skip
-"""Shares lie well below what the published programs gave (docs/peers.md), far above guessing (.1 at most)."""
+"""Well below what the published programs gave (docs/federation.md), far above guessing (.1 at most)."""
 
 
 def checkout(variable: str) -> tuple[Path, str]:

@@ -33,13 +33,13 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "train-1.json": ("train", *SMALL, "--eps", 1.2, "--eps", "inf"),
     "attack-1.json": ("attack", *SMALL, *ONE, "--queries", "1", "--scenario", "quantity-skew"),
     "audit-1.json": ("audit", *SMALL, "--eps", 1.2, "--trials", 100),
-    "membership-1.json": ("membership", *SMALL, "--shadows", 16, "--references", 1, "--others", 20),
-    "unlearn-1.json": ("unlearn", *SMALL, "--trials", 100, "--method", "none"),
-    "audit-function-2.json": ("audit-function", RELEASE, "--zero", 0, "--one", 1, "--trials", 100),
+    "membership-1.json": ("study", "membership", *SMALL, "--shadows", 16, "--references", 1, "--others", 20),
+    "unlearn-1.json": ("study", "unlearning", *SMALL, "--trials", 100, "--method", "none"),
+    "audit-function-2.json": ("audit", RELEASE, "--zero", 0, "--one", 1, "--trials", 100),
     "calibrate-2.json": ("calibrate", "--target-eps", 1.2),
     "estimate-2.json": ("compare", *SMALL, "--dry-run", "--eps", 1.2),
     "ceiling-1.json": ("ceiling", "--eps", 1.2),
-    "lint-1.json": ("lint", "--eps", 1.2, "--data", "synthetic:mq2007:60"),
+    "lint-1.json": ("audit", "--no-trials", "--eps", 1.2, "--data", "synthetic:mq2007:60"),
     "study-1.json": ("study", "show", "pham-2022"),
 }
 """Commands that print each document."""
@@ -57,11 +57,9 @@ def test_no_other_schema_is_published() -> None:
     assert {path.name for path in SCHEMAS.iterdir()} == {*DOCUMENTS, *FILES, *printed}
 
 
-def test_the_page_of_documents_lists_every_schema_with_its_name() -> None:
-    page = (SCHEMAS.parent / "documents.md").read_text(encoding="utf-8")
-    rows = dict(
-        re.findall(r"^\| `([\w/-]+)` \| .* \| \[.*?\]\(schemas/([\w-]+\.json)\) \|$", page, re.MULTILINE)
-    )
+def test_the_page_on_files_lists_every_schema_with_its_name() -> None:
+    page = (SCHEMAS.parent / "files.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^- \[([\w/-]+)\]\(schemas/([\w-]+\.json)\): ", page, re.MULTILINE))
     assert set(rows.values()) == {path.name for path in SCHEMAS.iterdir()}
     assert all(name.replace("/", "-") == file.removesuffix(".json") for name, file in rows.items())
 
@@ -79,7 +77,7 @@ def test_the_published_schema_is_that_of_the_printed_document(name: str) -> None
             ("list", "defenses"),
             ("list", "knowledge"),
             ("study", "list"),
-            ("explain",),
+            ("list", "warnings"),
         ),
         ("data", "info", "synthetic:mq2007:60"),
     ],
@@ -96,9 +94,9 @@ def test_a_comparison_its_check_and_its_bundle_agree_with_their_schemas(tmp_path
     assert run("new", "limits", "limits", "--into", tmp_path).code == 0
     checked = run("check", tmp_path / "limits.toml", "--comparison", study, "--json")
     agrees_with_published(checked.json())
-    packed = run("bundle", study, "--to", tmp_path / "b.zip", "--json")
+    packed = run("report", study, "--zip", tmp_path / "b.zip", "--json")
     agrees_with_published(packed.json())
-    agrees_with_published(run("verify", tmp_path / "b.zip", "--sample", 0, "--json").json())
+    agrees_with_published(run("check", tmp_path / "b.zip", "--sample", 0, "--json").json())
     (spec, *_) = [cell.spec for cell in folder.cells()]
     manifest = json.loads(content(tmp_path / "b.zip")["manifest.json"])
     limits = SystemLimits.from_toml((tmp_path / "limits.toml").read_text(), "")
@@ -129,7 +127,7 @@ def test_stored_runs_agree_with_their_schemas(tmp_path: Path) -> None:
     for name, eps in (("a", 1.2), ("b", "inf")):
         assert run("train", *SMALL, "--eps", eps, "--runs", 2, "--out", tmp_path / name).code == 0
     a = next(path for path in (tmp_path / "a").iterdir() if path.is_dir())
-    compared = run("significance", tmp_path / "a", tmp_path / "b", "--json").json()
+    compared = run("study", "significance", tmp_path / "a", tmp_path / "b", "--json").json()
     agrees(compared, DOCUMENTS["significance-1.json"])
     agrees(run("trace", "lint", a, "--json").json(), DOCUMENTS["trace-lint-2.json"])
     agrees(run("trace", "check-facts", a, "--json").json(), DOCUMENTS["trace-check-facts-1.json"])

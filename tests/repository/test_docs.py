@@ -14,12 +14,15 @@ import pytest
 import foltr_audit
 from foltr_audit.cli.main import INTERRUPTED, command_line
 from foltr_audit.core import plugins
-from foltr_audit.core.plugins import Attack, Defense, Learner, Plugin, Poisoning, Scenario
 from foltr_audit.core.plugins.defense import STAGES
-from foltr_audit.core.plugins.registry import GROUPS, SINGULAR, names, plugin_class
+from foltr_audit.core.warning_kinds import WARNINGS
 from foltr_audit.errors import FoltrAuditError
+from tests import threat_model_page
 from tests.fixtures.doc_examples import (
+    DOCS,
     DOCUMENTS,
+    GENERATED,
+    GENERATED_PAGES,
     PAGES,
     README,
     ROOT,
@@ -29,14 +32,21 @@ from tests.fixtures.doc_examples import (
     broken_links,
     commands,
     difference,
+    text_of,
     unknown_options,
 )
 from tests.fixtures.plugin_packages import Installer
+from tests.rooms_picture import PICTURE, render
 
-DOCS = ROOT / "docs"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LIVE = [page for page in PAGES if any(block.is_program or block.commands for block in blocks(page))]
 LONG = [page for page in LIVE if any(block.is_long for block in blocks(page))]
+
+ABOUT_CODE = ("ARCHITECTURE.md", "CONTRIBUTING.md", "docs/maths.md")
+NOT_STORED = {"attacks/last_position.py", "build/docs", "docs/generated"}
+"""What a reader of a page writes or builds."""
+
+PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.py)`")
 
 
 def stem(page: Path) -> str:
@@ -97,7 +107,7 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=stem)
 def test_every_block_is_seen(page: Path) -> None:
-    fences = re.findall(r"^```", page.read_text(encoding="utf-8"), re.MULTILINE)
+    fences = re.findall(r"^```", text_of(page), re.MULTILINE)
     assert len(fences) == 2 * len(blocks(page))
 
 
@@ -109,7 +119,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_is_in_a_table_of_contents() -> None:
     trees = [block.text for block in blocks(DOCS / "index.md") if block.kind == "{toctree}"]
     listed = {line for text in trees for line in text.splitlines() if line and not line.startswith(":")}
-    assert listed | {"index"} == {page.stem for page in PAGES}
+    made = {f"generated/{page.stem}" for page in GENERATED_PAGES}
+    assert listed | {"index"} == {page.stem for page in PAGES} | made
 
 
 def test_the_numbers_of_the_readme_are_those_of_the_results() -> None:
@@ -122,43 +133,43 @@ def test_the_numbers_of_the_readme_are_those_of_the_results() -> None:
         assert f"| {name} | map | {auc} | {ndcg} |" in results, defense
 
 
-def test_the_page_of_commands_has_every_command_and_no_other() -> None:
-    page = (DOCS / "commands.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `([a-z][\w-]*)`", page, re.MULTILINE)) == {
-        name for name, command in command_line().commands.items() if not command.hidden
-    }
-
-
-@pytest.mark.parametrize(
-    ("page", "base"),
-    [
-        ("attacks", Attack),
-        ("defenses", Defense),
-        ("learners", Learner),
-        ("worlds", Scenario),
-        ("worlds", Poisoning),
-    ],
-)
-def test_a_page_of_plug_ins_has_every_one_and_no_other(page: str, base: type[Plugin]) -> None:
-    """Baselines are named where results are read, and no defense needs no row."""
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    table = re.split(r"\n\n", text[text.index(f"| {SINGULAR[base]} |") :])[0]
-    named = {name for row in table.splitlines() for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
-    baselines = {name for name in names(Attack) if plugin_class(Attack, name).baseline}
-    assert named == set(PROJECT["entry-points"][GROUPS[base]]) - baselines - {"none"}
-
-
-def test_the_api_page_has_every_public_name() -> None:
-    shown = set(
-        re.findall(r"auto(?:class|function|exception):: (?:[\w.]*\.)?(\w+)", (DOCS / "api.md").read_text())
+def test_the_generated_pages_have_every_command_plug_in_warning_and_public_name() -> None:
+    commands, plugs, warned, api = (
+        text_of(GENERATED / f"{name}.md") for name in ("commands", "plugins", "warnings", "api")
     )
-    aliases = {"PrivacyEvent", "Stage", "plain"}
-    assert set(foltr_audit.__all__) | set(plugins.__all__) <= shown | aliases
+    shown = {name for name, command in command_line().commands.items() if not command.hidden}
+    assert {name.split()[0] for name in re.findall(r"^## (.*)$", commands, re.MULTILINE)} == shown
+    registered = {name for group in PROJECT["entry-points"].values() for name in group}
+    assert set(re.findall(r"^### (.*)$", plugs, re.MULTILINE)) == registered
+    assert set(re.findall(r"^## (.*)$", warned, re.MULTILINE)) == set(WARNINGS)
+    assert {*foltr_audit.__all__, *plugins.__all__} <= set(re.findall(r"^   (\w+)$", api, re.MULTILINE))
+
+
+def missing_paths(text: str) -> list[str]:
+    """Paths in backticks that are neither in the repository nor in the package."""
+    paths = sorted(set(PATH.findall(text)) - NOT_STORED)
+    return [path for path in paths if not any((ROOT / base / path).exists() for base in ("", "foltr_audit"))]
+
+
+@pytest.mark.parametrize("page", ABOUT_CODE)
+def test_the_files_that_a_page_names_exist(page: str) -> None:
+    assert not missing_paths((ROOT / page).read_text(encoding="utf-8"))
+
+
+def test_the_picture_of_the_rooms_is_current() -> None:
+    """`make docs` draws it anew."""
+    assert PICTURE.read_text(encoding="utf-8") == render()
+
+
+def test_the_table_of_what_attacks_must_know_is_current() -> None:
+    """`make docs` writes it anew."""
+    assert not threat_model_page.missing()
+    assert threat_model_page.PAGE.read_text(encoding="utf-8") == threat_model_page.render()
 
 
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
-    if find_spec("sphinx") is None or find_spec("furo") is None or find_spec("myst_parser") is None:
+    if not all(map(find_spec, ("furo", "jupytext", "myst_parser", "sphinx"))):
         pytest.skip("the extra docs is not installed")
     done = subprocess.run(
         [
@@ -180,8 +191,8 @@ def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for page in PAGES:
-        html = (tmp_path / "site" / f"{page.stem}.html").read_text(encoding="utf-8")
+    for page in (*PAGES, *GENERATED_PAGES):
+        html = (tmp_path / "site" / page.relative_to(DOCS).with_suffix(".html")).read_text(encoding="utf-8")
         assert not re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//', html)
 
 
@@ -212,17 +223,22 @@ def test_output_that_differs_is_found() -> None:
     assert "unknown attack" in difference(shown, command, printed.replace("unknown", "no such"))
 
 
+def test_a_path_that_is_no_more_is_found() -> None:
+    assert missing_paths("see `judge/clicks.py` and `judge/nobody.py`") == ["judge/nobody.py"]
+
+
 def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
+    page, made = tmp_path / "page.md", GENERATED.as_posix()
     page.write_text(
         "# A & b\n\n## `c` d\n[x](#a--b) [y](page.md#c-d) [z](none.md) [v](page.md#e) [w](https://w)\n"
+        f"[g]({made}/plugins.md#map) [h]({made}/plugins.md#mop) [i]({made}/notebooks/decide.ipynb)\n"
     )
     assert anchors(page) == {"a--b", "c-d"}
-    assert broken_links(page) == ["none.md", "page.md#e"]
+    assert broken_links(page) == ["none.md", "page.md#e", f"{made}/plugins.md#mop"]
 
 
 def test_the_page_of_exit_codes_has_every_code() -> None:
-    page = (DOCS / "runs.md").read_text(encoding="utf-8")
+    page = (DOCS / "files.md").read_text(encoding="utf-8")
     errors: list[type[FoltrAuditError]] = [FoltrAuditError, *FoltrAuditError.__subclasses__()]
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {
         0,
@@ -245,4 +261,3 @@ def test_the_citation_is_of_this_version() -> None:
     assert PROJECT["authors"] == [{"name": name} for name in authors]
     addresses = re.findall(r"^repository-code: (.*)$", citation, re.MULTILINE)
     assert addresses == [url for name, url in PROJECT.get("urls", {}).items() if name == "Repository"]
-    assert f"version = {{{PROJECT['version']}}}" in (DOCS / "cite.md").read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foltr_audit.core.warning_kinds import WARNINGS
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.rng import Streams
 
@@ -20,6 +21,11 @@ def test_every_example_runs() -> None:
     done = doctest.testfile(str(PAGE), module_relative=False, optionflags=options)
     assert done.attempted > 20
     assert done.failed == 0
+
+
+def test_every_section_that_a_warning_names_is_on_the_page() -> None:
+    headings = {line.removeprefix("## ") for line in PAGE.read_text(encoding="utf-8").splitlines()}
+    assert {kind.section for kind in WARNINGS.values() if kind.section} <= headings
 
 
 @pytest.mark.parametrize(

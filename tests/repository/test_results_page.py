@@ -1,37 +1,36 @@
-"""Pages of docs/ come from their prose and stored results, and whatever is declared for them can be run."""
+"""docs/results.md comes from its prose and the files of results/, and what is declared can be run."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.results.__main__ import DOCS
+from benchmarks.results.__main__ import PAGE, RESULTS
 from benchmarks.results.data_folders import DATA
 from benchmarks.results.declarations import (
     DeclaredRun,
     DeclaredTable,
     PublishedClaim,
-    TableColumn,
     read_declarations,
 )
-from benchmarks.results.page import ResultsPage, read_pages
-from benchmarks.results.running import ROOT
+from benchmarks.results.files import RUN, DoneRun, ResultFolder
+from benchmarks.results.page import PROSE, ResultsPage
+from benchmarks.results.running import ROOT, ResultRunner, rows_of
 from benchmarks.results.verdicts import judge
 from foltr_audit.errors import UsageError
 from tests.fixtures.doc_examples import unknown_options
 
 DECLARED = read_declarations()
-AUC = TableColumn(head="AUC", value="auc", interval="auc_ci95")
+FILES = ResultFolder(RESULTS)
 TABLE = DeclaredTable(
-    name="t",
-    runs=["r"],
-    rows="results",
-    by=["clicks"],
-    columns=[TableColumn(head="clicks", value="clicks"), AUC],
+    name="t", title="T", runs=["r"], rows="found.rows", about=["clicks", "method"], found=["auc", "auc_ci95"]
 )
 ROWS = [
     {"clicks": "perfect", "method": "olsr", "auc": 0.91234, "auc_ci95": [0.9, 0.925]},
@@ -39,14 +38,31 @@ ROWS = [
 ]
 
 
-# --- the repository's own pages -------------------------------------------------------------------
+# --- the repository's own page and files ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "prose"), read_pages(DECLARED).items())
-def test_a_page_is_its_prose_with_tables_between_comments(name: str, prose: str) -> None:
-    page = (DOCS / name).read_text(encoding="utf-8")
-    again = ResultsPage(DECLARED, lambda _: None, page).text(prose)
-    assert again == page, f"docs/{name} is generated: change benchmarks/results/pages/{name}, then --render"
+def test_the_page_is_its_prose_with_claims_and_excerpts_of_the_files() -> None:
+    again = ResultsPage(DECLARED, FILES).text(PROSE.read_text(encoding="utf-8"))
+    assert again == PAGE.read_text(encoding="utf-8"), f"change {PROSE}, then make results"
+
+
+@pytest.mark.parametrize("table", DECLARED.tables.values(), ids=lambda table: table.name)
+def test_a_file_has_the_rows_of_all_runs_of_its_table(table: DeclaredTable) -> None:
+    found = FILES.read(table)
+    assert list(found.runs) == list(table.runs)
+    assert {row[RUN] for row in found.rows} == set(table.runs)
+    assert {key for row in found.rows for key in row} <= {RUN, *table.about, *table.found}
+    about = [tuple(row.get(key) for key in table.about) for row in found.rows]
+    assert len(set(about)) == len(about)
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_file_says_how_its_rows_were_made(path: Path) -> None:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert {"title", "note", "rows"} < set(found)
+    assert set(found) - {"title", "note", "rows"} == (
+        {"runs"} if path.stem in DECLARED.tables else {"commands", "date"}
+    )
 
 
 @pytest.mark.parametrize("run", DECLARED.runs.values(), ids=lambda run: run.name)
@@ -63,8 +79,24 @@ def test_every_declared_command_has_its_options(run: DeclaredRun) -> None:
     assert not [word for word in shlex.split(command) if word.startswith("--") and f'"{word}"' not in source]
 
 
-def test_every_run_is_shown() -> None:
+def test_every_run_fills_a_table() -> None:
     assert set(DECLARED.runs) == {run for table in DECLARED.tables.values() for run in table.runs}
+
+
+def test_rows_of_a_run_replace_its_earlier_ones_and_are_not_made_again(tmp_path: Path) -> None:
+    done = DoneRun(command="c", data="D", digest="", seeds="", date="2026-01-01", version="0", seconds=1.0)
+    files = ResultFolder(tmp_path)
+    printed = {"found": {"rows": [{**row, "other": 1} for row in ROWS]}}
+    for _ in range(2):
+        files.add(TABLE, "r", done, rows_of(printed, TABLE, "D"))
+    assert files.read(TABLE).rows == [{RUN: "r", **row} for row in ROWS]
+    with pytest.raises(UsageError, match=r"no rows 'found.rows' in its JSON; expected one of \['x'\]"):
+        rows_of({"x": 1}, TABLE, "D")
+    run = DeclaredRun(name="r", command="c")
+    declared = replace(DECLARED, runs={"r": run}, tables={"t": TABLE})
+    runner = ResultRunner(declared, files, tmp_path, tmp_path)
+    assert runner.run(run).state == "stored"
+    assert not runner.current(replace(run, command="another"))
 
 
 # --- verdicts -------------------------------------------------------------------------------------
@@ -81,7 +113,7 @@ def test_verdicts_are_those_of_all_points_of_the_intervals(
         {"clicks": "p", "method": "a", "auc_ci95": mine},
         {"clicks": "p", "method": "b", "auc_ci95": other},
     ]
-    shared = {"table": "t", "published": "P", "where": {"method": "a"}, "interval": "auc_ci95"}
+    shared = {"paper": "p", "table": "t", "published": "P", "where": {"method": "a"}, "interval": "auc_ci95"}
     for rule, points in (
         ({"at_least": bound}, [x >= bound for x in mine]),
         ({"at_most": bound}, [x <= bound for x in mine]),
@@ -96,11 +128,11 @@ def test_verdicts_are_those_of_all_points_of_the_intervals(
 
 def test_a_claim_needs_rows_and_intervals_and_one_rule() -> None:
     claim = PublishedClaim(
-        table="t", published="P", interval="auc_ci95", at_least=0.1, where={"method": "none"}
+        paper="p", table="t", published="P", interval="auc_ci95", at_least=0.1, where={"method": "none"}
     )
     assert judge(claim, TABLE, ROWS) == "cannot be said"
     assert judge(claim, TABLE, [{"method": "none", "auc_ci95": None}]) == "cannot be said"
-    ends = PublishedClaim(table="t", published="P", interval="lower,upper", at_most=2.0)
+    ends = PublishedClaim(paper="p", table="t", published="P", interval="lower,upper", at_most=2.0)
     for row, expected in (
         ((0.1, 2.0), "holds"),
         ((2.5, "inf"), "does not hold"),
@@ -108,6 +140,6 @@ def test_a_claim_needs_rows_and_intervals_and_one_rule() -> None:
     ):
         assert judge(ends, TABLE, [dict(zip(("lower", "upper"), row, strict=True))]) == expected
     with pytest.raises(UsageError, match="expected one of at_least"):
-        PublishedClaim(table="t", published="P", interval="auc_ci95", at_least=0.1, at_most=0.2)
+        PublishedClaim(paper="p", table="t", published="P", interval="auc_ci95", at_least=0.1, at_most=0.2)
     with pytest.raises(UsageError, match="expected holds"):
-        PublishedClaim(table="t", published="P", verdict="true")
+        PublishedClaim(paper="p", table="t", published="P", verdict="true")

@@ -1,4 +1,4 @@
-"""`foltr-audit merge`: tables, JSON, a folder with pictures, and one clear line for what cannot be."""
+"""`foltr-audit study merge`: tables, JSON, a folder with pictures, and one clear line for what cannot be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_json_is_one_object_and_a_folder_holds_it_with_pictures(
     data: tuple[str, ...], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    done = run("merge", *data, "--split", "2", "--json", "--out", out)
+    done = run("study", "merge", *data, "--split", "2", "--json", "--out", out)
     agrees_with_published(done.json())
     assert (done.code, done.said) == (0, f"wrote {out}\n")
     found = done.json()
@@ -34,19 +34,19 @@ def test_json_is_one_object_and_a_folder_holds_it_with_pictures(
     assert sorted(files(out)) == ["categories.svg", "importances.svg", "results.json"]
     assert files(out)["results.json"].decode() == done.out
     again = tmp_path / "again"
-    assert run("merge", *data, "--split", "2", "--out", again).code == 0
+    assert run("study", "merge", *data, "--split", "2", "--out", again).code == 0
     assert files(again) == files(out)
     assert b"<svg" in files(out)["categories.svg"]
 
 
 def test_a_folder_is_replaced_only_if_asked(data: tuple[str, ...], tmp_path: Path) -> None:
     options = (*data, "--split", "2", "--out", tmp_path)
-    assert run("merge", *options).code == 0
-    assert "is not empty; give --overwrite" in run("merge", *options).one_error()
-    assert run("merge", *options, "--overwrite", "--picture", "png").code == 0
+    assert run("study", "merge", *options).code == 0
+    assert "is not empty; give --overwrite" in run("study", "merge", *options).one_error()
+    assert run("study", "merge", *options, "--overwrite", "--picture", "png").code == 0
     assert sorted(files(tmp_path)) == ["categories.png", "importances.png", "results.json"]
     (tmp_path / "mine.txt").write_text("")
-    error = run("merge", *options, "--overwrite").one_error()
+    error = run("study", "merge", *options, "--overwrite").one_error()
     assert "holds 'mine.txt', which is not a file of a merging study" in error
 
 
@@ -55,7 +55,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    done = run("merge", "--out", tmp_path / "out")
+    done = run("study", "merge", "--out", tmp_path / "out")
     assert done.code == 2
     message = f"error: merge: the package {package} is not installed; pip install 'foltr-audit[merge]'"
     assert done.one_error() == message
@@ -63,12 +63,12 @@ def test_without_the_extra_one_line_says_how_to_get_it(
 
 
 def test_a_column_that_is_no_category_and_a_category_that_is_not_there(data: tuple[str, ...]) -> None:
-    wrong = run("merge", *data[:2], "--category-feature", "1", *QUICK)
+    wrong = run("study", "merge", *data[:2], "--category-feature", "1", *QUICK)
     assert wrong.code == 2
     assert "expected a whole number, the category" in wrong.one_error()
     assert (
         "--category: 4; no document has it (known: 3, 5, 8)"
-        in run("merge", *data, "--category", "4").one_error()
+        in run("study", "merge", *data, "--category", "4").one_error()
     )
 
 
@@ -79,7 +79,7 @@ def test_ctrl_c_is_one_line_and_writes_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("foltr_audit.studies.model_merging.lambdamart.LambdaMARTTrainer.train", interrupted)
-    done = run("merge", *data, "--out", tmp_path / "out")
+    done = run("study", "merge", *data, "--out", tmp_path / "out")
     assert done.code == 130
     assert done.one_error() == "error: interrupted; nothing was written"
     assert files(tmp_path / "out") == {}

@@ -54,7 +54,7 @@ class DeclarationFinding(ResultRow):
 
     Attributes:
         check: name of the check.
-        code: its code, see `foltr-audit explain`.
+        code: its code, see `foltr-audit list warnings`.
         severity: `error` or `warning`.
         field: what it is about: a defense, or a fact of a header.
         declared: what is declared, in a few words.

@@ -45,7 +45,8 @@ class SpecTable(BaseModel):
         said = {name: field.description for name, field in cls.model_fields.items() if field.description}
         if said:
             lines = [f"    {name}: {text}" for name, text in said.items()]
-            cls.__doc__ = "\n".join([inspect.getdoc(cls) or "", "", "Attributes:", *lines])
+            head, _heading, rest = (inspect.getdoc(cls) or "").partition("\n\nAttributes:\n")
+            cls.__doc__ = "\n".join([head, "", "Attributes:", *lines, rest])
 
     @model_validator(mode="after")
     def _no_text_with_nul(self) -> Self:

@@ -185,7 +185,7 @@ class WarningRow(ResultRow):
 
     Attributes:
         defense: the chain that it is about; None if it is about something else.
-        code: its code, see `foltr-audit explain`.
+        code: its code, see `foltr-audit list warnings`.
         warning: the text.
     """
 

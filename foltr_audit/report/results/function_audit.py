@@ -1,4 +1,4 @@
-"""The report of `audit-function`: its row and its table."""
+"""The report of `audit FILE.py:FUNCTION`: its row and its table."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FunctionAuditRow(ResultRow):
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionAuditReport(PlainReport):
-    """The result of `audit-function`.
+    """The result of `audit FILE.py:FUNCTION`.
 
     Attributes:
         config: the settings.

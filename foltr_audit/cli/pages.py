@@ -1,0 +1,277 @@
+"""Help pages, and groups that import a command when it is called.
+
+A help page is plain text of at most 80 columns. `-h` shows the options that most people need, in the order of
+need, and examples; `--help-all` shows every option.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, cast, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+HELP_ALL = "--help-all"
+"""The option of every command that shows all its options."""
+
+_WHOLE = f"{__name__}.whole"  # key of `Context.meta`: the whole page was asked for
+_OPTIONS = "Options"
+_COLUMNS, _WIDEST = 79, 30  # of a page, and of its first column
+
+
+class Example(NamedTuple):
+    """A command on a help page, and what it does."""
+
+    does: str
+    command: str
+
+
+class HelpCommand(TyperCommand):
+    """A command with a short and a whole help page.
+
+    Attributes:
+        first: parameters that the short page shows, in its order; the short page is the whole one if empty.
+        examples: what the page ends with.
+    """
+
+    first: ClassVar[tuple[str, ...]] = ()
+    examples: ClassVar[tuple[Example, ...]] = ()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What the arguments mean; `--help-all` shows the whole page instead."""
+        if HELP_ALL in args:
+            ctx.meta[_WHOLE] = True
+            typer.echo(self.get_help(ctx))
+            ctx.exit()
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options of the page."""
+        fields = _shown(self, ctx)
+        _write(formatter, "Arguments", [_record(field) for field in fields if _is_argument(field)])
+        options = {str(field.name): field for field in fields if not _is_argument(field)}
+        if self.first and not ctx.meta.get(_WHOLE):
+            shown = [_record(options[name], short=True) for name in self.first]
+            _write(formatter, _OPTIONS, [*shown, (HELP_ALL, f"Show all {len(options)} options.")])
+        else:
+            _write_panels(formatter, options.values())
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the first line."""
+        return ["[OPTIONS]", *(_record(field)[0] for field in _shown(self, ctx) if _is_argument(field))]
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write what the command does."""
+        del ctx
+        for paragraph in (self.help or "").split("\n\n"):
+            formatter.write(f"\n{_wrapped(' '.join(paragraph.split()), 2)}\n")
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples."""
+        del ctx
+        if self.examples:
+            lines = [f"  {example.does}:\n    {example.command}\n" for example in self.examples]
+            formatter.write("\nExamples:\n" + "".join(lines))
+
+
+def page(
+    first: Sequence[str] = (), examples: Mapping[str, str] | None = None, base: type = HelpCommand
+) -> type[Any]:
+    """The class of a command with this help page.
+
+    Args:
+        first: parameters that the short page shows.
+        examples: commands, by what they do.
+        base: the class to extend.
+    """
+    shown = tuple(Example(does, command) for does, command in (examples or {}).items())
+    return type("Page", (base,), {"first": tuple(first), "examples": shown})
+
+
+def _write(formatter: Any, title: str, records: list[tuple[str, str]]) -> None:
+    """Write records in two columns; a long first one has a line of its own."""
+    if not records:
+        return
+    width = min(max(len(name) for name, _ in records), _WIDEST)
+    formatter.write(f"\n{title}:\n")
+    for name, text in records:
+        lines = _wrapped(text, width + 4)
+        if len(name) > width:
+            formatter.write(f"  {name}\n{lines}\n")
+        else:
+            formatter.write(f"  {name:{width}}{lines[width + 2 :]}\n")
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """A text in lines of at most 80 columns; the names of commands and options are not broken."""
+    margin = " " * indent
+    return textwrap.fill(
+        text, _COLUMNS, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False
+    )
+
+
+def _write_panels(formatter: Any, options: Iterable[Any]) -> None:
+    """Write each panel of some options; those without one come first."""
+    panels: dict[str, list[tuple[str, str]]] = {_OPTIONS: []}
+    for field in options:
+        panels.setdefault(getattr(field, "rich_help_panel", None) or _OPTIONS, []).append(_record(field))
+    for title, records in panels.items():
+        _write(formatter, title, records)
+
+
+def _shown(command: Any, ctx: Any) -> list[Any]:
+    """The parameters of a command that help pages show."""
+    return [field for field in command.get_params(ctx) if not getattr(field, "hidden", False)]
+
+
+def _is_argument(field: Any) -> bool:
+    return bool(field.param_type_name == "argument")
+
+
+def _record(field: Any, *, short: bool = False) -> tuple[str, str]:
+    """The names of a parameter with the word for its value, and its help; `short` leaves other names out."""
+    text = field.help or ""
+    if _is_argument(field):
+        name = field.metavar or str(field.name).upper()
+        return (name if field.required else f"[{name}]"), text
+    names = field.opts[0] if short else ", ".join(sorted(field.opts, key=len))
+    if field.secondary_opts:
+        names += f" / {field.secondary_opts[0]}"
+    word = "" if field.is_flag else f" {value_word(field)}"
+    if field.required:
+        text += " Required."
+    elif isinstance(field.default, int | float | str) and not field.is_flag and "Default:" not in text:
+        default = field.default
+        text += f" Default: {f'{default:g}' if isinstance(default, float) else default}.".replace("e-0", "e-")
+    return f"{names}{word}", text
+
+
+def value_word(field: Any) -> str:
+    """The word for the value of an option on help pages: TEXT, NUMBER, FILE, or the values to choose from."""
+    if field.metavar:
+        return str(field.metavar)
+    kind = field.type_descriptor.annotation
+    kind = get_args(kind)[0] if get_origin(kind) is list else kind
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "|".join(member.value for member in kind)
+    return {int: "NUMBER", float: "NUMBER", Path: "FILE"}.get(kind, "TEXT")
+
+
+# --- groups ----------------------------------------------------------------------------------------
+
+
+class HelpGroup(TyperGroup):
+    """A group whose help page shows the whole summary of each command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What the arguments mean; without any, the help page goes to stdout."""
+        if not args:
+            typer.echo(ctx.get_help())
+            ctx.exit(2)
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, then the options."""
+        self.format_commands(ctx, formatter)
+        _write_panels(formatter, _shown(self, ctx))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with the first sentence of its help."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        summaries = [
+            (name, cmd.get_short_help_str(1000)) for name, cmd in commands.items() if cmd is not None
+        ]
+        _write(formatter, "Commands", summaries)
+
+
+class Entry(NamedTuple):
+    """A command that is imported when it is called.
+
+    Attributes:
+        section: the part of the group's help page.
+        name: its name.
+        summary: its line on that page.
+        module: the module in `foltr_audit.cli` that declares it on its `app`, alone or with others.
+    """
+
+    section: str
+    name: str
+    summary: str
+    module: str
+
+    def imported(self) -> Any:
+        """The command."""
+        command: Any = get_command(import_module(f"foltr_audit.cli.{self.module}").app)
+        command = getattr(command, "commands", {}).get(self.name, command)
+        command.name = self.name
+        return command
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name, each imported when it is asked for."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+        self._imported: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        entry = self._entries[name]
+        if name not in self._imported:
+            self._imported[name] = entry.imported()
+        return self._imported[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class LazyGroup(HelpGroup):
+    """A group of commands in sections, each of which is imported when it is called.
+
+    The help page needs no command, since their options come from tables that take longer to import than the
+    page to print.
+    """
+
+    entries: ClassVar[tuple[Entry, ...]] = ()
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast("dict[str, Any]", _Commands(self.entries))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each section of the commands."""
+        del ctx
+        width = max(len(entry.name) for entry in self.entries)
+        for section in dict.fromkeys(entry.section for entry in self.entries):
+            mine = [
+                (entry.name.ljust(width), entry.summary) for entry in self.entries if entry.section == section
+            ]
+            _write(formatter, section, mine)
+
+
+def lazy_group(entries: Sequence[Entry]) -> type[LazyGroup]:
+    """The class of a group of these commands."""
+    return type("Group", (LazyGroup,), {"entries": tuple(entries)})
+
+
+def new_app(**settings: Any) -> typer.Typer:
+    """A typer app with plain help pages: rich takes longer to import than a page to print."""
+    return typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **settings,
+    )

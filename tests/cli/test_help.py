@@ -1,0 +1,124 @@
+"""Help pages: short ones fit in 80 columns and end with examples that run, whole ones have every option."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foltr_audit.cli.main import COMMANDS, command_line
+from tests.fixtures.command import run
+from tests.fixtures.doc_examples import unknown_options
+
+MOST = 17
+"""Options on a short page."""
+
+SMALLER = {
+    "--data": "synthetic:mq2007:40",
+    "--clients": "20",
+    "--rounds": "1",
+    "--runs": "1",
+    "--trials": "100",
+    "--candidates": "2",
+    "--shadows": "16",
+    "--references": "1",
+    "--jobs": "1",
+    "--scale": "0.01",
+}
+"""Options that make what an example runs small."""
+
+RUNS_NOTHING = re.compile(
+    r"--no-trials|--dry-run|--comparison|\.py|\.zip|^foltr-audit (ceiling|calibrate|data)"
+)
+
+FILES = {
+    "mechanism.py": "def noisy(x, rng):\n    return x + rng.laplace()\n",
+    "limits.toml": "max_attack_auc = 0.9\n",
+}
+
+
+def walk(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from walk(command, (*words, name))
+        else:
+            yield " ".join((*words, name)), command
+
+
+PAGES = dict(walk(command_line()))
+EXAMPLES = {example.command: page for page, command in PAGES.items() for example in command.examples}
+
+
+LONG = {
+    text
+    for text, page in EXAMPLES.items()
+    if page == "study merge"
+    or (page in ("compare", "recommend") and not re.search("dry-run|max-eps 4", text))
+}
+
+
+def options_of(command: Any) -> set[str]:
+    return {name for field in command.params if field.param_type_name == "option" for name in field.opts}
+
+
+def test_there_are_at_most_14_commands_in_groups() -> None:
+    assert len(COMMANDS) <= 14
+    shown = run("--help").out
+    assert all(f"\n{entry.section}:\n" in shown and f"\n  {entry.name} " in shown for entry in COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_short_and_the_whole_one_has_every_option(page: str) -> None:
+    short, whole = run(*page.split(), "-h").out, run(*page.split(), "--help-all").out
+    assert max(map(len, (short + whole).splitlines())) <= 80
+    words = set(re.split(r"[,\s]+", whole))
+    assert options_of(PAGES[page]) <= words
+    named = re.findall(r"^  (?:-\w, )?(--[\w-]+)", short, re.MULTILINE)
+    assert len(named) <= MOST + 1
+    assert ("--help-all" in named) == (len(PAGES[page].first) > 0)
+    assert set(named) <= words | {"--help-all"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, small_comparison: Path) -> Path:
+    """What the examples read: a comparison, its zip, two Runs, limits and a module."""
+    made = tmp_path_factory.mktemp("examples")
+    for name, text in FILES.items():
+        (made / name).write_text(text)
+    shutil.copytree(small_comparison, made / "study")
+    assert run("report", small_comparison, "--zip", made / "study.zip").code == 0
+    for name in ("run-a", "run-b"):
+        options = ("--data", "synthetic:mq2007:40", "--clients", 20, "--rounds", 1, "--runs", 2)
+        assert run("train", *options, "--out", made / name, "--defense", f"clip:norm={len(name)}").code == 0
+    assert run("data", "synth", "--queries", 40, "--out", made / "DIR").code == 0
+    (made / "MQ2007").symlink_to(made / "DIR", target_is_directory=True)
+    return made
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_options_of_an_example_exist(example: str) -> None:
+    assert not unknown_options(example)
+
+
+@pytest.mark.parametrize(
+    "example", [pytest.param(text, marks=[pytest.mark.slow] * (text in LONG)) for text in EXAMPLES]
+)
+def test_an_example_runs(example: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With smaller data where it runs something; a false claim or a broken limit ends with 1."""
+    words = shlex.split(example)[1:]
+    page, is_new = EXAMPLES[example], "--out" in words and "report" not in words
+    monkeypatch.chdir(tmp_path if is_new else folder)
+    known = set() if RUNS_NOTHING.search(example) else options_of(PAGES[page])
+    if "--synthetic" in words:
+        known -= {"--data"}
+    if page == "check":
+        known -= {"--jobs", "--trials"}
+    small = [word for name in known & set(SMALLER) - set(words) for word in (name, SMALLER[name])]
+    done = run(*words, *small, *(["--overwrite"] if "--zip" in words else []))
+    assert done.code in (0, 1), done.err
+    assert "error:" not in done.err
