@@ -139,12 +139,12 @@ def test_small_whole_numbers(
     assert cost(solver, X, y, c) <= least(solver, X, y, upper) + 1e-8
     assert not c[[column % m for column in empty]].any()
     order = rng.permutation(m)
-    other = np.empty(m)
-    other[order] = solve(solver, X[:, order], y, upper[order])
+    again = np.empty(m)
+    again[order] = solve(solver, X[:, order], y, upper[order])
     if solver is box_least_absolute:  # multiples of one column may be equally good
-        assert tie_break(X, y, other) == pytest.approx(tie_break(X, y, c), abs=1e-6)
+        assert tie_break(X, y, again) == pytest.approx(tie_break(X, y, c), abs=1e-6)
     else:
-        np.testing.assert_allclose(other, c, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(again, c, rtol=0, atol=1e-6)
 
 
 @EVERY

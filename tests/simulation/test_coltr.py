@@ -242,7 +242,7 @@ def test_a_list_without_costs_changes_nothing(clicking: Clicking) -> None:
 def test_documents_that_look_alike_change_nothing() -> None:
     """All weights are equal then, and no rounding makes a winner of anybody."""
     data = dataset((5, 12, 3, 30), 3)
-    rows = np.float32(7.3) * np.repeat(data.features[:4], np.diff(data.offsets), axis=0)
+    rows = 7.3 * np.repeat(data.features[:4].astype(np.float32), np.diff(data.offsets), axis=0)
     assert unmoved(data.with_features(rows), INFORMATIONAL, n=60)
 
 
