@@ -219,6 +219,8 @@ class Imports:
         for name, path in self.files.items():
             if name.startswith("foltr_audit.") and "entry_points(" in path.read_text():
                 self.targets[name].update(plugins)
+            if "walk_packages(" in path.read_text():
+                self.targets[name].update(other for other in self.files if other.startswith("foltr_audit."))
             if name.startswith("tests."):
                 self.targets[name].add("tests.conftest")
 

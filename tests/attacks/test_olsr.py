@@ -26,6 +26,7 @@ from foltr_audit.inference.linear_systems import (
 from foltr_audit.kernels.messages import projected
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
+from foltr_audit.testing import samples
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import dataset
 from tests.fixtures.tiny import rearranged
@@ -286,3 +287,10 @@ def test_the_global_model_takes_up_what_a_clip_adds() -> None:
     assert np.array_equal(infer(view, OLSRTheta()).guess, infer(view).guess), (
         "it costs nothing without a clip"
     )
+
+
+def test_a_ranker_that_is_not_known_is_refused() -> None:
+    seen = samples.view(2)
+    assert OLSR().why_not(seen) is None
+    other = replace(seen, knowledge=replace(seen.knowledge, ranker="mine"))
+    assert OLSR().why_not(other) == "ranker 'mine' is unknown, so scores cannot be computed from a model"
