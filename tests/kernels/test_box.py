@@ -94,9 +94,7 @@ def solve(solver: Solver, X: Floats, y: Floats, upper: Floats) -> Floats:
 
 @EVERY
 @pytest.mark.parametrize("kind", NOISES)
-@pytest.mark.parametrize(
-    ("rows", "m"), [(46, 10), (46, 40), (46, 80), (150, 20), (5, 1), (1, 6), (46, 46), (12, 20)]
-)
+@pytest.mark.parametrize(("rows", "m"), [(46, 10), (46, 80), (150, 20), (5, 1), (1, 6), (46, 46)])
 def test_scipy_does_no_better(solver: Solver, kind: str, rows: int, m: int) -> None:
     design, values, _ = systems(4, rows, m, kind, rows + m)
     rng = np.random.default_rng(1)
@@ -148,7 +146,7 @@ def test_small_whole_numbers(
 
 
 @EVERY
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_a_descent_that_marks_time(solver: Solver, seed: int) -> None:
     X, y = tied(seed)
     upper = np.ones(X.shape[1])

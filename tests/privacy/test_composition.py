@@ -43,9 +43,9 @@ def test_randomised_response_that_runs_several_times(times: int, delta: float) -
         assert delta_of(np.array(one), np.array(other), found - 1e-6) > delta
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 2.0, 50.0, 800.0])
-@pytest.mark.parametrize("times", [1, 30, 20_000])
-@pytest.mark.parametrize("delta", [1e-15, 1e-6, 0.1])
+@pytest.mark.parametrize("epsilon", [1e-3, 2.0, 800.0])
+@pytest.mark.parametrize("times", [1, 20_000])
+@pytest.mark.parametrize("delta", [1e-15, 0.1])
 def test_a_delta_never_makes_it_worse_than_adding_up(epsilon: float, times: int, delta: float) -> None:
     assert pure_over(epsilon, times, 0.0) == times * epsilon
     laplace, response = laplace_over(epsilon, times, delta), pure_over(epsilon, times, delta)

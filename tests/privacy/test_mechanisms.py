@@ -74,7 +74,7 @@ def test_each_message_carries_the_whole_local_noise(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SHARED)
-@pytest.mark.parametrize(("n", "arrived"), [(1, 1), (2, 2), (7, 7), (200, 200), (10, 9), (10, 4), (200, 120)])
+@pytest.mark.parametrize(("n", "arrived"), [(1, 1), (7, 7), (200, 200), (10, 4)])
 def test_shares_sum_to_the_law_that_they_declare(text: str, n: int, arrived: int) -> None:
     """For everybody, and for fewer survivors; noise that is 10 % off either way is caught."""
     x = noise(text, n, arrived, 20_000).sum(axis=0)
