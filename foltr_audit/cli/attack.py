@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
 
-_WITH_TRACE = words(
+WITH_TRACE = words(
     "method trace know client_step guesses target view hide queries choices colluders data intents seed "
     "json threads full quiet"
 )
@@ -67,7 +67,7 @@ def attack(
     By default this is the experiment of Pham 2022: train, then let one new client per query send one update.
     """
     if trace is not None:
-        refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
+        refuse_others(ctx, WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
         _attack_trace(trace, common, know or [], client_step, guesses)
         return

@@ -286,7 +286,7 @@ class OtherHelp(NamedTuple):
 
     field: str
     text: str
-    panel: str
+    panel: str | None = None
 
 
 def takes(*names: str | OtherHelp) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foltr_audit.cli.main import COMMANDS, command_line
+from foltr_audit.cli import attack, audit, check, report
+from foltr_audit.cli.main import COMMANDS, command_line, main
 from tests.fixtures.command import run
-from tests.fixtures.doc_examples import unknown_options
+from tests.fixtures.doc_examples import every_command, unknown_options
 
 MOST = 17
 """Options on a short page."""
@@ -42,15 +42,7 @@ FILES = {
 }
 
 
-def walk(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from walk(command, (*words, name))
-        else:
-            yield " ".join((*words, name)), command
-
-
-PAGES = dict(walk(command_line()))
+PAGES = every_command(command_line())
 EXAMPLES = {example.command: page for page, command in PAGES.items() for example in command.examples}
 
 
@@ -63,7 +55,8 @@ LONG = {
 
 
 def options_of(command: Any) -> set[str]:
-    return {name for field in command.params if field.param_type_name == "option" for name in field.opts}
+    options = [field for field in command.params if field.param_type_name == "option" and not field.hidden]
+    return {name for field in options for name in field.opts}
 
 
 def test_there_are_at_most_14_commands_in_groups() -> None:
@@ -82,6 +75,41 @@ def test_a_page_is_short_and_the_whole_one_has_every_option(page: str) -> None:
     assert len(named) <= MOST + 1
     assert ("--help-all" in named) == (len(PAGES[page].first) > 0)
     assert set(named) <= words | {"--help-all"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("", "attack"),
+        ("rec", "recommend"),
+        ("study ", "unlearning"),
+        ("study r", "run"),
+        ("audit --no-tr", "--no-trials"),
+    ],
+)
+def test_a_shell_completes_commands_and_options(
+    typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"foltr-audit {typed}"
+    monkeypatch.setenv("_FOLTR_AUDIT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    with pytest.raises(SystemExit):
+        main([])
+    assert offered in capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("audit", (*audit.DECLARED, *audit.OF_FUNCTION)),
+        ("report", report.OF_ZIP),
+        ("check", (*check.PACKED, *check.WITH_TRACE, *check.WITH_COMPARISON)),
+        ("attack", attack.WITH_TRACE),
+    ],
+)
+def test_options_that_go_with_others_exist(page: str, names: tuple[str, ...]) -> None:
+    assert set(names) <= {field.name for field in PAGES[page].params}
 
 
 @pytest.fixture(scope="module")
