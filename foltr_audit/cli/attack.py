@@ -34,9 +34,13 @@ WITH_TRACE = words(
 _ONLY_FRESH = words("click_models on repeats min_documents interactions lists view")
 
 
+RECORDED = "Recorded messages"
+"""The part of the help with the options of --trace."""
+
 app = new_app()
 FIRST = words(
-    "method eps defense data click_model clients rounds learner preset trace out json full quiet seed"
+    "method eps defense view data click_model clients rounds learner preset trace config out json full "
+    "quiet seed"
 )
 EXAMPLES = {
     "Read clicks behind the published noise of epsilon 1.2": "foltr-audit attack --method olsr --eps 1.2",
@@ -54,13 +58,16 @@ def attack(
         "Start from a published study, e.g. pham-2022, and show its figures. Options override it. "
         "See foltr-audit study list."
     ),
-    trace: Path | None = option("Attack a recorded Run or trace instead of a new run.", metavar="DIR"),
-    know: list[str] | None = option(f"With --trace: {KNOW_HELP}", metavar="NAME=VALUE"),
-    client_step: str | None = option(
-        "With --trace: what the clients compute, if it is not PDGD: a registered client step, or a function "
-        "step(model, features, clicks) as MODULE:FUNCTION or FILE.py:FUNCTION."
+    trace: Path | None = option(
+        "Attack a recorded Run or trace instead of a new run.", metavar="DIR", panel=RECORDED
     ),
-    guesses: Path | None = option("With --trace: write scores and guesses to a .csv or .parquet file."),
+    know: list[str] | None = option(KNOW_HELP, metavar="NAME=VALUE", panel=RECORDED),
+    client_step: str | None = option(
+        "What the clients compute, if it is not PDGD: a registered client step, or a function "
+        "step(model, features, clicks) as MODULE:FUNCTION or FILE.py:FUNCTION.",
+        panel=RECORDED,
+    ),
+    guesses: Path | None = option("Write scores and guesses to a .csv or .parquet file.", panel=RECORDED),
 ) -> None:
     """Attack what clients send, and report precision and recall with the claimed epsilon and nDCG.
 

@@ -59,8 +59,8 @@ _AUDIT: tuple[str | OtherHelp, ...] = (
 
 app = new_app()
 FIRST = words(
-    "eps defense claim delta trials view unit data clients rounds no_trials require_proof out json full "
-    "quiet seed"
+    "eps defense claim delta trials view unit zero one no_trials require_proof data clients rounds out "
+    "json full"
 )
 EXAMPLES = {
     "Check the published defense at epsilon 1.2": "foltr-audit audit --eps 1.2 --trials 1000",
@@ -76,10 +76,11 @@ def audit(
     common: CommonOptions,
     what: str | None = typer.Argument(
         None,
-        metavar="FILE.py:FUNCTION",
-        help="A Python function to audit instead of a chain of defenses, or MODULE:FUNCTION. It is called as "
-        "function(input, rng), rng being a numpy.random.Generator, and returns a number, an array, text or "
-        "bytes. With --no-trials: a Spec in TOML, a Run folder or a trace.",
+        metavar="TARGET",
+        help="A Python function to audit instead of a chain of defenses, as FILE.py:FUNCTION or "
+        "MODULE:FUNCTION, with --eps, --delta, --trials, --confidence, --estimator and --seed. It is called "
+        "as function(input, rng), rng being a numpy.random.Generator, and returns a number, an array, text "
+        "or bytes. With --no-trials: a Spec in TOML, a Run folder or a trace.",
     ),
     zero: str | None = option("One input, as numbers: 0,0,1, or a JSON list of lists.", panel=FUNCTION),
     one: str | None = option("The neighbouring input.", panel=FUNCTION),

@@ -169,8 +169,8 @@ _SHARED: tuple[str | OtherHelp, ...] = (
 
 app = new_app()
 FIRST = words(
-    "comparison trace config method eps defense click_model data clients rounds formats out sample rerun_all "
-    "json seed"
+    "comparison trace config method eps defense click_model data clients rounds runs formats out sample "
+    "rerun_all json"
 )
 EXAMPLES = {
     "Check a finished comparison": "foltr-audit check limits.toml --comparison study",
@@ -217,7 +217,7 @@ def check(
         "Processes that re-run cells of a comparison. Default: one per core.", panel=ZIP
     ),
 ) -> None:
-    """Check a new run, a trace or a comparison against limits.
+    """Check a new run, a trace or a comparison against limits, or a zip of results.
 
     Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
 
@@ -246,6 +246,10 @@ def check(
     from foltr_audit.evidence.check.limits import SystemLimits
     from foltr_audit.evidence.check.report import LimitsPlace
 
+    if limits.is_dir():
+        raise UsageError(
+            f"{limits} is a folder; expected limits, and --trace or --comparison before the folder"
+        )
     if not limits.exists():
         raise UsageError(f"LIMITS.toml: {limits}: no such file; foltr-audit new limits NAME writes one")
     text = read_text(limits, "LIMITS")

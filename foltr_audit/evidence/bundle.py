@@ -281,6 +281,7 @@ def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
     inside = to.resolve().is_relative_to(folder.resolve())
     problems = (
         (not folder.is_dir(), f"{folder}: no such folder"),
+        ((folder / "trace.toml").is_file(), f"{folder}: a trace alone; expected the folder of --out"),
         (to.is_dir(), f"--zip: {to} is a folder; expected the name of a file"),
         (to.suffix.lower() != ".zip", f"--zip: {to}; expected a name that ends in .zip"),
         (to.exists() and not overwrite, f"--zip: {to} exists; give --overwrite to replace it"),
