@@ -56,8 +56,8 @@ def commands() -> str:
         if not getattr(command, "commands", None):
             rows.append((f"[`{name}`](#{name.replace(' ', '-')})", text_of(first_sentence(command.help))))
             sections += [f"## {name}", "", text_of(command.help), ""]
-            for example in getattr(command, "examples", ()):
-                sections += [f"{example.does}:", "", f"    {example.command}", ""]
+            for does, example in command.examples.items():
+                sections += [f"{does}:", "", f"    {example}", ""]
             sections += options(command)
     return page("commands.md", [*table(("command", "what it does"), rows), *sections])
 

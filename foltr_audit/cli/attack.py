@@ -49,7 +49,7 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
+@app.command(cls=page(FIRST, examples=EXAMPLES))
 @takes(*ATTACK, *SHARED, *ANSWER)
 def attack(
     ctx: typer.Context,

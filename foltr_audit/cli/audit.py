@@ -69,7 +69,7 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
+@app.command(cls=page(FIRST, examples=EXAMPLES))
 @takes(*_AUDIT, *SHARED, *ANSWER)
 def audit(
     ctx: typer.Context,

@@ -180,7 +180,7 @@ EXAMPLES = {
 ZIP = "Packed results"
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
+@app.command(cls=page(FIRST, examples=EXAMPLES))
 @takes(*CLAIM, *_SHARED)
 def check(
     ctx: typer.Context,

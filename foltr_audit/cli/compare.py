@@ -75,7 +75,7 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
+@app.command(cls=page(FIRST, examples=EXAMPLES))
 @takes(*FRESH, *_GRID, *_SHARED, *IN_CELLS, OtherHelp("runs", _RUNS), *ANSWER)
 def compare(
     common: CommonOptions,

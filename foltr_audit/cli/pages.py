@@ -26,23 +26,16 @@ _OPTIONS = "Options"
 _COLUMNS, _WIDEST = 79, 30  # of a page, and of its first column
 
 
-class Example(NamedTuple):
-    """A command on a help page, and what it does."""
-
-    does: str
-    command: str
-
-
 class HelpCommand(TyperCommand):
     """A command with a short and a whole help page.
 
     Attributes:
         first: parameters that the short page shows, in its order; the short page is the whole one if empty.
-        examples: what the page ends with.
+        examples: commands that the page ends with, by what they do.
     """
 
-    first: ClassVar[tuple[str, ...]] = ()
-    examples: ClassVar[tuple[Example, ...]] = ()
+    first: ClassVar[Sequence[str]] = ()
+    examples: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -73,7 +66,7 @@ class HelpCommand(TyperCommand):
         """Write the examples."""
         del ctx
         if self.examples:
-            lines = [f"  {example.does}:\n    {example.command}\n" for example in self.examples]
+            lines = [f"  {does}:\n    {command}\n" for does, command in self.examples.items()]
             formatter.write("\nExamples:\n" + "".join(lines))
 
 
@@ -99,18 +92,9 @@ def _help_all() -> Any:
     return get_command(app).params[0]
 
 
-def page(
-    first: Sequence[str] = (), examples: Mapping[str, str] | None = None, base: type = HelpCommand
-) -> type[Any]:
-    """The class of a command with this help page.
-
-    Args:
-        first: parameters that the short page shows.
-        examples: commands, by what they do.
-        base: the class to extend.
-    """
-    shown = tuple(Example(does, command) for does, command in (examples or {}).items())
-    return type("Page", (base,), {"first": tuple(first), "examples": shown})
+def page(first: Sequence[str] = (), *, examples: Mapping[str, str]) -> type[HelpCommand]:
+    """The class of a command with this help page: see `HelpCommand`."""
+    return type("Page", (HelpCommand,), {"first": first, "examples": examples})
 
 
 def _write(formatter: Any, title: str, records: list[tuple[str, str]]) -> None:

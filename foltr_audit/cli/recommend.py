@@ -47,7 +47,7 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
+@app.command(cls=page(FIRST, examples=EXAMPLES))
 @takes(*_SHARED, *IN_CELLS, *ANSWER)
 def recommend(
     common: CommonOptions,

@@ -34,7 +34,7 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
+@app.command(cls=page(FIRST, examples=EXAMPLES))
 @takes(*SHARED, *ANSWER)
 def train(
     common: CommonOptions,
