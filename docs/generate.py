@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from foltr_audit.cli.main import command_line
-from foltr_audit.cli.pages import value_word
+from foltr_audit.cli.pages import default_of, value_word
 from foltr_audit.core.click_models import CascadeClickModel
 from foltr_audit.core.plugins import Attack, Defense, Plugin, plain
 from foltr_audit.core.plugins.registry import GROUPS, names, parameters, plugin_class
@@ -56,8 +56,8 @@ def commands() -> str:
         if not getattr(command, "commands", None):
             rows.append((f"[`{name}`](#{name.replace(' ', '-')})", text_of(first_sentence(command.help))))
             sections += [f"## {name}", "", text_of(command.help), ""]
-            for one in getattr(command, "examples", ()):
-                sections += [f"{one.does}:", "", f"    {one.command}", ""]
+            for does, example in command.examples.items():
+                sections += [f"{does}:", "", f"    {example}", ""]
             sections += options(command)
     return page("commands.md", [*table(("command", "what it does"), rows), *sections])
 
@@ -74,10 +74,10 @@ def walk(path: str, group: Any) -> Iterator[tuple[str, Any]]:
 def options(command: Any) -> Iterator[str]:
     """A table for each panel of a command's options."""
     panels: dict[str, list[tuple[str, str, str]]] = {}
-    for one in command.params:
-        if not getattr(one, "hidden", False) and one.name not in {"help", "help_all"}:
-            panel = getattr(one, "rich_help_panel", None) or "Options"
-            panels.setdefault(panel, []).append(option_row(one))
+    for parameter in command.params:
+        if not getattr(parameter, "hidden", False) and parameter.name != "help_all":
+            panel = getattr(parameter, "rich_help_panel", None) or "Options"
+            panels.setdefault(panel, []).append(option_row(parameter))
     for panel, rows in panels.items():
         yield f"**{panel}**"
         yield ""
@@ -86,15 +86,14 @@ def options(command: Any) -> Iterator[str]:
 
 def option_row(parameter: Any) -> tuple[str, str, str]:
     words, _, default = (getattr(parameter, "help", None) or "").partition(" Default: ")
-    if not default and isinstance(parameter.default, str | int | float) and parameter.default is not False:
-        default = str(parameter.default)
-    names_ = [*parameter.opts, *parameter.secondary_opts]
+    flags = [*parameter.opts, *parameter.secondary_opts]
     if parameter.param_type_name == "argument":
-        names_ = [parameter.metavar or parameter.name.upper()]
-    elif not parameter.is_flag:
-        names_[-1] += f" {value_word(parameter)}"
+        flags = [parameter.metavar or parameter.name.upper()]
+    else:
+        default = default or default_of(parameter)
+        flags[-1] += "" if parameter.is_flag else f" {value_word(parameter)}"
     default = "required" if parameter.required else default.removesuffix(".")
-    return ", ".join(f"`{name}`" for name in names_), text_of(default), text_of(words)
+    return ", ".join(f"`{flag}`" for flag in flags), text_of(default), text_of(words)
 
 
 # --- plug-ins -------------------------------------------------------------------------------------
@@ -157,11 +156,11 @@ def section(cls: type[Plugin]) -> Iterator[str]:
         yield from table(("labels", "probability of a click", "of stopping after it"), rows)
     found = parameters(cls)
     if found:
-        rows = [(f"`{one['name']}`", default_of(one), text_of(str(one["description"]))) for one in found]
+        rows = [(f"`{one['name']}`", shown_default(one), text_of(str(one["description"]))) for one in found]
         yield from table(("parameter", "default", "what it is"), rows)
 
 
-def default_of(parameter: dict[str, object]) -> str:
+def shown_default(parameter: dict[str, object]) -> str:
     if parameter["required"]:
         return "required"
     default = parameter["default"]
@@ -198,6 +197,12 @@ def pages() -> dict[str, str]:
     }
 
 
+def public_names() -> set[str]:
+    """The full names that the page of the API lists; autosummary writes a page of each, and removes none."""
+    modules = re.findall(r"currentmodule:: (\S+)\n((?:(?!\.\. currentmodule).*\n)*)", pages()["api.md"])
+    return {f"{module}.{name}" for module, text in modules for name in re.findall(r"^   (\w+)$", text, re.M)}
+
+
 def scripts() -> dict[str, Path]:
     """The script that each notebook is made of."""
     return {f"notebooks/{script.stem}.ipynb": script for script in sorted(SCRIPTS.glob("*.py"))}
@@ -207,23 +212,26 @@ def notebooks() -> dict[str, str]:
     """The scripts of examples/notebook as Jupyter notebooks, by their file below docs/generated."""
     import jupytext
 
-    found = {}
+    books = {}
     for name, script in scripts().items():
         book = jupytext.read(script)
         for number, cell in enumerate(book.cells):
             cell["id"] = f"cell-{number}"  # by default drawn at random
         book.metadata["kernelspec"] = KERNEL
-        found[name] = jupytext.writes(book, fmt="ipynb")
-    return found
+        books[name] = jupytext.writes(book, fmt="ipynb")
+    return books
 
 
 def write() -> None:
-    """Write what has changed, and remove pages of names that are no longer public."""
-    for name, text in {**pages(), **notebooks()}.items():
+    """Write what has changed, and remove what is made no more."""
+    texts = {**pages(), **notebooks()}
+    public = public_names()
+    for path in FOLDER.rglob("*.*"):
+        made = path.stem in public if path.suffix == ".rst" else str(path.relative_to(FOLDER)) in texts
+        if not made:
+            path.unlink()
+    for name, text in texts.items():
         path = FOLDER / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-    for stub in (FOLDER / "api").glob("*.rst"):
-        if f"   {stub.stem.rpartition('.')[2]}\n" not in pages()["api.md"]:
-            stub.unlink()  # autosummary writes pages of names, and removes none

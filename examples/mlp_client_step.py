@@ -5,7 +5,7 @@
 Plays clients that train in float32 with `torch.optim`, records their messages, and attacks these with a
 client step of three lines. Prints a table for one step, five epochs, Adam and dropout, with and without
 noise.
-Needs PyTorch: `pip install foltr-audit[torch]`.
+Needs PyTorch: `pip install '.[torch]'` in a checkout.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from benchmarks.results.declarations import DeclaredTable, Row
@@ -88,9 +88,8 @@ class ResultFolder:
         every = [*(row for row in before.rows if row[RUN] != name), *({RUN: name, **row} for row in rows)]
         every = [row for run in table.runs for row in every if row[RUN] == run]
         kept = {run: runs[run] for run in table.runs if run in runs}
-        write_atomically(
-            self.path(table.name), text_of(ResultFile(title=table.title, runs=kept, rows=every)).encode()
-        )
+        after = replace(before, title=table.title, runs=kept, rows=every)
+        write_atomically(self.path(table.name), text_of(after).encode())
 
 
 def text_of(found: ResultFile) -> str:

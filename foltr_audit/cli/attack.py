@@ -27,16 +27,20 @@ if TYPE_CHECKING:
 SAME = "same"
 """The value of --train-click-model that trains under each attacked click model."""
 
-_WITH_TRACE = words(
+WITH_TRACE = words(
     "method trace know client_step guesses target view hide queries choices colluders data intents seed "
     "json threads full quiet"
 )
 _ONLY_FRESH = words("click_models on repeats min_documents interactions lists view")
 
 
+RECORDED = "Recorded messages"
+"""The part of the help with the options of --trace."""
+
 app = new_app()
 FIRST = words(
-    "method eps defense data click_model clients rounds learner preset trace out json full quiet seed"
+    "method eps defense view data click_model clients rounds learner preset trace config out json full "
+    "quiet seed"
 )
 EXAMPLES = {
     "Read clicks behind the published noise of epsilon 1.2": "foltr-audit attack --method olsr --eps 1.2",
@@ -45,7 +49,7 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
+@app.command(cls=page(FIRST, examples=EXAMPLES))
 @takes(*ATTACK, *SHARED, *ANSWER)
 def attack(
     ctx: typer.Context,
@@ -54,20 +58,23 @@ def attack(
         "Start from a published study, e.g. pham-2022, and show its figures. Options override it. "
         "See foltr-audit study list."
     ),
-    trace: Path | None = option("Attack a recorded Run or trace instead of a new run.", metavar="DIR"),
-    know: list[str] | None = option(f"With --trace: {KNOW_HELP}", metavar="NAME=VALUE"),
-    client_step: str | None = option(
-        "With --trace: what the clients compute, if it is not PDGD: a registered client step, or a function "
-        "step(model, features, clicks) as MODULE:FUNCTION or FILE.py:FUNCTION."
+    trace: Path | None = option(
+        "Attack a recorded Run or trace instead of a new run.", metavar="DIR", panel=RECORDED
     ),
-    guesses: Path | None = option("With --trace: write scores and guesses to a .csv or .parquet file."),
+    know: list[str] | None = option(KNOW_HELP, metavar="NAME=VALUE", panel=RECORDED),
+    client_step: str | None = option(
+        "What the clients compute, if it is not PDGD: a registered client step, or a function "
+        "step(model, features, clicks) as MODULE:FUNCTION or FILE.py:FUNCTION.",
+        panel=RECORDED,
+    ),
+    guesses: Path | None = option("Write scores and guesses to a .csv or .parquet file.", panel=RECORDED),
 ) -> None:
     """Attack what clients send, and report precision and recall with the claimed epsilon and nDCG.
 
     By default this is the experiment of Pham 2022: train, then let one new client per query send one update.
     """
     if trace is not None:
-        refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
+        refuse_others(ctx, WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
         _attack_trace(trace, common, know or [], client_step, guesses)
         return

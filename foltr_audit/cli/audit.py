@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from foltr_audit.cli.audit_function import FUNCTION, run_function_audit
-from foltr_audit.cli.common import ANSWER, AUDIT, SHARED, CommonOptions, stored_report, takes
+from foltr_audit.cli.common import (
+    ANSWER,
+    AUDIT,
+    SHARED,
+    CommonOptions,
+    OtherHelp,
+    stored_report,
+    takes,
+)
 from foltr_audit.cli.options import option, refuse_others, switch, words
 from foltr_audit.cli.output import show, warn
 from foltr_audit.cli.pages import new_app, page
@@ -32,10 +40,27 @@ DECLARED = words(
 )
 """Options that say what a system is."""
 
+_AUDIT: tuple[str | OtherHelp, ...] = (
+    *(name for name in AUDIT if name not in ("audit.delta", "audit.trials", "audit.estimator")),
+    OtherHelp(
+        "audit.delta",
+        "Delta of the claim. Default: the one that the chain claims, or 1e-5 without a claim; of a function "
+        "0.",
+    ),
+    OtherHelp(
+        "audit.trials", "Evaluated trials per hypothesis of an audit. Default: 2000; of a function 10000."
+    ),
+    OtherHelp(
+        "audit.estimator",
+        "one-run, clopper-pearson, gaussian-dp, one-run-fdp or betting. Default: gaussian-dp for a delta "
+        "above 0 and noise that is normal or nearly so, else one-run; of a function one-run.",
+    ),
+)
+
 app = new_app()
 FIRST = words(
-    "eps defense claim delta trials view unit data clients rounds no_trials require_proof out json full "
-    "quiet seed"
+    "eps defense claim delta trials view unit zero one no_trials require_proof data clients rounds out "
+    "json full"
 )
 EXAMPLES = {
     "Check the published defense at epsilon 1.2": "foltr-audit audit --eps 1.2 --trials 1000",
@@ -44,17 +69,18 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
-@takes(*AUDIT, *SHARED, *ANSWER)
+@app.command(cls=page(FIRST, examples=EXAMPLES))
+@takes(*_AUDIT, *SHARED, *ANSWER)
 def audit(
     ctx: typer.Context,
     common: CommonOptions,
     what: str | None = typer.Argument(
         None,
-        metavar="FILE.py:FUNCTION",
-        help="A Python function to audit instead of a chain of defenses, or MODULE:FUNCTION. It is called as "
-        "function(input, rng), rng being a numpy.random.Generator, and returns a number, an array, text or "
-        "bytes. With --no-trials: a Spec in TOML, a Run folder or a trace.",
+        metavar="TARGET",
+        help="A Python function to audit instead of a chain of defenses, as FILE.py:FUNCTION or "
+        "MODULE:FUNCTION, with --eps, --delta, --trials, --confidence, --estimator and --seed. It is called "
+        "as function(input, rng), rng being a numpy.random.Generator, and returns a number, an array, text "
+        "or bytes. With --no-trials: a Spec in TOML, a Run folder or a trace.",
     ),
     zero: str | None = option("One input, as numbers: 0,0,1, or a JSON list of lists.", panel=FUNCTION),
     one: str | None = option("The neighbouring input.", panel=FUNCTION),
@@ -73,17 +99,18 @@ def audit(
 ) -> None:
     """Check what a chain of defenses claims: proven bounds from above, measured ones from below.
 
-    Given a function, check by trials with two neighbouring inputs what --eps claims of it.
+    Given a function, run it in trials with two neighbouring inputs, and check what --eps claims of it.
+    Without --eps only the lower bound is shown.
 
     Exit code 1 if trials refute a claim, if the exact loss of a pair exceeds it, if it relies on a declared
-    noise law that a link breaks, or if it does not follow from what is declared; 70 if a proof and a
-    finding contradict each other.
+    noise law that a link breaks, if noise repeats, or if a claim does not follow from what is declared; 70 if
+    a proof and a finding contradict each other.
     """
     if no_trials:
         _compare_declared(ctx, common, what)
         return
     if what is not None:
-        if ":" not in what and Path(what).exists():
+        if Path(what).exists():
             raise UsageError(
                 f"audit: {what} is no function; expected FILE.py:FUNCTION, --config FILE, or --no-trials"
             )
@@ -108,6 +135,8 @@ def _compare_declared(ctx: typer.Context, common: CommonOptions, path: str | Non
     from foltr_audit.experiments.lint_subjects import subjects_of
     from foltr_audit.report.results.system_lint import SystemLintReport, print_lint
 
+    if path is not None and ":" in path and not Path(path).exists():
+        raise UsageError("--no-trials: not with a function, which only trials can audit")
     if path is None:
         refuse_others(ctx, DECLARED, "not with --no-trials, which runs nothing")
         systems = tuple(subjects_of(common.plan().specs))

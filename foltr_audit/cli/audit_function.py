@@ -151,20 +151,17 @@ def run_function_audit(
     claims = common.eps or ()
     if len(claims) > 1:
         raise UsageError("--eps: a function has one claim; expected one value")
-    given = {**common.of_table("audit"), "eps": claims[0] if claims else None}
+    values = {**common.of_table("audit"), "eps": claims[0] if claims else None}
     if "seed" in common.fields:
-        given["seed"] = common.fields["seed"]
-    spec = FunctionAuditSpec.parse(given, "", flags(_FIELDS))
+        values["seed"] = common.fields["seed"]
+    spec = FunctionAuditSpec.parse(values, "", flags(_FIELDS))
     with contextlib.redirect_stdout(sys.stderr):  # whatever the user's code prints is no result
-        mechanism = named_function(function, _WHAT)
+        mechanism = named_function(function, "audit")
         pair = input_pair(inputs, zero, one, function)
-        copy = partial(named_function, function, _WHAT, anew=True)
-        found = audit(mechanism, pair, spec, on_terminal(), reload=copy)
-    report = FunctionAuditReport.of(found, function, spec)
+        copy = partial(named_function, function, "audit", anew=True)
+        audited = audit(mechanism, pair, spec, on_terminal(), reload=copy)
+    report = FunctionAuditReport.of(audited, function, spec)
     show(report.json, partial(print_function_audit, report), json=common.json)
     warn(row.coded for row in report.warnings)
     if not report.holds:
         raise typer.Exit(1)
-
-
-_WHAT = "audit"

@@ -20,7 +20,7 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
+@app.command(cls=page(FIRST, examples=EXAMPLES))
 def calibrate(
     target_eps: float = option("Epsilon that has to be proven.", ...),
     delta: float = option("Delta of that epsilon; 0 for a pure epsilon.", DELTA),

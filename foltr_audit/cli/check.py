@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING, Literal, get_args
 import typer
 
 from foltr_audit.cli.bundle import verify_results
-from foltr_audit.cli.common import CLAIM, SHARED, CommonOptions, read_config, takes, use_threads
+from foltr_audit.cli.common import (
+    CLAIM,
+    CommonOptions,
+    OtherHelp,
+    read_config,
+    shared_but,
+    takes,
+    use_threads,
+)
 from foltr_audit.cli.options import (
     Table,
     argument,
@@ -135,18 +144,33 @@ def _text(form: Format, report: CheckReport, place: LimitsPlace) -> str:
 
 # --- the command -----------------------------------------------------------------------------------
 
-_ALWAYS = words("limits json threads formats")
-_WITH_TRACE = (*_ALWAYS, *words("trace method data intents seed"))
+ALWAYS = words("limits json threads formats")
+WITH_TRACE = (*ALWAYS, *words("trace method data intents seed"))
 _PLACES = {"data": "data.source", "seed": "seed", "intents": "data.intents"}
-_WITH_COMPARISON = (*_ALWAYS, *words("comparison defense eps"))
+WITH_COMPARISON = (*ALWAYS, *words("comparison defense eps"))
 
 
-_PACKED = words("limits sample every jobs seed data intents json threads")
+PACKED = words("limits sample rerun_all jobs seed data intents json threads")
+
+_SHARED: tuple[str | OtherHelp, ...] = (
+    *shared_but("data.source", "data.intents", "seed"),
+    OtherHelp(
+        "data.source",
+        "Folder or file with LETOR data or a search log, or synthetic:NAME[:QUERIES]; with a zip, where its "
+        "data set is. Default: synthetic:mq2007; with a zip the name of its data set, in this folder.",
+    ),
+    OtherHelp(
+        "data.intents",
+        "Folder with TREC qrels for each intent (1.txt, 2.txt, ...), or synthetic[:I] for synthetic ones; "
+        "with a zip, where they are.",
+    ),
+    OtherHelp("seed", "Seed of all random draws. Default: 1; with a zip a new number, which is printed."),
+)
 
 app = new_app()
 FIRST = words(
-    "comparison trace config method eps defense click_model data clients rounds formats out sample every "
-    "json seed"
+    "comparison trace config method eps defense click_model data clients rounds runs formats out sample "
+    "rerun_all json"
 )
 EXAMPLES = {
     "Check a finished comparison": "foltr-audit check limits.toml --comparison study",
@@ -156,8 +180,8 @@ EXAMPLES = {
 ZIP = "Packed results"
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
-@takes(*CLAIM, *SHARED)
+@app.command(cls=page(FIRST, examples=EXAMPLES))
+@takes(*CLAIM, *_SHARED)
 def check(
     ctx: typer.Context,
     common: CommonOptions,
@@ -188,12 +212,12 @@ def check(
     sample: int | None = option(
         "Number of cells or Runs to re-run, drawn with --seed at random; 0 for none. Default: 3.", panel=ZIP
     ),
-    every: bool = switch("--all", "Re-run every cell or Run.", ZIP),
+    rerun_all: bool = switch("--all", "Re-run every cell or Run.", ZIP),
     jobs: int | None = option(
         "Processes that re-run cells of a comparison. Default: one per core.", panel=ZIP
     ),
 ) -> None:
-    """Check a new run, a trace or a comparison against limits.
+    """Check a new run, a trace or a comparison against limits, or a zip of results.
 
     Exit code 0 if all limits hold, 1 if one is broken, 2 if none is broken but one cannot be judged.
 
@@ -201,13 +225,13 @@ def check(
     re-run. Exit code 0 if it is verified, 1 if it does not hold or a check was not possible, 3 if it is
     damaged.
     """
-    if limits.suffix == ".zip":
-        refuse_others(ctx, _PACKED, "not with a zip of results, which says what was run")
+    if limits.suffix.lower() == ".zip" or zipfile.is_zipfile(limits):
+        refuse_others(ctx, PACKED, "not with a zip of results")
         use_threads(common.threads)
         verify_results(
             limits,
             sample=sample,
-            every=every,
+            every=rerun_all,
             seed=common.fields.get("seed"),
             jobs=jobs,
             data=common.fields.get("data.source"),
@@ -215,24 +239,28 @@ def check(
             json=common.json,
         )
         return
-    for flag, value in {"--sample": sample, "--all": every, "--jobs": jobs}.items():
-        if value:
+    for flag, value in {"--sample": sample, "--all": rerun_all or None, "--jobs": jobs}.items():
+        if value is not None:
             raise UsageError(f"{flag}: only with a zip of results")
     from foltr_audit.evidence.check.checks import check_comparison
     from foltr_audit.evidence.check.limits import SystemLimits
     from foltr_audit.evidence.check.report import LimitsPlace
 
+    if limits.is_dir():
+        raise UsageError(
+            f"{limits} is a folder; expected limits, and --trace or --comparison before the folder"
+        )
     if not limits.exists():
         raise UsageError(f"LIMITS.toml: {limits}: no such file; foltr-audit new limits NAME writes one")
     text = read_text(limits, "LIMITS")
     given, place = SystemLimits.from_toml(text, str(limits)), LimitsPlace.of(limits, text)
     outputs = CheckOutputs.of(formats or (), json=common.json)
     if trace is not None:
-        refuse_others(ctx, _WITH_TRACE, "not with --trace, whose messages were sent already")
+        refuse_others(ctx, WITH_TRACE, "not with --trace, whose messages were sent already")
         use_threads(common.threads)
         report = _check_trace(trace, given, common, method)
     elif comparison is not None:
-        refuse_others(ctx, _WITH_COMPARISON, "not with --comparison, which was run already")
+        refuse_others(ctx, WITH_COMPARISON, "not with --comparison, which was run already")
         use_threads(common.threads)
         report = check_comparison(given, comparison, common.defense or (), common.eps or (), on_terminal())
     else:

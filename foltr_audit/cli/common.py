@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from pathlib import Path
@@ -14,6 +15,7 @@ from foltr_audit.cli.options import (
     DATA,
     DEFENSE,
     FEDERATION,
+    OUTPUT,
     FieldOption,
     Table,
     flags,
@@ -122,7 +124,7 @@ class CommonOptions:
     )
     pdgd: str | None = shared(
         "PDGD setting: oosterhuis-2018, pham-2022, or PAIRS/NORMALISER with all|last-click+1 and "
-        "shown|candidates. Default: oosterhuis-2018 in train, pham-2022 in attack.",
+        "shown|candidates. Default: oosterhuis-2018 in train, else pham-2022.",
         FEDERATION,
     )
     clip_without_pairs: bool | None = shared(
@@ -134,21 +136,31 @@ class CommonOptions:
         FEDERATION,
     )
     runs: int | None = shared(
-        "Number of repetitions; run i uses fold i mod K. Default: 1 (compare: 3), or K with --fold all."
+        "Number of repetitions; run i uses fold i mod K. Default: 1, or K with --fold all.",
+        OUTPUT,
     )
-    out: Path | None = shared("Folder for traces, the model and results.", metavar="DIR")
-    resume: bool = shared("Resume the Run in --out.", name="--resume", default=False)
-    overwrite: bool = shared("Replace the Run in --out.", name="--overwrite", default=False)
+    out: Path | None = shared("Folder for traces, the model and results.", OUTPUT, metavar="DIR")
+    resume: bool = shared("Resume the Run in --out.", OUTPUT, name="--resume", default=False)
+    overwrite: bool = shared("Replace the Run in --out.", OUTPUT, name="--overwrite", default=False)
     no_trace: bool = shared(
-        "Record no messages of training rounds. --resume still works.", name="--no-trace", default=False
+        "Record no messages of training rounds. --resume still works.",
+        OUTPUT,
+        name="--no-trace",
+        default=False,
     )
-    config: Path | None = shared("Start from a Spec or plan (compare: a grid) in TOML. Options override it.")
-    save_config: Path | None = shared("Write the Spec or plan to a file.")
-    json: bool = shared("Print one JSON object instead of tables.", name="--json", default=False)
-    full: bool = shared("Print the whole report instead of a short answer.", name="--full", default=False)
-    quiet: bool = shared("Print only the conclusion.", name=("--quiet", "-q"), default=False)
-    verbose: bool = shared("Say on stderr what is being done.", name=("--verbose", "-v"), default=False)
-    threads: int | None = shared("Number of threads. Results do not depend on it.")
+    config: Path | None = shared(
+        "Start from a Spec or plan (compare: a grid) in TOML. Options override it.", OUTPUT
+    )
+    save_config: Path | None = shared("Write the Spec or plan to a file.", OUTPUT)
+    json: bool = shared("Print one JSON object instead of tables.", OUTPUT, name="--json", default=False)
+    full: bool = shared(
+        "Print the whole report instead of a short answer.", OUTPUT, name="--full", default=False
+    )
+    quiet: bool = shared("Print only the conclusion.", OUTPUT, name=("--quiet", "-q"), default=False)
+    verbose: bool = shared(
+        "Say on stderr what is being done.", OUTPUT, name=("--verbose", "-v"), default=False
+    )
+    threads: int | None = shared("Number of threads. Results do not depend on it.", OUTPUT)
 
     def __post_init__(self) -> None:
         if self.full and self.quiet:
@@ -282,11 +294,18 @@ class CommonOptions:
 
 
 class OtherHelp(NamedTuple):
-    """The option of a field, with another help than in other commands."""
+    """A shared option with another help than in other commands."""
 
-    field: str
-    text: str
-    panel: str
+    name: str
+    text: str | None = None
+    panel: str | None = None
+
+
+IN_CELLS = (
+    OtherHelp("out", "Folder for the cells and results."),
+    OtherHelp("resume", "Go on with the cells in --out."),
+)
+"""Options of commands that run many cells."""
 
 
 def takes(*names: str | OtherHelp) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -298,28 +317,33 @@ def takes(*names: str | OtherHelp) -> Callable[[Callable[..., None]], Callable[.
     Args:
         names: fields of `CommonOptions`, or dotted names of fields of a Spec, see `options.FieldOption`.
     """
+    taken = [OtherHelp(name) if isinstance(name, str) else name for name in names]
     shared_fields = {field.name: field for field in fields(CommonOptions)}
     hints = get_type_hints(CommonOptions)
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         own = dict(inspect.signature(command, eval_str=True).parameters)
         del own["common"]
-        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+        parameters = []
         settings: dict[str, FieldOption] = {}
-        for name in names:
-            if isinstance(name, str) and name in shared_fields:
+        for name, text, panel in taken:
+            if name in shared_fields:
                 field = shared_fields[name]
-                parameters.append(_parameter(name, hints[name], field.metadata["option"], field.default))
-                continue
-            setting = FieldOption.of(name if isinstance(name, str) else name.field)
-            settings[setting.parameter] = setting
-            info = setting.option() if isinstance(name, str) else setting.option(name.text, name.panel)
-            parameters.append(_parameter(setting.parameter, setting.annotation, info, None))
+                info = copy(field.metadata["option"])
+                info.help = text or info.help
+                parameters.append(_parameter(name, hints[name], info, field.default))
+            else:
+                setting = FieldOption.of(name)
+                settings[setting.parameter] = setting
+                info = setting.option(text, panel)
+                parameters.append(_parameter(setting.parameter, setting.annotation, info, None))
+
+        parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
 
         @wraps(command)
         def with_options(**given: Any) -> None:
             given = with_own_plugins(given)
-            options = {name: given.pop(name) for name in shared_fields if name in names}
+            options = {name: given.pop(name) for name, _, _ in taken if name in shared_fields}
             values = {setting.name: setting.read(given.pop(name)) for name, setting in settings.items()}
             point = {name: value for name, value in values.items() if value is not None}
             command(**given, common=CommonOptions(**options, fields=point))

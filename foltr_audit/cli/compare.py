@@ -11,6 +11,7 @@ from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.cli.common import (
     ANSWER,
     FRESH,
+    IN_CELLS,
     CommonOptions,
     OtherHelp,
     changed_learner,
@@ -53,14 +54,17 @@ _GRID: tuple[str | OtherHelp, ...] = (
     ),
 )
 _SHARED = shared_but(
-    *words("eps sensitivity defense population.scenario train.init trace.every no_trace"),
+    *words("runs out resume eps sensitivity defense population.scenario train.init trace.every no_trace"),
     *words("trace.embed_features threads"),
 )
 
 
+_RUNS = "Number of repetitions; run i uses fold i mod K. Default: 3, or K with --fold all."
+
 app = new_app()
 FIRST = words(
-    "eps defense method click_model data clients rounds runs audit out resume jobs dry_run json full quiet"
+    "eps defense method click_model learner data clients rounds runs audit out resume jobs dry_run json "
+    "full seed"
 )
 EXAMPLES = {
     "Compare the usual defenses at epsilon 1.2": "foltr-audit compare --eps 1.2 --out study",
@@ -71,8 +75,8 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
-@takes(*FRESH, *_GRID, *_SHARED, *ANSWER)
+@app.command(cls=page(FIRST, examples=EXAMPLES))
+@takes(*FRESH, *_GRID, *_SHARED, *IN_CELLS, OtherHelp("runs", _RUNS), *ANSWER)
 def compare(
     common: CommonOptions,
     jobs: Jobs = None,

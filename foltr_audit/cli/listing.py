@@ -28,7 +28,7 @@ EXAMPLES = {
 
 @app.command(cls=page(examples=EXAMPLES))
 def listing(
-    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of: {', '.join(KINDS)}.")],
     code: Annotated[
         str | None, typer.Argument(help="With warnings: the code of the one to explain, e.g. FA101.")
     ] = None,

@@ -31,7 +31,7 @@ EXAMPLES_OF_UNLEARNING = {
 }
 
 
-@app.command("unlearning", cls=page(FIRST_OF_UNLEARNING, EXAMPLES_OF_UNLEARNING))
+@app.command("unlearning", cls=page(FIRST_OF_UNLEARNING, examples=EXAMPLES_OF_UNLEARNING))
 @takes(*UNLEARNING, _CLIENTS, *shared_but("population.clients"))
 def unlearning(common: CommonOptions) -> None:
     """Make a trained model forget clients in several ways, and check whether it has.
@@ -59,7 +59,7 @@ EXAMPLES_OF_MEMBERSHIP = {
 }
 
 
-@app.command(cls=page(FIRST_OF_MEMBERSHIP, EXAMPLES_OF_MEMBERSHIP))
+@app.command(cls=page(FIRST_OF_MEMBERSHIP, examples=EXAMPLES_OF_MEMBERSHIP))
 @takes(*MEMBERSHIP, _MEMBERS, *shared_but("population.clients"))
 def membership(common: CommonOptions) -> None:
     """Tell from global models who took part in the training: membership inference with shadow federations.

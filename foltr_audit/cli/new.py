@@ -13,7 +13,7 @@ from string import Template
 
 from foltr_audit.cli.options import argument, option
 from foltr_audit.cli.output import print_line
-from foltr_audit.cli.pages import HelpCommand, HelpGroup, new_app
+from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.errors import FoltrAuditError, UsageError
 
 app = new_app(
@@ -25,19 +25,19 @@ _MOST_LETTERS = 40
 _INTO: Path = option("Folder to put it into. Default: this one.", Path(), metavar="DIR")
 
 
-@app.command(cls=HelpCommand)
+@app.command(cls=page(examples={"Begin an attack": "foltr-audit new attack matched-filter"}))
 def attack(name: str = argument("Name for --method, e.g. matched-filter."), into: Path = _INTO) -> None:
     """Write a package with an attack, its entry point and its tests into a new folder NAME."""
     _write_package("attack", name, into)
 
 
-@app.command(cls=HelpCommand)
+@app.command(cls=page(examples={"Begin a defense": "foltr-audit new defense number-bound"}))
 def defense(name: str = argument("Name for --defense, e.g. number-bound."), into: Path = _INTO) -> None:
     """Write a package with a defense, its entry point and its tests into a new folder NAME."""
     _write_package("defense", name, into)
 
 
-@app.command(cls=HelpCommand)
+@app.command(cls=page(examples={"Write limits.toml": "foltr-audit new limits limits"}))
 def limits(name: str = argument("Name of the file, with or without .toml."), into: Path = _INTO) -> None:
     """Write limits for check, each with its meaning, into a new file NAME.toml."""
     path = into / f"{_checked(name.removesuffix('.toml'))}.toml"

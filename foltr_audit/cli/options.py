@@ -156,7 +156,7 @@ def query_ids(text: str) -> list[str]:
 
 Table = dict[str, Any]
 
-GRID, DATA, FEDERATION, DEFENSE = "Grid", "Data", "Federation", "Defense"
+GRID, DATA, FEDERATION, DEFENSE, OUTPUT = "Grid", "Data", "Federation", "Defense", "Run and output"
 """Parts of the help of a command."""
 
 
@@ -213,7 +213,7 @@ def shared(
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-KNOW_HELP = "A fact over those of the trace, as NAME=VALUE, e.g. learning_rate=0.1. May be repeated."
+KNOW_HELP = "A fact in place of one of the trace, as NAME=VALUE, e.g. learning_rate=0.1. May be repeated."
 Know = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=KNOW_HELP)]
 Threads = Annotated[int | None, typer.Option(help="Number of threads. Results do not depend on it.")]
 Jobs = Annotated[
@@ -247,6 +247,8 @@ _PANELS = {
     "population": FEDERATION,
     "train": FEDERATION,
     "train.click_model": None,
+    "seed": OUTPUT,
+    "trace": OUTPUT,
     "trace.message": FEDERATION,
     "trace.dtype": FEDERATION,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, cast, get_args, get_origin
@@ -25,32 +26,20 @@ _OPTIONS = "Options"
 _COLUMNS, _WIDEST = 79, 30  # of a page, and of its first column
 
 
-class Example(NamedTuple):
-    """A command on a help page, and what it does."""
-
-    does: str
-    command: str
-
-
 class HelpCommand(TyperCommand):
     """A command with a short and a whole help page.
 
     Attributes:
         first: parameters that the short page shows, in its order; the short page is the whole one if empty.
-        examples: what the page ends with.
+        examples: commands that the page ends with, by what they do.
     """
 
-    first: ClassVar[tuple[str, ...]] = ()
-    examples: ClassVar[tuple[Example, ...]] = ()
+    first: ClassVar[Sequence[str]] = ()
+    examples: ClassVar[Mapping[str, str]] = {}
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What the arguments mean; `--help-all` shows the whole page instead."""
-        if HELP_ALL in args:
-            ctx.meta[_WHOLE] = True
-            typer.echo(self.get_help(ctx))
-            ctx.exit()
-        parsed: list[str] = super().parse_args(ctx, args)
-        return parsed
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params.append(_help_all())
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and the options of the page."""
@@ -77,22 +66,35 @@ class HelpCommand(TyperCommand):
         """Write the examples."""
         del ctx
         if self.examples:
-            lines = [f"  {example.does}:\n    {example.command}\n" for example in self.examples]
+            lines = [f"  {does}:\n    {command}\n" for does, command in self.examples.items()]
             formatter.write("\nExamples:\n" + "".join(lines))
 
 
-def page(
-    first: Sequence[str] = (), examples: Mapping[str, str] | None = None, base: type = HelpCommand
-) -> type[Any]:
-    """The class of a command with this help page.
+def _show_all(ctx: typer.Context, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        ctx.meta[_WHOLE] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
 
-    Args:
-        first: parameters that the short page shows.
-        examples: commands, by what they do.
-        base: the class to extend.
-    """
-    shown = tuple(Example(does, command) for does, command in (examples or {}).items())
-    return type("Page", (base,), {"first": tuple(first), "examples": shown})
+
+@cache
+def _help_all() -> Any:
+    """The option itself, as typer makes it of a parameter."""
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def command(
+        help_all: bool = typer.Option(
+            False, HELP_ALL, is_eager=True, expose_value=False, callback=_show_all, hidden=True
+        ),
+    ) -> None: ...
+
+    return get_command(app).params[0]
+
+
+def page(first: Sequence[str] = (), *, examples: Mapping[str, str]) -> type[HelpCommand]:
+    """The class of a command with this help page: see `HelpCommand`."""
+    return type("Page", (HelpCommand,), {"first": first, "examples": examples})
 
 
 def _write(formatter: Any, title: str, records: list[tuple[str, str]]) -> None:
@@ -147,10 +149,17 @@ def _record(field: Any, *, short: bool = False) -> tuple[str, str]:
     word = "" if field.is_flag else f" {value_word(field)}"
     if field.required:
         text += " Required."
-    elif isinstance(field.default, int | float | str) and not field.is_flag and "Default:" not in text:
-        default = field.default
-        text += f" Default: {f'{default:g}' if isinstance(default, float) else default}.".replace("e-0", "e-")
+    elif default := default_of(field):
+        text += f" Default: {default}."
     return f"{names}{word}", text
+
+
+def default_of(field: Any) -> str:
+    """The default of an option, where its help does not name it; empty if there is none to show."""
+    default = field.default
+    if field.is_flag or not isinstance(default, int | float | str) or "Default:" in (field.help or ""):
+        return ""
+    return f"{default:g}".replace("e-0", "e-") if isinstance(default, float) else str(default)
 
 
 def value_word(field: Any) -> str:
@@ -174,7 +183,7 @@ class HelpGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What the arguments mean; without any, the help page goes to stdout."""
-        if not args:
+        if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help())
             ctx.exit(2)
         parsed: list[str] = super().parse_args(ctx, args)
@@ -250,15 +259,19 @@ class LazyGroup(HelpGroup):
         super().__init__(**settings)
         self.commands = cast("dict[str, Any]", _Commands(self.entries))
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; None if there is none."""
+        del ctx
+        names = list(self.commands)  # a KeyError of the import is no unknown command
+        return self.commands[cmd_name] if cmd_name in names else None
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each section of the commands."""
         del ctx
         width = max(len(entry.name) for entry in self.entries)
         for section in dict.fromkeys(entry.section for entry in self.entries):
-            mine = [
-                (entry.name.ljust(width), entry.summary) for entry in self.entries if entry.section == section
-            ]
-            _write(formatter, section, mine)
+            entries = [entry for entry in self.entries if entry.section == section]
+            _write(formatter, section, [(entry.name.ljust(width), entry.summary) for entry in entries])
 
 
 def lazy_group(entries: Sequence[Entry]) -> type[LazyGroup]:

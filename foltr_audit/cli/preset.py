@@ -12,7 +12,7 @@ from foltr_audit.cli.common import ANSWER, CommonOptions, takes
 from foltr_audit.cli.merge import run_merge_study
 from foltr_audit.cli.options import DATA, Json, Plot, option, switch
 from foltr_audit.cli.output import print_json, print_line, stdout_console
-from foltr_audit.cli.pages import HelpCommand, new_app, page
+from foltr_audit.cli.pages import new_app, page
 from foltr_audit.cli.preset_plan import PresetSelection, check_scale
 from foltr_audit.cli.train import run_training
 from foltr_audit.errors import DataError, UsageError
@@ -25,7 +25,7 @@ app = new_app()
 Name = Annotated[str, typer.Argument(help="Name of a preset: see study list.")]
 
 
-@app.command("list", cls=HelpCommand)
+@app.command("list", cls=page(examples={"List all": "foltr-audit study list"}))
 def list_(json: Json = False) -> None:
     """Show what each preset reproduces, which data it needs, and how large it is."""
     from foltr_audit.experiments.presets import load_preset, preset_names
@@ -39,7 +39,7 @@ def list_(json: Json = False) -> None:
         print_table(preset_table(rows), stdout_console())
 
 
-@app.command(cls=HelpCommand)
+@app.command(cls=page(examples={"Show one": "foltr-audit study show pham-2022"}))
 def show(name: Name, json: Json = False) -> None:
     """Show a preset as TOML for --config, with its data and published numbers as comments."""
     from foltr_audit.experiments.presets import load_preset

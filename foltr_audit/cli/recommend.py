@@ -9,7 +9,7 @@ import typer
 
 from foltr_audit.auditing.verdict import refuse_contradiction
 from foltr_audit.cli.attack import cheats
-from foltr_audit.cli.common import ANSWER, CommonOptions, open_comparison, shared_but, takes
+from foltr_audit.cli.common import ANSWER, IN_CELLS, CommonOptions, open_comparison, shared_but, takes
 from foltr_audit.cli.options import (
     Backend,
     Jobs,
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 _LIMITS, _EFFORT = "Limits", "Effort"
 _SHARED = shared_but(
-    *words("eps sensitivity defense train.init train.evaluate_every runs trace.every no_trace"),
+    *words("out resume eps sensitivity defense train.init train.evaluate_every runs trace.every no_trace"),
     *words("trace.embed_features threads"),
 )
 
 
 app = new_app()
 FIRST = words(
-    "max_eps max_attack_auc max_proven_auc view candidates runs data click_model clients rounds jobs out "
-    "resume json full quiet"
+    "max_eps max_attack_auc max_proven_auc view candidates runs data click_model clients rounds jobs "
+    "out resume json full seed"
 )
 EXAMPLES = {
     "Keep the proven epsilon of a message below 4": "foltr-audit recommend --max-eps 4",
@@ -47,8 +47,8 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
-@takes(*_SHARED, *ANSWER)
+@app.command(cls=page(FIRST, examples=EXAMPLES))
+@takes(*_SHARED, *IN_CELLS, *ANSWER)
 def recommend(
     common: CommonOptions,
     max_eps: float | None = option(
@@ -73,6 +73,7 @@ def recommend(
         "epsilon also has to hold for a server that sees the shown lists.",
         VIEW,
         panel=_LIMITS,
+        metavar="TEXT",
     ),
     delta: float = option("Delta of defenses without a pure bound.", DELTA, panel=_LIMITS),
     method: list[str] | None = option("Attack. May be repeated. Default: olsr, lad and map.", panel=_LIMITS),

@@ -42,6 +42,7 @@ EXAMPLES = {
     "Pack results, so that others can check them": "foltr-audit report study --zip study.zip",
 }
 ZIP = "Packed results"
+OF_ZIP = words("folder zip_file with_trace without_lists partial overwrite json")
 
 
 @app.command(cls=page(examples=EXAMPLES))
@@ -80,7 +81,7 @@ def report(
     With --zip, pack the results of a folder into one file that others can check.
     """
     if zip_file is not None:
-        refuse_others(ctx, _OF_ZIP, "not with --zip, which packs the results")
+        refuse_others(ctx, OF_ZIP, "not with --zip, which packs the results")
         pack_results(
             folder,
             zip_file,
@@ -93,9 +94,6 @@ def report(
         return
     refuse_others(ctx, {"folder", "to", "out", "overwrite"}, "only with --zip")
     _write_report(folder, to, out, overwrite=overwrite)
-
-
-_OF_ZIP = words("folder zip_file with_trace without_lists partial overwrite json")
 
 
 def _write_report(folder: Path, to: ReportFormat | None, out: Path | None, *, overwrite: bool) -> None:

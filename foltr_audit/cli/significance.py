@@ -14,7 +14,7 @@ EXAMPLES = {"Compare the Runs of two folders": "foltr-audit study significance r
 
 @app.command(cls=page(examples=EXAMPLES))
 def significance(
-    runs: list[Path] = argument("Folders of --out, each with one or several Runs.", "RUN"),
+    runs: list[Path] = argument("Folders of --out, each with one or several Runs.", "RUN..."),
     metric: list[str] | None = option(
         "Metric: the last value of a recorded one, e.g. offline_ndcg@10 (short: final), or online_sum or "
         "online_mean. May be repeated. Default: final and online_sum, or online_mean if rounds differ."

@@ -10,7 +10,7 @@ import typer
 
 from foltr_audit.cli.options import Json, Know
 from foltr_audit.cli.output import note, print_json, print_line, print_rows, stdout_console
-from foltr_audit.cli.pages import HelpCommand, HelpGroup, new_app
+from foltr_audit.cli.pages import HelpGroup, new_app, page
 from foltr_audit.cli.user_code import named_client_step, no_result_printed
 from foltr_audit.errors import TraceError
 from foltr_audit.report.tables.table import Column
@@ -81,7 +81,7 @@ def _open_attacks(
             yield TraceAttack.open(run, target="fresh", data=data, know=known, client_step=client_step)
 
 
-@app.command("info", cls=HelpCommand)
+@app.command("info", cls=page(examples={"Show what a Run recorded": "foltr-audit trace info run-a"}))
 def info(folder: Folder, json: Json = False) -> None:
     """Show the contents of a trace without reading its messages."""
     from foltr_audit.trace import info as facts_of
@@ -121,7 +121,7 @@ def _fact_text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-@app.command("validate", cls=HelpCommand)
+@app.command("validate", cls=page(examples={"Check a Run": "foltr-audit trace validate run-a"}))
 def validate(folder: Folder, json: Json = False) -> None:
     """Check files, hashes, columns and numbers of a trace, and a Run's Spec; exit code 3 if any is wrong."""
     from foltr_audit.experiments.runs.folder import SPEC, RunFolder
@@ -142,7 +142,15 @@ def validate(folder: Folder, json: Json = False) -> None:
         raise typer.Exit(TraceError.exit_code)
 
 
-@app.command("check-facts", cls=HelpCommand)
+@app.command(
+    "check-facts",
+    cls=page(
+        examples={
+            "Check what a Run declares": "foltr-audit trace check-facts run-a",
+            "Check with another step size": "foltr-audit trace check-facts run-a --know learning_rate=0.2",
+        }
+    ),
+)
 def check_facts(
     folder: Folder,
     data: Data = None,
@@ -181,7 +189,7 @@ def check_facts(
         raise typer.Exit(1)
 
 
-@app.command("lint", cls=HelpCommand)
+@app.command("lint", cls=page(examples={"Look for leaks in a Run": "foltr-audit trace lint run-a"}))
 def lint(folder: Folder, json: Json = False) -> None:
     """Find without the truth what messages leak in addition to their payload; exit code 1 if they leak.
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 app = new_app()
 FIRST = words(
-    "learner click_model data clients rounds interactions eps defense scenario runs plot out json full "
-    "quiet seed"
+    "learner click_model data clients rounds interactions eps defense scenario runs plot out config "
+    "json full seed"
 )
 EXAMPLES = {
     "Train FPDGD on synthetic data": "foltr-audit train --rounds 20",
@@ -34,7 +34,7 @@ EXAMPLES = {
 }
 
 
-@app.command(cls=page(FIRST, EXAMPLES))
+@app.command(cls=page(FIRST, examples=EXAMPLES))
 @takes(*SHARED, *ANSWER)
 def train(
     common: CommonOptions,

@@ -49,7 +49,7 @@ def named_function(text: str, option: str, *, anew: bool = False) -> Function:
             raise UsageError(f"{option}: {place} has no {name!r}; {suggest_name(name, known)}")
         function = getattr(function, part)
     if not callable(function):
-        raise UsageError(f"{option}: {text} is a {type(function).__name__}; expected a function")
+        raise UsageError(f"{option}: {text} is of type {type(function).__name__}; expected a function")
     return function
 
 

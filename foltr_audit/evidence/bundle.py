@@ -281,6 +281,7 @@ def _refuse_place(folder: Path, to: Path, *, overwrite: bool) -> None:
     inside = to.resolve().is_relative_to(folder.resolve())
     problems = (
         (not folder.is_dir(), f"{folder}: no such folder"),
+        ((folder / "trace.toml").is_file(), f"{folder}: a trace alone; expected the folder of --out"),
         (to.is_dir(), f"--zip: {to} is a folder; expected the name of a file"),
         (to.suffix.lower() != ".zip", f"--zip: {to}; expected a name that ends in .zip"),
         (to.exists() and not overwrite, f"--zip: {to} exists; give --overwrite to replace it"),
@@ -324,7 +325,7 @@ class BundleFolder(NamedTuple):
 def unpack(path: Path) -> Iterator[BundleFolder]:
     """Unpack a bundle for as long as the context lasts; a `TraceError` if it is none, or damaged."""
     if not path.is_file():
-        raise UsageError(f"{path}: no such file; expected a bundle")
+        raise UsageError(f"{path}: no such file; expected results that report --zip has packed")
     with tempfile.TemporaryDirectory(prefix="foltr-audit-") as root, path.open("rb") as stream:
         try:
             # The hash and the entries come from one open file: another file at its path has no effect.
@@ -333,7 +334,7 @@ def unpack(path: Path) -> Iterator[BundleFolder]:
                 bundle = BundleFolder(Path(root), sha256, *_extract(archive, size, Path(root)))
         except _FOREIGN as error:
             why = f"{NAME}: {first_problem(error, None)}" if isinstance(error, ValidationError) else error
-            raise TraceError(f"{path}: damaged, or no bundle: {why}") from error
+            raise TraceError(f"{path}: damaged, or not packed by report --zip: {why}") from error
         yield bundle
 
 
@@ -378,14 +379,14 @@ def _refusal(info: zipfile.ZipInfo) -> str:
     if name != info.filename or "\\" in name or not name.isprintable():
         return "a name with a character that is not allowed"
     if any(part in ("", ".", "..") for part in name.split("/")):
-        return "a name that is not a plain path inside the bundle"
+        return "a name that is not a plain path inside the zip"
     # The upper half of the attributes is the Unix mode: this refuses links and devices.
     if not stat.S_ISREG(info.external_attr >> 16):
         return "not a regular file"
     if info.flag_bits & 0x1:
         return "it is encrypted"
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-        return "it is compressed; a bundle holds stored files only"
+        return "it is compressed; report --zip stores files as they are"
     return ""
 
 
@@ -397,18 +398,20 @@ class DataPlaces(NamedTuple):
 
     def refuse_unused(self, specs: Sequence[Spec]) -> None:
         if self.data is not None and all(spec.data.is_synthetic for spec in specs):
-            raise UsageError(f"--data: {self.data}: the data of this bundle are synthetic; expected no path")
+            raise UsageError(
+                f"--data: {self.data}: the data of these results are synthetic; expected no path"
+            )
         if self.intents is not None and all(are_synthetic(one.data.intents or "synthetic") for one in specs):
-            raise UsageError(f"--intents: {self.intents}: this bundle reads no intents; expected no path")
+            raise UsageError(f"--intents: {self.intents}: these results read no intents; expected no path")
 
     def load(self, spec: Spec, fingerprint: str) -> Collection:
         """The data of a Spec; a `FoltrAuditError` if they are not here, or have another fingerprint."""
         if spec.train.init not in (None, ZEROS):
-            _need(str(spec.train.init), "init", "run verify in the folder that holds the first model")
+            _need(str(spec.train.init), "init", "run check in the folder that holds the first model")
         collection = _load(self, spec.data, spec.seed)
         if collection.fingerprint != fingerprint:
             raise FoltrAuditError(
-                f"{self.data or spec.data.source}: not the data of the bundle: "
+                f"{self.data or spec.data.source}: not the data of these results: "
                 f"fingerprint {collection.fingerprint[:12]}, expected {fingerprint[:12]}"
             )
         return collection
@@ -617,7 +620,7 @@ class _Verifier:
         stored = _table(self.root / RESULTS)
         if self.comparison:
             if not all((self.root / place / ARRAYS).is_file() for place in contents.finished):
-                return "not possible", ["the judged lists are not in the bundle; give --all"]
+                return "not possible", ["the judged lists are not in the zip; give --all"]
             folder = ComparisonFolder(self.root)
             report = CompareReport.of(folder, known_failures(folder), self.progress)
         elif len(self.runs) < len(contents.specs):

@@ -1,4 +1,4 @@
-"""What `lint` looks at: Specs, Runs and traces, each as a declared system."""
+"""What `audit --no-trials` looks at: Specs, Runs and traces, each as a declared system."""
 
 from __future__ import annotations
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foltr_audit.cli.main import COMMANDS, command_line
+from foltr_audit.cli import attack, audit, check, report
+from foltr_audit.cli.main import COMMANDS, command_line, main
 from tests.fixtures.command import run
-from tests.fixtures.doc_examples import unknown_options
+from tests.fixtures.doc_examples import every_command, unknown_options
 
 MOST = 17
 """Options on a short page."""
@@ -42,16 +42,8 @@ FILES = {
 }
 
 
-def walk(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from walk(command, (*words, name))
-        else:
-            yield " ".join((*words, name)), command
-
-
-PAGES = dict(walk(command_line()))
-EXAMPLES = {example.command: page for page, command in PAGES.items() for example in command.examples}
+PAGES = every_command(command_line())
+EXAMPLES = {example: page for page, command in PAGES.items() for example in command.examples.values()}
 
 
 LONG = {
@@ -63,7 +55,8 @@ LONG = {
 
 
 def options_of(command: Any) -> set[str]:
-    return {name for field in command.params if field.param_type_name == "option" for name in field.opts}
+    options = [field for field in command.params if field.param_type_name == "option" and not field.hidden]
+    return {name for field in options for name in field.opts}
 
 
 def test_there_are_at_most_14_commands_in_groups() -> None:
@@ -82,6 +75,41 @@ def test_a_page_is_short_and_the_whole_one_has_every_option(page: str) -> None:
     assert len(named) <= MOST + 1
     assert ("--help-all" in named) == (len(PAGES[page].first) > 0)
     assert set(named) <= words | {"--help-all"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("", "attack"),
+        ("rec", "recommend"),
+        ("study ", "unlearning"),
+        ("study r", "run"),
+        ("audit --no-tr", "--no-trials"),
+    ],
+)
+def test_a_shell_completes_commands_and_options(
+    typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"foltr-audit {typed}"
+    monkeypatch.setenv("_FOLTR_AUDIT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    with pytest.raises(SystemExit):
+        main([])
+    assert offered in capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("audit", (*audit.DECLARED, *audit.OF_FUNCTION)),
+        ("report", report.OF_ZIP),
+        ("check", (*check.PACKED, *check.WITH_TRACE, *check.WITH_COMPARISON)),
+        ("attack", attack.WITH_TRACE),
+    ],
+)
+def test_options_that_go_with_others_exist(page: str, names: tuple[str, ...]) -> None:
+    assert set(names) <= {field.name for field in PAGES[page].params}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +139,7 @@ def test_the_options_of_an_example_exist(example: str) -> None:
 def test_an_example_runs(example: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With smaller data where it runs something; a false claim or a broken limit ends with 1."""
     words = shlex.split(example)[1:]
-    page, is_new = EXAMPLES[example], "--out" in words and "report" not in words
+    page, is_new = EXAMPLES[example], words[0] == "new" or ("--out" in words and words[0] != "report")
     monkeypatch.chdir(tmp_path if is_new else folder)
     known = set() if RUNS_NOTHING.search(example) else options_of(PAGES[page])
     if "--synthetic" in words:

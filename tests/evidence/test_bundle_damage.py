@@ -119,7 +119,7 @@ def test_a_cut_bundle(small_bundle: Path, tmp_path: Path) -> None:
     data = small_bundle.read_bytes()
     for length in (0, 1, len(data) // 2, len(data) - 1):
         (tmp_path / "cut.zip").write_bytes(data[:length])
-        refused(tmp_path / "cut.zip", "damaged, or no bundle")
+        refused(tmp_path / "cut.zip", "damaged, or not packed")
 
 
 def test_a_changed_byte_in_any_file_is_found(small_bundle: Path, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_manifest_that_is_no_json_table(small_bundle: Path, tmp_path: Path, te
 def test_foreign_files(tmp_path: Path) -> None:
     refused(write_bundle(tmp_path / "foreign.zip", {"paper.pdf": b"%PDF"}), "no manifest.json")
     (tmp_path / "text.zip").write_text("hello")
-    refused(tmp_path / "text.zip", "no bundle")
+    refused(tmp_path / "text.zip", "not packed by report --zip")
     done = run("check", tmp_path / "none.zip")
     assert done.code == 2
     assert "no such file" in done.one_error()

@@ -129,7 +129,7 @@ def test_where_nothing_is_proven_with_lists_the_first_sentence_says_so() -> None
     unproven = {"individual": "proven", "individual+lists": "not refuted"}
     found = decision(report(NONE, setting("skellam", 1.2, auc=0.52, ndcg=0.44, **audited(unproven))))
     start = "Use skellam, eps 1.2, if the server does not see the shown lists."
-    assert found.sentences[0] == f"{start} Where it sees them, nothing is proven."
+    assert found.sentences[0] == f"{start} Where it sees them, nothing is proven of it."
 
 
 def test_a_view_without_a_claim_is_not_proven() -> None:

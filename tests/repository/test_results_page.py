@@ -20,7 +20,7 @@ from benchmarks.results.declarations import (
     PublishedClaim,
     read_declarations,
 )
-from benchmarks.results.files import RUN, DoneRun, ResultFolder
+from benchmarks.results.files import RUN, DoneRun, ResultFolder, text_of
 from benchmarks.results.page import PROSE, ResultsPage
 from benchmarks.results.running import ROOT, ResultRunner, rows_of
 from benchmarks.results.verdicts import judge
@@ -87,9 +87,13 @@ def test_rows_of_a_run_replace_its_earlier_ones_and_are_not_made_again(tmp_path:
     done = DoneRun(command="c", data="D", digest="", seeds="", date="2026-01-01", version="0", seconds=1.0)
     files = ResultFolder(tmp_path)
     printed = {"found": {"rows": [{**row, "other": 1} for row in ROWS]}}
+    files.add(TABLE, "r", done, [])
+    noted = replace(files.read(TABLE), note="by hand")
+    files.path(TABLE.name).write_text(text_of(noted))
     for _ in range(2):
         files.add(TABLE, "r", done, rows_of(printed, TABLE, "D"))
     assert files.read(TABLE).rows == [{RUN: "r", **row} for row in ROWS]
+    assert files.read(TABLE).note == "by hand"
     with pytest.raises(UsageError, match=r"no rows 'found.rows' in its JSON; expected one of \['x'\]"):
         rows_of({"x": 1}, TABLE, "D")
     run = DeclaredRun(name="r", command="c")

@@ -1,6 +1,6 @@
 """The checks of what is declared: each finds what contradicts it, the right number, and how to mend it.
 
-`CHAIN_CHECKS` are those that every command which runs a chain warns of, `ALL_CHECKS` those of `lint`.
+Every command that runs a chain warns of what `CHAIN_CHECKS` find; `audit --no-trials` runs `ALL_CHECKS`.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Decision:
         if self.best_with_lists is not None:
             return f"use {self.best_with_lists.name}"
         alone = self.best is not None and self.best.with_lists in _HELD
-        return "nothing is proven" if alone else "none of these holds"
+        return "nothing is proven of it" if alone else "none of these holds"
 
     @property
     def sentences(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The report of `lint`: its rows and its table."""
+"""The report of `audit --no-trials`: its rows and its table."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class SystemLintRow(ResultRow):
 
 @dataclass(frozen=True, kw_only=True)
 class SystemLintReport(PlainReport):
-    """The report of `lint`.
+    """The report of `audit --no-trials`.
 
     Attributes:
         errors, warnings: number of findings of either severity.

@@ -1,4 +1,4 @@
-"""The report of `unlearn`: its rows and tables."""
+"""The report of `study unlearning`: its rows and tables."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class HistoryRow(ResultRow):
 
 @dataclass(frozen=True, kw_only=True)
 class UnlearningReport(Report):
-    """The result of `unlearn`.
+    """The result of `study unlearning`.
 
     Attributes:
         history: one row per setting, run, kind of history, and attack on it; left out where none can be
