@@ -46,11 +46,11 @@ PAGES = every_command(command_line())
 EXAMPLES = {example: page for page, command in PAGES.items() for example in command.examples.values()}
 
 
+DEAR = {"compare", "recommend", "study merge", "study unlearning"}
 LONG = {
-    text
-    for text, page in EXAMPLES.items()
-    if page == "study merge"
-    or (page in ("compare", "recommend") and not re.search("dry-run|max-eps 4", text))
+    example
+    for example, page in EXAMPLES.items()
+    if (page in DEAR and "--dry-run" not in example) or example.endswith("--rounds 20 --view aggregate")
 }
 
 
