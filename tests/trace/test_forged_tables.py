@@ -76,6 +76,10 @@ def made(name: str, make: Callable[[NDArray[Any]], Any]) -> Change:
     return lambda columns: {**columns, name: make(columns[name])}
 
 
+def without(name: str) -> Change:
+    return lambda columns: {each: values for each, values in columns.items() if each != name}
+
+
 def as_type(name: str, kind: str) -> Change:
     return made(name, lambda values: values.astype(kind))
 
@@ -93,10 +97,7 @@ ROUNDS, MESSAGES, LISTS = "observed/rounds", "observed/messages", "observed/inte
 METRICS, CLIENTS, CLICKS = "truth/rounds", "truth/messages", "truth/clicks"
 NAN = [0.0, 1.0, float("nan")]
 FORGERY: tuple[tuple[str, Change, str], ...] = (
-    (
-        *(MESSAGES, lambda t: {name: x for name, x in t.items() if name != "count"}),
-        "column count is missing, expected whole numbers",
-    ),
+    (MESSAGES, without("count"), "column count is missing, expected whole numbers"),
     (MESSAGES, lambda t: {**t, "secret": np.arange(4)}, "unknown column secret; expected round, slot, count"),
     (ROUNDS, as_type("shares", "f8"), "column shares is float64 of shape (2,), expected whole numbers"),
     (MESSAGES, as_type("array-0", "f8"), "is float64 of shape (4, 3), expected float32 of shape (rows, 3)"),
@@ -128,8 +129,12 @@ FORGERY: tuple[tuple[str, Change, str], ...] = (
     (CLICKS, widened("clicks", 0), "uint8 of shape (6, 2), expected bool or packed bits of shape (rows, 4)"),
     (CLICKS, as_type("clicks", "u2"), "uint16 of shape (6, 1), expected bool or packed bits of shape"),
     (CLIENTS, made("client", lambda x: -x.astype(np.int64)), "clients holds -4, expected 0 or more"),
-    (METRICS, made("round", np.zeros_like), "round 0 has a metric twice, or one named round"),
-    (METRICS, put("name", "round"), "round 0 has a metric twice, or one named round"),
+    (METRICS, made("round", np.zeros_like), "a metric twice, or one named round"),
+    (
+        METRICS,
+        made("name", lambda x: np.full(x.shape, "round")),
+        "a metric twice, or one named round",
+    ),
     (ROUNDS, lambda t: {**t, "facts": np.array(["[1]", ""])}, "facts of round 0: a list; expected a JSON"),
     (
         *(ROUNDS, lambda t: {**t, "facts": np.array(['{"pairs": {}}', ""])}),
