@@ -16,6 +16,7 @@ from foltr_audit.evidence.check.report import CheckReport, append, junit_xml, ma
 from foltr_audit.evidence.check.subjects import CheckReading, printable
 from foltr_audit.report.render.document import escape_markdown
 from tests.fixtures.check_subjects import subject
+from tests.fixtures.there import there
 
 LIMITS = SystemLimits.parse(
     {"max_attack_auc": 0.9, "max_proven_eps": 0.9, "min_ndcg": 0.1, "max_ndcg_loss": 0.2}, ""
@@ -46,8 +47,7 @@ def test_junit_is_well_formed_and_counts_right(name: str) -> None:
         "min_ndcg": ["system-out"],
         "max_ndcg_loss": ["error"],
     }
-    failure = suite.find("testcase/failure")
-    assert failure is not None
+    failure = there(suite.find("testcase/failure"))
     assert failure.get("message") == failure.text
     assert printable(name) in str(failure.text)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,14 +21,14 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
+from tests.conftest import SetupOf
 from tests.fixtures.intent_data import intent_collection
 from tests.fixtures.plugin_examples import example
+from tests.fixtures.there import there
 from tests.fixtures.tiny import FEATURES
 from tests.inference.test_replay import wide
 
-SetupOf = Callable[..., Setup]
 MODEL = np.linspace(-0.4, 0.5, FEATURES)
 EMBEDDED, GIVEN = "features in the trace", "the data set"
 WITHOUT_ORDER = [
@@ -217,8 +216,7 @@ def test_an_attack_is_refused_what_it_needs(name: str, played: Round) -> None:
     seen = played.seen(name).view
     refused = {attack for attack in names(Attack) if name in plugin_class(Attack, attack).needs}
     for attack in refused:
-        reason = example(Attack, attack).why_not(seen)
-        assert reason is not None
+        reason = there(example(Attack, attack).why_not(seen))
     if name == "order":
         assert {"first-position", "map"} <= refused
 
@@ -253,8 +251,7 @@ def test_grades_under_each_intent_follow_the_documents(setup_of: SetupOf) -> Non
             row = data.train.offsets[seen.candidates.query[i, b]] + seen.shown[i, b, j]
             assert np.array_equal(seen.intent_labels[i, b, j], data.train.grades[:, row])
         assert np.all(seen.intent_labels[~seen.is_document] == -1)
-        under = seen.under(1).labels
-        assert under is not None
+        under = there(seen.under(1).labels)
         assert np.array_equal(under, seen.intent_labels[..., 1])
     whole = whole_round([seen.view for seen in Observer(played.header, data).views(record)])
     assert whole.intent_labels is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -23,12 +23,11 @@ from foltr_audit.report.results.attack import AttackReport, rows_of
 from foltr_audit.report.results.inquiries import print_inquiries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.result_rows import dataset, plain, setting
+from tests.fixtures.there import there
 from tests.judge.test_clicks import recording_of
-
-SetupOf = Callable[..., Setup]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,8 +107,7 @@ def test_a_task_of_another_package_is_judged_next_to_others(
     ]
     assert evidence.clicks.tolist() == counted
     assert found.refused == {"toy-blind-volume": "the observer does not know: sigma"}
-    alone = found_by(recording, collection, make(Attack, "olsr")).clicks
-    assert alone is not None
+    alone = there(found_by(recording, collection, make(Attack, "olsr")).clicks)
     assert found.clicks is not None
     assert alone.guessed["olsr"].scores.tobytes() == found.clicks.guessed["olsr"].scores.tobytes()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -34,11 +34,10 @@ from foltr_audit.judge.participants import ParticipantEvidence, guessed
 from foltr_audit.judge.protocol import judge
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.client_recordings import DATA, recorded
-
-SetupOf = Callable[..., Setup]
+from tests.fixtures.there import there
 
 SUMS = AttackSpec(target="training", view="aggregate")
 INTENTS = [0, 1] * 8
@@ -75,8 +74,7 @@ def test_expected_updates_are_sums_over_all_clicks(setup_of: SetupOf) -> None:
     view = next(Observer(store.header, DATA).views(store.records[0])).view
     assert knows_expected_updates(view)
     found = expected_updates(view)
-    belief = view.knowledge.belief
-    assert belief is not None
+    belief = there(view.knowledge.belief)
     k = view.shown.shape[2]
     covariance, mean = np.zeros_like(found.covariance), np.zeros_like(found.mean)
     for i, intent in np.ndindex(3, 2):

@@ -17,6 +17,7 @@ from foltr_audit.judge.scoring import METRICS, AttackScorer, AttackScores, list_
 from foltr_audit.rng import Streams
 from foltr_audit.utils.rows import Estimate
 from tests.fixtures.evidence import evidence, random_evidence, resampled, share_ends
+from tests.fixtures.there import there
 
 Row = dict[str, float]
 LIST_METRICS = METRICS[:6]
@@ -29,9 +30,7 @@ def scored(judged: ClickEvidence, seed: int = 1, resamples: int = 200) -> dict[s
 
 
 def interval(row: AttackScores, metric: str) -> tuple[float, float]:
-    found = row.metrics[metric].ci95
-    assert found is not None
-    return found
+    return there(row.metrics[metric].ci95)
 
 
 def sklearn_metrics(clicks: NDArray[np.bool_], guess: NDArray[np.bool_]) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -30,9 +29,8 @@ from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES
-
-SetupOf = Callable[..., Setup]
 
 
 def recorded(setup: Setup, lists: str = "sampled") -> tuple[RoundRecord, TraceHeader]:

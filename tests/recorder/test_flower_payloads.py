@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
+from tests.fixtures.there import there
+
 DTYPES = ("<f8", "<f4", "<f2", ">f8", "<i8", "<u2", "|b1", "|i1")
 SETTINGS = {
     "clipping_range": 8.0,
@@ -79,8 +81,7 @@ def test_the_sum_is_found_from_the_mean_that_the_server_makes_of_it(
     total = np.sum(words, axis=0)
     mean = total[1:] * (2 * clip / levels) - clip - (len(counts) - 1) * clip
     mean = mean * (levels / total[0])
-    found = SecAggRound(settings=dict(SETTINGS)).total(mean, counts)
-    assert found is not None
+    found = there(SecAggRound(settings=dict(SETTINGS)).total(mean, counts))
     np.testing.assert_array_equal(found, total.astype(np.uint64))
     # A mean that was changed afterwards, here by half a word, is no mean of words: nothing is told.
     half = (clip / levels) * (levels / total[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
@@ -14,13 +15,8 @@ from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
 from tests.fixtures.there import there
 
-FACTS = {
-    "learning_rate": 0.1,
-    "pairs": "all",
-    "normaliser": "candidates",
-    "lists": "sampled",
-    "noise": "none",
-}
+FACTS = {"learning_rate": 0.1, "pairs": "all", "normaliser": "candidates", "lists": "sampled"}
+FACTS["noise"] = "none"
 NODE = 2**64 - 40
 
 
@@ -39,7 +35,7 @@ def recorded(folder: Path, system: System, *, consent: int = 2) -> Path:
                     clicks=None if client % consent else played.clicks[client, : shown.size],
                 )
                 arrays = {"weight": played.updates[client].astype(np.float32).reshape(2, 23)}
-                own = {"sender": NODE + client, "metrics": {"loss": 0.5}, "lists": [a_list]}
+                own: dict[str, Any] = {"sender": NODE + client, "metrics": {"loss": 0.5}, "lists": [a_list]}
                 messages.append(ReceivedMessage(arrays=arrays, **own))
             failures = {NODE + 39: "out of memory"}
             assert recorder.round(played.model, messages, aggregate=played.after, failures=failures)
