@@ -18,9 +18,8 @@ from foltr_audit.report.render.document import escape_markdown
 from tests.fixtures.check_subjects import subject
 from tests.fixtures.there import there
 
-LIMITS = SystemLimits.parse(
-    {"max_attack_auc": 0.9, "max_proven_eps": 0.9, "min_ndcg": 0.1, "max_ndcg_loss": 0.2}, ""
-)
+NUMBERS = {"max_attack_auc": 0.9, "max_proven_eps": 0.9, "min_ndcg": 0.1, "max_ndcg_loss": 0.2}
+LIMITS = SystemLimits.parse(NUMBERS, "")
 
 
 def report(name: str = "toy", warnings: tuple[str, ...] = ()) -> CheckReport:
@@ -81,9 +80,9 @@ def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
     file.write_bytes(b"\xff no UTF-8")
     append(file, "three\n")
     assert file.read_bytes() == b"\xff no UTF-8\n\nthree\n"
-    (tmp_path / "empty.md").touch()
-    append(tmp_path / "empty.md", "one\n")
-    assert (tmp_path / "empty.md").read_text() == "one\n"
+    file.write_text("")
+    append(file, "one\n")
+    assert file.read_text() == "one\n"
 
 
 def test_json_holds_every_outcome() -> None:

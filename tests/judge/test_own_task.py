@@ -107,9 +107,9 @@ def test_a_task_of_another_package_is_judged_next_to_others(
     ]
     assert evidence.clicks.tolist() == counted
     assert found.refused == {"toy-blind-volume": "the observer does not know: sigma"}
-    alone = there(found_by(recording, collection, make(Attack, "olsr")).clicks)
-    assert found.clicks is not None
-    assert alone.guessed["olsr"].scores.tobytes() == found.clicks.guessed["olsr"].scores.tobytes()
+    alone = found_by(recording, collection, make(Attack, "olsr"))
+    one, other = (there(each.clicks).guessed["olsr"].scores for each in (alone, found))
+    assert one.tobytes() == other.tobytes()
 
 
 def test_its_numbers_stand_in_the_report(setup_of: SetupOf, collection: Collection) -> None:
@@ -119,11 +119,7 @@ def test_its_numbers_stand_in_the_report(setup_of: SetupOf, collection: Collecti
     report = AttackReport(config={}, dataset=dataset(), utility=(), **vars(rows))
     half, none = plain(report.tasks)
     assert [row.method for row in report.tasks] == ["toy-shown", "toy-shown:share=0"]
-    assert {name: half[name] for name in ("task", "view", "messages")} == {
-        "task": "volume",
-        "view": "individual",
-        "messages": 16,
-    }
+    assert (half["task"], half["view"], half["messages"]) == ("volume", "individual", 16)
     clicks = volume(found).clicks
     assert none["off"] == pytest.approx(clicks.mean())
     low, high = none["off_ci95"]
