@@ -19,7 +19,8 @@ def test_given_limits_in_their_order_and_as_a_table() -> None:
 
 
 def test_no_loss_at_all_is_a_limit() -> None:
-    assert SystemLimits.from_toml("max_ndcg_loss = 0", "").given == ("max_ndcg_loss",)
+    limits = SystemLimits.from_toml("max_ndcg_loss = 0", "")
+    assert (limits.given, limits.table()["max_ndcg_loss"]) == (("max_ndcg_loss",), 0.0)
 
 
 def test_the_limits_of_the_documentation_are_limits_all_of_them() -> None:
