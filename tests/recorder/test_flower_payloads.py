@@ -44,7 +44,7 @@ def test_an_array_is_what_numpy_reads(values: np.ndarray, by_columns: bool) -> N
 def test_arrays_of_something_else_than_numbers_are_refused() -> None:
     others: list[list[object]] = [["a"], [1j], [np.datetime64("2026-11-23")], [{}]]
     for values in others:
-        with pytest.raises(ValueError, match="array weight.* expected numbers"):
+        with pytest.raises(ValueError, match=r"array weight.* expected numbers"):
             npy_array("weight", saved(np.array(values)))
     with pytest.raises(ValueError, match="magic string"):
         npy_array("weight", b"no array at all")

@@ -197,10 +197,7 @@ def test_the_same_rounds_give_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "told"),
     [
-        (
-            {**MODEL, "weight": np.zeros((3, 2), np.float32)},
-            "weight float32[3, 2], expected weight float32[2, 3]",
-        ),
+        ({**MODEL, "weight": np.zeros((3, 2), "f4")}, "weight float32[3, 2], expected weight float32[2, 3]"),
         ({**MODEL, "weight": np.zeros((2, 3))}, "array weight float64[2, 3], expected weight float32[2, 3]"),
         ({"weight": MODEL["weight"]}, "lacks array bias float64[1]"),
         ({**MODEL, "more": np.zeros(2)}, "has array more float64[2], which the first message lacks"),
