@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def test_silence_is_told_on_all_lists(seed: int) -> None:
 def test_a_probability_predicts_a_click_where_it_is_likelier_than_none() -> None:
     """It names no document, each being less likely than not, and is right of the four lists with a click."""
     clicks = np.array([[True, False]] * 4 + [[False, False]])
-    said = {"scores": np.full((5, 2), 0.4), "any_click": np.full(5, 0.6)}
+    said: dict[str, Any] = {"scores": np.full((5, 2), 0.4), "any_click": np.full(5, 0.6)}
     judged = evidence(list("abcde"), clicks, clicks & False, probabilities=["attack"], **said)
     found = scored(judged)
     assert found.accuracy.value == 0.8

@@ -17,7 +17,6 @@ from foltr_audit.core.records.view import Knowledge
 from foltr_audit.core.settings.attack import AttackSpec
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.stages import attack_fresh, judge_attacks, make_attacks, train
-from foltr_audit.judge import observer as observer_room
 from foltr_audit.judge.click_evidence import ClickEvidence
 from foltr_audit.judge.clicks import infer_round
 from foltr_audit.judge.observer import Observer
@@ -157,13 +156,6 @@ def test_pieces_add_up(setup_of: SetupOf, collection: Collection) -> None:
     assert equal(ClickEvidence.combined(pieces), at_once)
     assert equal(ClickEvidence.combined([at_once]), at_once)
     assert not equal(ClickEvidence.combined(pieces[::-1]), at_once)
-
-
-def test_chunks_change_no_evidence(setup_of: SetupOf, collection: Collection, monkeypatch: Any) -> None:
-    recording = recording_of(setup_of())
-    at_once = judge(recording, collection, ATTACKS, Streams(1))
-    monkeypatch.setattr(observer_room, "_CHUNK", 3)
-    assert equal(judge(recording, collection, ATTACKS, Streams(1)), at_once)
 
 
 def test_attacks_do_not_shift_each_others_draws(setup_of: SetupOf, collection: Collection) -> None:

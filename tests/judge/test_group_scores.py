@@ -13,7 +13,7 @@ from rich.console import Console
 from scipy import stats
 from sklearn import metrics as sk
 
-from foltr_audit.core.records.interactions import RoundTruth
+from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import ONE_GROUP, ClientGroups, Population, Trait, TraitValue
 from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -23,13 +23,12 @@ from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.report.results.groups import groups_table
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.trace import TraceDataset, TraceHeader
+from tests.conftest import SetupOf
 from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
 from tests.fixtures.judging import judge_clicks
 from tests.fixtures.result_rows import KINDS, dataset, kinds, rows_of_clicks
-from tests.fixtures.rounds import round_of
 from tests.fixtures.there import there
+from tests.judge.test_clicks import recording_of
 
 SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "sees": "message and lists"}
 SETTING |= dict.fromkeys(("defense", "pdgd"), "none") | {"learner": "fpdgd"}
@@ -65,43 +64,23 @@ def scores(judged: ClickEvidence, resamples: int = 200) -> dict[str, GuesserScor
 # --- the judge ------------------------------------------------------------------------------------
 
 
-def recording(messages: int, steps: int, clients: NDArray[np.int64], rounds: int = 2) -> MemoryRoundStore:
-    """Rounds of messages with some lists each, whose features are embedded."""
-    rng, lists, k, d = np.random.default_rng(1), messages * steps, 4, 6
-    header = TraceHeader(
-        kind="update", dtype="float64", parameters=d, k=k, has_truth=True, embeds_features=True,
-        dataset=TraceDataset(source="here", fold=0, fingerprint="", normalised="none", parts=("live",)),
-    )  # fmt: skip
-    made = MemoryRoundStore(header)
-    for number in range(rounds):
-        updates = rng.normal(size=(messages, d))
-        record = round_of(
-            updates,
-            np.tile(np.arange(k), (lists, 1)),
-            round=number,
-            slot=np.repeat(np.arange(messages), steps),
-            step=np.tile(np.arange(steps), messages),
-            features=rng.normal(size=(lists, k, d)).astype(np.float32),
-        )
-        clicks, clipped = rng.random((lists, k)) < 0.5, np.zeros(lists, dtype=np.bool_)
-        made.write(record, RoundTruth(clients=clients, updates=updates, clicks=clicks, clipped=clipped))
-    return made
+def judged_by(
+    setup_of: SetupOf, collection: Collection, groups: ClientGroups, shift: int = 0
+) -> ClickEvidence:
+    """Lists of two rounds of clients, whose numbers are shifted."""
+    made = recording_of(setup_of(clients=5, learner="fpdgd:interactions=3"))
+    truth = [replace(each, clients=each.clients[::-1] + shift) for each in made.truth]
+    attacks, observer = make_attacks(["first-position"]), Observer(made.header, data)
+    return judge_clicks(replace(made, truth=truth), observer, attacks, Streams(1), groups=groups)
 
 
-def judged_by(made: MemoryRoundStore, groups: ClientGroups) -> ClickEvidence:
-    observer = Observer(made.header, None)
-    return judge_clicks(made, observer, make_attacks(["first-position"]), Streams(1), groups=groups)
-
-
-def test_every_list_knows_the_group_of_its_client() -> None:
-    clients = np.array([7, 4, 1_000_000_002, 3, 11])
-    found = judged_by(recording(5, 3, clients), ClientGroups.of(INTENTS))
+def test_every_list_knows_the_group_of_its_client(setup_of: SetupOf, collection: Collection) -> None:
+    found = judged_by(setup_of, collection, ClientGroups.of(INTENTS), 1_000_000_002)
+    clients = np.tile(np.repeat(np.arange(5)[::-1] + 1_000_000_002, 3), 2)
     assert found.groups == INTENTS.groups
-    expected = [client % 4 for _ in range(2) for client in clients.tolist() for _ in range(3)]
-    assert found.group.tolist() == expected
+    assert found.group.tolist() == (clients % 4).tolist()
     own = [INTENTS.groups[number].split(", ")[0] for number in found.group]
-    intents, _ = INTENTS.own(np.repeat(clients, 3))
-    assert own[:15] == [f"intent {i + 1}" for i in intents.tolist()]
+    assert own == [f"intent {i + 1}" for i in INTENTS.own(clients)[0].tolist()]
 
 
 def test_fresh_clients_click_as_they_are_told_and_differ_in_what_they_want_alone() -> None:
@@ -116,8 +95,8 @@ def test_fresh_clients_click_as_they_are_told_and_differ_in_what_they_want_alone
     assert ClientGroups.of(Population()) == ONE_GROUP
 
 
-def test_without_a_population_all_are_one_group() -> None:
-    found = judged_by(recording(5, 1, np.arange(5)), ONE_GROUP)
+def test_without_a_population_all_are_one_group(setup_of: SetupOf, collection: Collection) -> None:
+    found = judged_by(setup_of, collection, ONE_GROUP)
     assert found.groups == ("everybody",)
     assert not found.group.any()
     assert not list(rows_of_clicks(found, "perfect", SETTING, Streams(1)).groups)

@@ -13,7 +13,7 @@ from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
 
 from foltr_audit.core.records.interactions import Cohort, RoundRecord
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.trace import TraceHeader, TraceWriter
+from foltr_audit.trace import Fact, TraceHeader, TraceWriter
 from foltr_audit.trace.lint import CHECKS, LintResult, lint
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
@@ -36,7 +36,7 @@ from tests.fixtures.rounds import without_messages
 KINDS = pytest.mark.parametrize("kind", ["model", "update"])
 
 BARE = header_of(dtype="float32", noise=None, defense=["none"])
-ENCODING = {"of": "model", "bits": 32, "fraction": 16, "range": 8.0}
+ENCODING: dict[str, Fact] = {"of": "model", "bits": 32, "fraction": 16, "range": 8.0}
 MASKED = replace(header_of(), kind="masked", dtype="uint64", knowledge=ENCODING, spec_hash="")
 
 
@@ -99,7 +99,7 @@ def test_lists_features_and_lost_messages_are_noted() -> None:
     survivors = np.ones(MESSAGES, dtype=np.bool_)
     survivors[6] = False
     rows = np.arange(MESSAGES)
-    lists = {"slot": rows, "step": 0 * rows, "part": 0 * rows, "query": rows}
+    lists: dict[str, Any] = {"slot": rows, "step": 0 * rows, "part": 0 * rows, "query": rows}
     shown, features = np.tile(np.arange(3), (MESSAGES, 1)), np.ones((MESSAGES, 3, 2), dtype=np.float32)
     rounds = played(header, survivors=survivors, shown=shown, features=features, **lists)
     found = found_in(header, rounds)
@@ -341,7 +341,7 @@ def test_numbers_at_the_end_of_the_range_crash_nothing(tmp_path: Path, kind: str
 
 
 def test_odd_knowledge_is_survived(tmp_path: Path) -> None:
-    odd = {"noise": (3.0, "laplace:scale=nan", ""), "defense": ("home-made", [])}
+    odd: dict[str, tuple[Fact, ...]] = {"noise": (3.0, "laplace:scale=nan", ""), "defense": ("home-made", [])}
     for name, value in [(name, value) for name, values in odd.items() for value in values]:
         header = replace(header_of(), knowledge={name: value})
         assert lint(written(tmp_path / f"{name} {value}", header, played(header))).rounds == ROUNDS

@@ -56,8 +56,8 @@ class Noise(Defense):
         kept = step * np.rint(models / step) if step else models
         noise = law.sample(self.streamed(context.streams("noise")), models.shape[1])
         odd = {"nobody": 0 * context.clients, "round": context.round % 2, "clients": context.clients % 2}
-        turned = np.broadcast_to(odd[self.turned], len(models)) == 1
-        return np.asarray(kept + np.where(turned[:, np.newaxis], -noise, noise))
+        sign = 1 - 2 * np.broadcast_to(np.asarray(odd[self.turned]), len(models))
+        return np.asarray(kept + sign[:, np.newaxis] * noise)
 
 
 def traced(

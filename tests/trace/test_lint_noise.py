@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def parts_of(done: LintResult, check: str) -> list[str]:
 # --- noise that is weaker than declared -----------------------------------------------------------
 
 
-def less(factor: object) -> Change:
+def less(factor: Any) -> Change:
     """A part of the noise, (M, P)."""
     return lambda _, learnt, noise: np.asarray(learnt + factor * noise)
 

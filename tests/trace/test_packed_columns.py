@@ -85,7 +85,8 @@ def test_few_values_take_few_bits_and_random_ones_stay_as_they_are() -> None:
     assert 3.2 * 80_000 < normal.size < 3.5 * 80_000
 
 
-NINE, FLOATS = octets(*[0] * 9), np.empty((0, 2), dtype=np.float32)
+NINE: NDArray[np.generic] = octets(*[0] * 9)
+FLOATS = np.empty((0, 2), dtype=np.float32)
 EMPTY = np.empty((0, 2), dtype=np.uint16)  # ten rows of this type have 20 numbers, whose codes take 3 bytes
 FORGED: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
     "none": ({"a.packed": octets()}, "0 packed bytes, which are too few"),
