@@ -41,6 +41,10 @@ def made(*arguments: object) -> None:
     assert done.code == 0, done.err
 
 
+def last_changed(data: bytes, bits: int) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ bits])
+
+
 def cell_with(files: Files, name: str, defended: bool = True) -> str:
     """A file of the cell with a defense, or without one."""
     specs = [path for path in files if path.endswith("spec.toml")]
@@ -103,14 +107,11 @@ def test_a_damaged_cell_is_not_packed_and_an_unfinished_comparison_only_as_parti
         pack(copy, tmp_path / "b.zip")
     (cell / "cell.json").unlink()
     done = run("report", copy, "--zip", tmp_path / "b.zip")
-    assert done.code == 2
-    assert "1 of 2 cells are missing" in done.one_error()
+    assert (done.code, "1 of 2 cells are missing" in done.one_error()) == (2, True)
     assert not list(tmp_path.glob("*b.zip*"))
-    assert run("report", copy, "--zip", tmp_path / "b.zip", "--partial").code == 0
+    made("report", copy, "--zip", tmp_path / "b.zip", "--partial")
     done = run("check", tmp_path / "b.zip", "--sample", "0")
-    assert done.code == 1
-    assert "partial" in done.out
-    assert "Verdict: incomplete" in done.out
+    assert (done.code, "partial" in done.out, "Verdict: incomplete" in done.out) == (1, True, True)
 
 
 def test_places_that_a_bundle_may_not_go_to_and_folders_that_are_none(
@@ -123,12 +124,10 @@ def test_places_that_a_bundle_may_not_go_to_and_folders_that_are_none(
         (small_comparison, tmp_path / "none" / "b.zip", "no such folder"),
         (small_comparison, tmp_path / "b.tar", "ends in .zip"),
         (small_comparison, small_comparison / "b.zip", "is inside"),
-        (tmp_path / "none", tmp_path / "b.zip", "no such folder"),
         (tmp_path, tmp_path.parent / "b.zip", "neither a Run"),
     ):
         done = run("report", folder, "--zip", to)
-        assert done.code == 2
-        assert problem in done.one_error()
+        assert (done.code, problem in done.one_error()) == (2, True)
     assert (tmp_path / "there.zip").read_text() == "mine"
     made("report", small_comparison, "--zip", tmp_path / "there.zip", "--overwrite")
     done = run("report", small_comparison, "--zip", tmp_path / "b.zip", "--with-trace")
@@ -205,7 +204,7 @@ def test_other_versions_are_named_and_numbers_held_within_a_tolerance(
 ) -> None:
     def moved(by: float) -> Files:
         def change(arrays: dict[str, Any]) -> None:
-            arrays["rounds/online_ndcg@10"] = arrays["rounds/online_ndcg@10"] * (1 + by)
+            arrays["rounds/online_ndcg@10"] *= 1 + by
 
         return with_results(changed_arrays(content(small_bundle), change), tmp_path / str(by))
 
@@ -231,20 +230,16 @@ def test_without_lists_only_a_run_of_every_cell_recomputes_the_results(
     assert verify(tmp_path / "b.zip", sample=None, seed=1)["verdict"] == "verified"
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (("--sample", "-1"), "--sample"),
-        (("--seed", "-1"), "--seed"),
-        (("--all", "--sample", "1"), "one or the other"),
-        (("--data", "here"), "synthetic"),
-        (("--jobs", "0"), "--jobs"),
-    ],
-)
-def test_options_that_cannot_be_meant(small_bundle: Path, options: tuple[str, ...], problem: str) -> None:
-    done = run("check", small_bundle, *options)
-    assert done.code == 2
-    assert problem in done.one_error()
+def test_options_that_cannot_be_meant(small_bundle: Path) -> None:
+    for options, problem in {
+        "--sample -1": "--sample",
+        "--seed -1": "--seed",
+        "--all --sample 1": "one or the other",
+        "--data here": "synthetic",
+        "--jobs 0": "--jobs",
+    }.items():
+        done = run("check", small_bundle, *options.split())
+        assert (done.code, problem in done.one_error()) == (2, True), options
 
 
 # --- Runs -----------------------------------------------------------------------------------------
@@ -271,14 +266,9 @@ def test_a_run_with_its_trace_is_verified_and_holds_no_truth(attacked: Path, tmp
     truth = "trace/truth/clicks-00000.npz"
     forgery = forged(tmp_path / "t.zip", {**files, truth: (attacked / truth).read_bytes()})
     assert f"{truth}: not a file of this kind" in said(verify(forgery, sample=0, seed=1))
-    message = "trace/observed/messages-00000.npz"
-    other = {
-        "results.json": changed_json(
-            files["results.json"], lambda table: table["results"][0].update(auc=1.0)
-        ),
-        "model.npy": files["model.npy"][:-1] + bytes([files["model.npy"][-1] ^ 1]),
-        message: files[message][:-1] + bytes([files[message][-1] ^ 1]),
-    }
+    results = changed_json(files["results.json"], lambda table: table["results"][0].update(auc=1.0))
+    flipped = ("model.npy", "trace/observed/messages-00000.npz")
+    other = {"results.json": results, **{name: last_changed(files[name], 1) for name in flipped}}
     table = verify(forged(tmp_path / "f.zip", {**files, **other}), seed=1)
     assert table["verdict"] == "does not hold"
     assert all(f"{name}: " in said(table) for name in other)
@@ -296,7 +286,7 @@ def test_results_of_several_runs_need_all_of_them(tmp_path: Path) -> None:
     other = {**files, "rounds.parquet": files["rounds.parquet"] + b"\n"}
     assert "rounds.parquet: other bytes" in said(verify(forged(tmp_path / "f.zip", other), seed=1))
     model = next(name for name in files if name.endswith("model.npy"))
-    far = {**files, model: files[model][:-1] + bytes([files[model][-1] ^ 0x40])}  # the last weight's exponent
+    far = {**files, model: last_changed(files[model], 0x40)}  # the last weight's exponent
     versions = {**json.loads(files[NAME])["versions"], "polars": "0.0.1"}
     assert verify(forged(tmp_path / "g.zip", files, versions=versions), seed=1)["verdict"] == "verified"
     table = verify(forged(tmp_path / "h.zip", far, versions=versions), seed=1)
@@ -312,10 +302,8 @@ def test_data_that_lie_elsewhere_are_named_and_must_be_the_same(
     made("report", "run", "--zip", "b.zip")
     (tmp_path / "here.txt").rename(tmp_path / "there.txt")
     (tmp_path / "other.txt").write_text(TEXT.replace(".5", ".25"))
-    gone, other, moved = (
-        run("check", "b.zip", "--json", *place)
-        for place in ((), ("--data", "other.txt"), ("--data", "there.txt"))
-    )
+    gone = run("check", "b.zip", "--json")
+    other, moved = (run("check", "b.zip", "--json", "--data", name) for name in ("other.txt", "there.txt"))
     assert (gone.code, gone.json()["verdict"]) == (1, "incomplete")
     assert (other.code, states(other.json())["re-run"]) == (1, "not possible")
     assert "fingerprint" in other.out

@@ -95,9 +95,8 @@ def test_hostile_values_under_right_hashes_never_make_a_traceback(
     small_bundle: Path, data: st.DataObject
 ) -> None:
     files = content(small_bundle)
-    name = data.draw(
-        st.sampled_from(sorted(name for name in files if name.endswith(".json") and name != NAME))
-    )
+    names = sorted(name for name in files if name.endswith(".json") and name != NAME)
+    name = data.draw(st.sampled_from(names))
     table = json.loads(files[name])
     inner: Any = table
     while True:
@@ -105,9 +104,8 @@ def test_hostile_values_under_right_hashes_never_make_a_traceback(
         if not (isinstance(inner[key], dict | list) and inner[key] and data.draw(st.booleans())):
             break
         inner = inner[key]
-    inner[key] = data.draw(
-        st.sampled_from([None, True, -1, 10**400, 1e308, "nan", "\x1b[31m", "../../etc", [], {}, [[1]], 0.5])
-    )
+    odd = [None, True, -1, 10**400, 1e308, "nan", "\x1b[31m", "../../etc", [], {}, [[1]], 0.5]
+    inner[key] = data.draw(st.sampled_from(odd))
     text = (json.dumps(table, indent=1, sort_keys=True) + "\n").encode()
     with tempfile.TemporaryDirectory() as folder:
         done = verified(forged(Path(folder, "bad.zip"), {**files, name: text}))
@@ -124,9 +122,7 @@ def test_a_cut_bundle(small_bundle: Path, tmp_path: Path) -> None:
 
 def test_a_changed_byte_in_any_file_is_found(small_bundle: Path, tmp_path: Path) -> None:
     data = bytearray(small_bundle.read_bytes())
-    with zipfile.ZipFile(small_bundle) as archive:
-        infos = archive.infolist()
-    for info in infos:
+    for info in zipfile.ZipFile(small_bundle).infolist():
         bad = bytearray(data)
         bad[info.header_offset + 30 + len(info.filename) + info.file_size // 2] ^= 1
         (tmp_path / "bad.zip").write_bytes(bad)
@@ -139,10 +135,9 @@ def test_a_file_that_is_other_missing_or_extra_is_named(small_bundle: Path, tmp_
     does_not_hold(write_bundle(tmp_path / "a.zip", other), "grid.toml: not the content")
     missing = {name: data for name, data in files.items() if name != "results.json"}
     does_not_hold(write_bundle(tmp_path / "b.zip", missing), "results.json: missing")
-    extra = {"cells/000000000000/cell.json": b"{}", **files}
-    does_not_hold(
-        write_bundle(tmp_path / "c.zip", extra), "cells/000000000000/cell.json: not in manifest.json"
-    )
+    added = "cells/000000000000/cell.json"
+    extra = write_bundle(tmp_path / "c.zip", {added: b"{}", **files})
+    does_not_hold(extra, f"{added}: not in manifest.json")
     foreign = {**files, "notes.txt": b"hello"}
     does_not_hold(forged(tmp_path / "d.zip", foreign), "notes.txt: not a file of this kind of bundle")
 
@@ -159,9 +154,7 @@ def test_no_entry_gets_out_of_its_folder(small_bundle: Path, tmp_path: Path, nam
     stand_in = "x" * len(name)
     path = write_bundle(tmp_path / "f.zip", {stand_in: b"", **content(small_bundle)})
     path.write_bytes(path.read_bytes().replace(stand_in.encode(), name.encode()))
-    done = verified(path)
-    assert done.code == 3, done
-    assert "a name" in done.one_error()
+    refused(path, "a name")
     assert not list(tmp_path.rglob("evil"))
     assert data == small_bundle.read_bytes()
 
@@ -205,40 +198,35 @@ def test_too_long_a_manifest(small_bundle: Path, monkeypatch: pytest.MonkeyPatch
     refused(small_bundle, "expected at most 100")
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (lambda table: table.update(schema="foltr-audit/bundle/2"), "schema"),
-        (lambda table: table.update(kind="letter"), "kind"),
-        (lambda table: table.update(more=1), "more"),
-        (lambda table: table["files"]["grid.toml"].update(size=10**300), "beyond 64 bits"),
-        (lambda table: table["files"]["grid.toml"].update(size=-1), "size"),
-        (lambda table: table["files"]["grid.toml"].update(size=True), "size"),
-        (lambda table: table["files"]["grid.toml"].update(sha256="no"), "sha256"),
-        (lambda table: table.pop("files"), "files is missing"),
-    ],
+def of_file(**fields: object) -> Callable[[Any], None]:
+    return lambda table: table["files"]["grid.toml"].update(fields)
+
+
+MANIFESTS: tuple[tuple[Callable[[Any], None], str], ...] = (
+    (lambda table: table.update(schema="foltr-audit/bundle/2"), "schema"),
+    (lambda table: table.update(kind="letter"), "kind"),
+    (lambda table: table.update(more=1), "more"),
+    (of_file(size=10**300), "beyond 64 bits"),
+    (of_file(size=-1), "size"),
+    (of_file(size=True), "size"),
+    (of_file(sha256="no"), "sha256"),
+    (lambda table: table.pop("files"), "files is missing"),
 )
-def test_a_manifest_that_is_none(
-    small_bundle: Path, tmp_path: Path, change: Callable[[Any], None], problem: str
-) -> None:
+TEXTS = (b"", b"[]", b"\xff", b"[" * 100_000, b'{"size": ' + b"9" * 5000 + b"}", b'{"schema": NaN}')
+
+
+def test_manifests_that_are_none(small_bundle: Path, tmp_path: Path) -> None:
     files = content(small_bundle)
-    refused(write_bundle(tmp_path / "f.zip", {**files, NAME: changed_json(files[NAME], change)}), problem)
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"size": ' + b"9" * 5000 + b"}", b'{"schema": NaN}']
-)
-def test_a_manifest_that_is_no_json_table(small_bundle: Path, tmp_path: Path, text: bytes) -> None:
-    refused(write_bundle(tmp_path / "f.zip", {**content(small_bundle), NAME: text}), NAME)
+    for change, problem in MANIFESTS:
+        refused(write_bundle(tmp_path / "f.zip", {**files, NAME: changed_json(files[NAME], change)}), problem)
+    for text in TEXTS:
+        refused(write_bundle(tmp_path / "f.zip", {**files, NAME: text}), NAME)
 
 
 def test_foreign_files(tmp_path: Path) -> None:
     refused(write_bundle(tmp_path / "foreign.zip", {"paper.pdf": b"%PDF"}), "no manifest.json")
     (tmp_path / "text.zip").write_text("hello")
     refused(tmp_path / "text.zip", "not packed by report --zip")
-    done = run("check", tmp_path / "none.zip")
-    assert done.code == 2
-    assert "no such file" in done.one_error()
 
 
 # --- hostile arrays -------------------------------------------------------------------------------
@@ -277,9 +265,8 @@ def test_arrays_that_unpack_to_too_much_are_refused(monkeypatch: pytest.MonkeyPa
 def test_a_header_that_promises_more_than_there_is_is_refused(tmp_path: Path, shape: str) -> None:
     np.save(tmp_path / "model.npy", np.zeros(3), allow_pickle=False)
     data = (tmp_path / "model.npy").read_bytes()
-    start = data.index(b"(3,)")
-    (tmp_path / "model.npy").write_bytes(
-        (data[:start] + shape.encode() + data[start + 4 :].lstrip(b"(3,)"))[:127] + b"\n" + data[128:]
-    )
+    before, _, after = data.partition(b"(3,)")
+    header = (before + shape.encode() + after.lstrip(b"(3,)"))[:127]
+    (tmp_path / "model.npy").write_bytes(header + b"\n" + data[128:])
     with pytest.raises(TraceError, match=r"no \.npy file with one plain array"):
         read_array(tmp_path / "model.npy", TraceError)

@@ -16,10 +16,10 @@ from foltr_audit.evidence.check.report import CheckReport, append, junit_xml, ma
 from foltr_audit.evidence.check.subjects import CheckReading, printable
 from foltr_audit.report.render.document import escape_markdown
 from tests.fixtures.check_subjects import subject
+from tests.fixtures.there import there
 
-LIMITS = SystemLimits.parse(
-    {"max_attack_auc": 0.9, "max_proven_eps": 0.9, "min_ndcg": 0.1, "max_ndcg_loss": 0.2}, ""
-)
+NUMBERS = {"max_attack_auc": 0.9, "max_proven_eps": 0.9, "min_ndcg": 0.1, "max_ndcg_loss": 0.2}
+LIMITS = SystemLimits.parse(NUMBERS, "")
 
 
 def report(name: str = "toy", warnings: tuple[str, ...] = ()) -> CheckReport:
@@ -40,14 +40,8 @@ def test_junit_is_well_formed_and_counts_right(name: str) -> None:
     assert len({(case.get("classname"), case.get("name")) for case in cases}) == 4
     assert all(case.get("time") is not None for case in cases)
     kinds = {case.get("name", "").partition(":")[0]: [child.tag for child in case] for case in cases}
-    assert kinds == {
-        "max_attack_auc": ["system-out"],
-        "max_proven_eps": ["failure"],
-        "min_ndcg": ["system-out"],
-        "max_ndcg_loss": ["error"],
-    }
-    failure = suite.find("testcase/failure")
-    assert failure is not None
+    assert kinds == dict(zip(NUMBERS, (["system-out"], ["failure"], ["system-out"], ["error"]), strict=True))
+    failure = there(suite.find("testcase/failure"))
     assert failure.get("message") == failure.text
     assert printable(name) in str(failure.text)
 
@@ -81,9 +75,9 @@ def test_a_summary_is_added_to_what_is_there(tmp_path: Path) -> None:
     file.write_bytes(b"\xff no UTF-8")
     append(file, "three\n")
     assert file.read_bytes() == b"\xff no UTF-8\n\nthree\n"
-    (tmp_path / "empty.md").touch()
-    append(tmp_path / "empty.md", "one\n")
-    assert (tmp_path / "empty.md").read_text() == "one\n"
+    file.write_text("")
+    append(file, "one\n")
+    assert file.read_text() == "one\n"
 
 
 def test_json_holds_every_outcome() -> None:

@@ -21,13 +21,8 @@ def row(name: str, number: float, difference: Estimate | None = None, **place: A
     alternative, _, eps = name.partition(", eps ")
     named = {"name": name, "defense": f"chain of {name}", "learner": "fpdgd", **place}
     of = where(alternative, **named, eps=float(eps) if eps else None)
-    ends = (-number - 0.2, -number + 0.1)
-    return result(
-        of,
-        [],
-        number,
-        ndcg_difference=Estimate(-number, ends) if difference is None else difference,
-    )
+    usual = Estimate(-number, (-number - 0.2, -number + 0.1))
+    return result(of, [], number, ndcg_difference=usual if difference is None else difference)
 
 
 ROWS = [
@@ -112,10 +107,8 @@ def test_why_there_is_no_audit() -> None:
 
 
 def test_refused_attacks_go_with_their_row() -> None:
-    refused = [
-        ComparedRefusal(method=name, setting=ROWS[2].setting, reason="no law")
-        for name in ("position-prior", "map")
-    ]
+    methods, of = ("position-prior", "map"), ROWS[2].setting
+    refused = [ComparedRefusal(method=name, setting=of, reason="no law") for name in methods]
     subjects = found(refused=refused)
     assert [subject.refused for subject in subjects] == [{}, {"map": "no law"}, {}, {}, {}]
     assert not any(subject.all_attacks for subject in subjects)
@@ -124,8 +117,6 @@ def test_refused_attacks_go_with_their_row() -> None:
 def test_warnings_are_of_the_judged_rows_and_of_what_was_left_out() -> None:
     warnings = [warning(one.setting.name, "odd") for one in ROWS]
     left = [GridExclusion(learner="dbgd", defense="audit", why="no")]
-    told = list(warnings_of(report(warnings=warnings, left_out=left), ["published, eps 1"]))
-    assert [one.text for one in told] == [
-        "published, eps 1: odd",
-        "left out of the comparison: dbgd, audit: no",
-    ]
+    told = warnings_of(report(warnings=warnings, left_out=left), ["published, eps 1"])
+    expected = ["published, eps 1: odd", "left out of the comparison: dbgd, audit: no"]
+    assert [one.text for one in told] == expected

@@ -92,14 +92,7 @@ def test_a_spec_has_one_hash_wherever_its_data_lie_and_keeps_the_path() -> None:
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [
-        ("..", "data"),
-        (".", "data"),
-        ("/", "data"),
-        ("a/../", "data"),
-        ("zeros", "zeros"),
-        ("a/b.txt", "b.txt"),
-    ],
+    [*((path, "data") for path in ("..", ".", "/", "a/../")), ("zeros", "zeros"), ("a/b.txt", "b.txt")],
 )
 def test_every_path_has_a_name_that_is_its_own_name(path: str, name: str) -> None:
     assert path_name(path) == name == path_name(name)

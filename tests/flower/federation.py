@@ -105,39 +105,27 @@ def client_app(mods: list[object], *, fails: Iterable[int] = (), consents: bool 
         arrays = message.content["arrays"]
         number = int(message.content["config"]["server-round"])
         model, shown = play(arrays["weight"].numpy()[0], context.node_id, number)
-        trained = {"weight": _array(model[None])}
+        trained = {"weight": Array(model[None])}
         if "steps" in arrays:
-            trained["steps"] = _array(np.array(number))
-        content = RecordDict(
-            {
-                "arrays": ArrayRecord(trained),
-                "metrics": MetricRecord({"num-examples": 1, "loss": 0.5}),
-            }
-        )
+            trained["steps"] = Array(np.array(number))
+        metrics = MetricRecord({"num-examples": 1, "loss": 0.5})
+        content = RecordDict({"arrays": ArrayRecord(trained), "metrics": metrics})
         if consents:
             record_truth(content, [shown])
         return Message(content, reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        return Message(
-            RecordDict({"metrics": MetricRecord({"num-examples": 1, "ndcg": 0.5})}), reply_to=message
-        )
+        metrics = MetricRecord({"num-examples": 1, "ndcg": 0.5})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
     return app
 
 
-def _array(values: np.ndarray) -> object:
-    from flwr.app import Array
-
-    return Array(values)
-
-
-def initial() -> ArrayRecord:
+def initial(weight: float = 0.0) -> ArrayRecord:
     """The first model."""
-    return ArrayRecord(
-        {"weight": _array(np.zeros((1, FEATURES), dtype=np.float32)), "steps": _array(np.array(0))}
-    )
+    weights = np.full((1, FEATURES), weight, dtype=np.float32)
+    return ArrayRecord({"weight": Array(weights), "steps": Array(np.array(0))})
 
 
 # --- cases --------------------------------------------------------------------------------------------
@@ -175,9 +163,8 @@ def pushes(folder: Path) -> None:
     arrays = initial()
     for number in range(1, ROUNDS + 1):
         content = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": number})})
-        ids = [
-            next(iter(grid.push_messages([Message(content, node, "train")]))) for node in grid.get_node_ids()
-        ]
+        sent = (Message(content, node, "train") for node in grid.get_node_ids())
+        ids = [next(iter(grid.push_messages([message]))) for message in sent]
         replies = [reply for each in ids for reply in grid.pull_messages([each])]
         assert not any("foltr-audit" in reply.content for reply in replies)
         arrays, _ = FedAvg().aggregate_train(number, replies)
@@ -189,11 +176,8 @@ def personal(folder: Path) -> None:
     grid = RecordingGrid(LocalGrid(client_app([])), folder / "trace")
     messages = []
     for place, node in enumerate(NODES):
-        model = ArrayRecord(
-            {"weight": _array(np.full((1, FEATURES), place, np.float32)), "steps": _array(np.array(0))}
-        )
         config = ConfigRecord({"server-round": 1})
-        messages.append(Message(RecordDict({"arrays": model, "config": config}), node, "train"))
+        messages.append(Message(RecordDict({"arrays": initial(place), "config": config}), node, "train"))
     assert len(grid.send_and_receive(messages)) == len(NODES)
     grid.close()
 
@@ -290,25 +274,19 @@ def killed(folder: Path) -> None:
 
 def spoil(content: RecordDict, node: int) -> None:
     """Make of a reply what no trace can hold, by the place of its node among all."""
-    place, steps = NODES.index(node), _array(np.array(1))
+    place, steps = NODES.index(node), Array(np.array(1))
     wide, nan = (np.full(shape, np.nan, np.float32) for shape in ((2, FEATURES), (1, FEATURES)))
-    names = ("x\0", "x", "n" * 100_000, "\x1b[2J")
+    names = dict.fromkeys(("x\0", "x", "n" * 100_000, "\x1b[2J"), 1.0)
     npy = {"dtype": "float32", "shape": (1, FEATURES), "stype": "numpy.ndarray"}
     tricks: dict[int, tuple[str, object]] = {
-        0: ("arrays", ArrayRecord({"weight": _array(wide), "steps": steps})),
-        1: (
-            "arrays",
-            ArrayRecord({"weight": _array(nan), "steps": steps}),
-        ),
+        0: ("arrays", ArrayRecord({"weight": Array(wide), "steps": steps})),
+        1: ("arrays", ArrayRecord({"weight": Array(nan), "steps": steps})),
         2: ("arrays", ArrayRecord({"weight": Array(**npy, data=b"no array"), "steps": steps})),
         3: ("arrays", ArrayRecord({"weight": Array(**{**npy, "stype": "other"}, data=b""), "steps": steps})),
         4: ("metrics", MetricRecord({"num-examples": 1e300})),
         5: ("foltr-audit", ConfigRecord({"lists": b"no lists", "update": b"no update"})),
-        6: (
-            "metrics",
-            MetricRecord({"num-examples": 1, **dict.fromkeys(names, 1.0)}),
-        ),
-        7: ("foltr-audit", ArrayRecord({"lists": _array(np.zeros(3))})),
+        6: ("metrics", MetricRecord({"num-examples": 1, **names})),
+        7: ("foltr-audit", ArrayRecord({"lists": Array(np.zeros(3))})),
     }
     if place in tricks:
         name, record = tricks[place]

@@ -14,9 +14,9 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.trace import Trace, validate
-from tests.fixtures.flower import flower_python
 from tests.fixtures.import_graph import ROOT
 from tests.fixtures.result_rows import plain
+from tests.flower.test_federation import python_with_flower
 
 NODES, ROUNDS = 2, 2
 PROJECT = """
@@ -69,9 +69,7 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a program of the environment with Flower; all are ended with what they have started."""
-    python = flower_python()
-    if python is None:
-        pytest.skip("no environment with Flower 1.41; `make flower` makes it")
+    python = python_with_flower()
     settings = {
         "PATH": f"{python.parent}:{os.environ['PATH']}",
         "PYTHONPATH": f"{ROOT / 'recorder'}:{ROOT / 'tests' / 'flower'}",

@@ -137,11 +137,8 @@ def _changed_trace(rng: Random, files: Tree) -> Tree:
     elif name.endswith(".json") and way > 1:
         files[name] = json_bytes(rng, changed_value(rng, json.loads(files[name])))
     else:
-        files[name] = (
-            changed_toml(rng, files[name].decode())
-            if name == "trace.toml"
-            else changed_text(rng, files[name].decode())
-        )
+        changed = changed_toml if name == "trace.toml" else changed_text
+        files[name] = changed(rng, files[name].decode())
     if rng.random() < 0.05:
         files[rng.choice(["part-99999.json", "part-" + "9" * 50 + ".json", "observed/x"])] = b"{}"
     return _resealed(files) if rng.random() < 0.85 else files
@@ -150,10 +147,7 @@ def _changed_trace(rng: Random, files: Tree) -> Tree:
 def traces(folder: Path) -> Feed:
     """Every table of a trace, hashes put right."""
     write_trace(folder / "trace")
-    return _read_traces(folder, tree(folder / "trace"))
-
-
-def _read_traces(folder: Path, files: Tree) -> Feed:
+    files = tree(folder / "trace")
 
     def read() -> None:
         validate(folder / "trace")
@@ -229,12 +223,9 @@ def runs(folder: Path) -> Feed:
             changed[inside] = _changed_file(rng, inside, changed[inside])
             at = inside.rpartition("trace/")[0]
             if "trace/" in inside and rng.random() < 0.8:
-                part = {
-                    n.removeprefix(f"{at}trace/"): c
-                    for n, c in changed.items()
-                    if n.startswith(f"{at}trace/")
-                }
-                changed |= {f"{at}trace/{n}": c for n, c in _resealed(part).items()}
+                place = f"{at}trace/"
+                part = {n.removeprefix(place): c for n, c in changed.items() if n.startswith(place)}
+                changed |= {f"{place}{n}": c for n, c in _resealed(part).items()}
             lay(folder / name, changed)
         rng.choice([metrics, tests])()
 

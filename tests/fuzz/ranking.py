@@ -28,13 +28,10 @@ def _given(rng: Random, text: str) -> bytes:
         return _bomb(rng)
     data = changed_text(rng, text)
     way = rng.randrange(10)
-    return (
-        changed_bytes(rng, gzip.compress(data, 1))
-        if way == 0
-        else gzip.compress(data, 1)
-        if way == 1
-        else data
-    )
+    if way > 1:
+        return data
+    packed = gzip.compress(data, 1)
+    return changed_bytes(rng, packed) if way == 0 else packed
 
 
 def letor(folder: Path) -> Feed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.folder import ComparisonFolder
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, DefenseLabel
 from foltr_audit.report.results.compare import CompareReport
-from foltr_audit.trace import TraceDataset, TraceHeader, TraceWriter
+from foltr_audit.trace import Fact, TraceDataset, TraceHeader, TraceWriter
+from tests.fixtures.rounds import round_of
 from tests.fuzz.mutations import npy
 
 Tree = dict[str, bytes]
@@ -71,8 +73,7 @@ def cell_arrays() -> dict[str, np.ndarray[Any, Any]]:
         "lists/message": np.arange(LISTS),
         "lists/shown": shown,
         "lists/clicks": clicks,
-        "lists/observed": shown >= 0,
-        "lists/told": shown >= 0,
+        **dict.fromkeys(("lists/observed", "lists/told"), shown >= 0),
         "lists/rank": np.full(LISTS, 3),
         "lists/unknowns": np.full(LISTS, 4),
         "lists/surprisal": np.full(LISTS, 2.5),
@@ -94,32 +95,17 @@ def training_arrays() -> dict[str, np.ndarray[Any, Any]]:
 def cell_facts(of: Spec) -> dict[str, Any]:
     """The facts of a cell, but for the hash of its arrays."""
     bound: dict[str, Any] = {"epsilon": "inf", "delta": 0.0, "how": "so it is"}
-    lower: dict[str, Any] = {
-        "estimator": "betting",
-        "epsilon": 0.5,
-        "ceiling": 2.0,
-        "confidence": 0.95,
-        "delta": 0.0,
-    }
-    lower |= {"trials": 50, "assumes": ""}
-    finding: dict[str, Any] = {
-        "view": "individual",
-        "unit": "interaction",
-        "canary": "data:worst",
-        "colluders": None,
-    }
+    lower: dict[str, Any] = {"estimator": "betting", "epsilon": 0.5, "ceiling": 2.0, "confidence": 0.95}
+    lower |= {"delta": 0.0, "trials": 50, "assumes": ""}
+    finding: dict[str, Any] = {"view": "individual", "unit": "interaction", "canary": "data:worst"}
+    finding["colluders"] = None
     finding |= {"about": "a query", "model": "first", "interactions": 4, "messages": 1, "eps_claimed": 1.2}
     run = {"unit": "client", "rounds": 20, "sampled": 0.1, "upper": bound, "always": bound}
     finding |= {"delta": 0.0, "upper": bound, "run": run, "exact": "inf", "lower": lower}
     finding |= {"estimates": [lower], "score": "likelihood", "declared": "as declared", "declared_why": ""}
     finding |= {"verdict": "refuted", "why": "these trials show it"}
-    data: dict[str, Any] = {
-        "source": of.data.source,
-        "synthetic": True,
-        "normalised": "zscore",
-        "features": 46,
-        "fold": 0,
-    }
+    data: dict[str, Any] = {"source": of.data.source, "synthetic": True, "normalised": "zscore"}
+    data |= {"features": 46, "fold": 0}
     data |= {"fingerprint": "ab" * 32, "train": 36, "vali": 12, "test": 12, "test_without_relevant": 4}
     facts: dict[str, Any] = {
         "schema": "foltr-audit/cell/1",
@@ -147,9 +133,7 @@ def cell_facts(of: Spec) -> dict[str, Any]:
     if of.attack is not None:
         facts["evidence"] = {
             "guessed": ["position-prior", "olsr"],
-            "surprised": ["position-prior"],
-            "baselines": ["position-prior"],
-            "probabilities": ["position-prior"],
+            **{name: ["position-prior"] for name in ("surprised", "baselines", "probabilities")},
             "exact": [],
             "same_message": True,
             "groups": ["a", "b"],
@@ -174,8 +158,6 @@ def sealed(facts: Any, archive: bytes) -> Any:
 
 def write_comparison(path: Path) -> None:
     """A finished comparison of two defenses, two repetitions and one audit."""
-    import io
-
     folder = ComparisonFolder.create(path, resume=False, overwrite=False)
     planned = [
         CellPlan(spec(defense, run, kind="attack"), "attack", DefenseLabel(defense))
@@ -191,20 +173,15 @@ def write_comparison(path: Path) -> None:
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
         facts = sealed(cell_facts(cell.spec), buffer.getvalue())
         text = json.dumps(facts, indent=1, sort_keys=True) + "\n"
-        folder.write(
-            cell.spec,
-            {
-                "spec.toml": cell.spec.toml.encode(),
-                "arrays.npz": buffer.getvalue(),
-                "cell.json": text.encode(),
-            },
-        )
+        files = {"spec.toml": cell.spec.toml.encode(), "arrays.npz": buffer.getvalue()}
+        folder.write(cell.spec, {**files, "cell.json": text.encode()})
     folder.save_results(CompareReport.of(folder).json())
 
 
 # --- a trace --------------------------------------------------------------------------------------
 
 MESSAGES, FEATURES = 3, 5
+RULES: dict[str, Fact] = {"click_model": "perfect", "pairs": "all", "normaliser": "shown"}
 
 
 def write_trace(folder: Path) -> None:
@@ -219,13 +196,7 @@ def write_trace(folder: Path) -> None:
         has_truth=True,
         embeds_features=True,
         rounds_per_part=1,
-        knowledge={
-            "learning_rate": 0.1,
-            "defense": ["none"],
-            "click_model": "perfect",
-            "pairs": "all",
-            "normaliser": "shown",
-        },
+        knowledge={"learning_rate": 0.1, "defense": ["none"], **RULES},
     )
     with TraceWriter(folder, header) as writer:
         for number in range(2):
@@ -238,19 +209,11 @@ def _round(number: int) -> tuple[RoundRecord, RoundTruth]:
     clicks = np.eye(MESSAGES, ROOM, dtype=np.bool_)
     updates = (features * np.where(clicks, 1.0, -0.5)[..., np.newaxis]).sum(axis=1).astype(np.float64)
     places = np.arange(MESSAGES)
-    record = RoundRecord(
+    record = round_of(
+        updates,
+        np.tile(np.arange(ROOM), (MESSAGES, 1)),
         round=number,
-        parameters=np.zeros(FEATURES),
         aggregate=updates.mean(axis=0),
-        shares=MESSAGES,
-        survivors=np.ones(MESSAGES, dtype=np.bool_),
-        messages=updates,
-        counts=np.ones(MESSAGES, dtype=np.int64),
-        slot=places,
-        step=0 * places,
-        part=0 * places,
-        query=places,
-        shown=np.tile(np.arange(ROOM), (MESSAGES, 1)),
         features=features,
         senders=np.arange(MESSAGES, dtype=np.uint64) + np.uint64(2**63),
         sizes=np.full(MESSAGES, 100),

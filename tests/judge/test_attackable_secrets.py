@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from foltr_audit.judge.linkage import counts_are_alike
 from foltr_audit.judge.promises import RecordedPromises
 from foltr_audit.judge.protocol import TaskEvidence
 from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks
-from foltr_audit.judge.task import TaskScore
+from foltr_audit.judge.task import Evidence, TaskScore
 from foltr_audit.privacy.accounting import AccountingContext
 from foltr_audit.privacy.accounting.proven_curve import ProvenPromise
 from foltr_audit.privacy.events import (
@@ -25,17 +24,19 @@ from foltr_audit.privacy.events import (
     NormBound,
     event_text,
 )
-from foltr_audit.report.results.attack import inquiry_rows
+from foltr_audit.report.results.attack import AttackRows, inquiry_rows
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.rows import Estimate
+from tests.conftest import SetupOf
 from tests.fixtures.result_rows import setting
+from tests.fixtures.there import there
 from tests.judge.test_clicks import recording_of
-
-SetupOf = Callable[..., Setup]
 
 SUMS = [AttackSpec(view=view, repeats=8, hide=("shown",)) for view in ("aggregate", "pooled")]
 SITUATION = AccountingContext(view="individual", unit="client", parameters=1, shares=1)
+SHARES = ("clip:norm=1.5,ord=1", "gamma-laplace:eps=1.2,sensitivity=3")
+WHOLE = ("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3")
 WEAK = ProvenPromise.of([MetricRandomization(epsilon=0.1)], SITUATION, 1e-5)
 PROMISES = RecordedPromises(interaction=WEAK, message=WEAK, clicks=WEAK, client=WEAK)
 
@@ -47,9 +48,7 @@ def promises_of(setup: Setup, protocol: AttackSpec, **facts: Any) -> RecordedPro
     recording = recording_of(setup)
     first = next(iter(recording.rounds()))
     header = replace(recording.header, knowledge={**recording.header.knowledge, **facts})
-    found = RecordedPromises.of(header, first, 8, protocol)
-    assert found is not None
-    return found
+    return there(RecordedPromises.of(header, first, 8, protocol))
 
 
 @pytest.mark.parametrize("protocol", SUMS)
@@ -59,18 +58,15 @@ def test_attacked_sums_hold_the_noise_of_their_messages_only(setup_of: SetupOf, 
     noisy = [event_text(event) for event in (bound, CorrelatedNoise(sigma=100.0))]
     correlated = promises_of(setup_of(dtype="float32"), protocol, interactions=1, events=noisy)
     assert not correlated.interaction.known
-    shares = setup_of(
-        defense=("clip:norm=1.5,ord=1", "gamma-laplace:eps=1.2,sensitivity=3"), clients=100, dtype="float32"
-    )
+    shares = setup_of(defense=SHARES, clients=100, dtype="float32")
     assert not promises_of(shares, protocol, interactions=1).interaction.known
-    each = setup_of(defense=("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3"), dtype="float32")
+    each = setup_of(defense=WHOLE, dtype="float32")
     assert promises_of(each, protocol, interactions=1).interaction.upper.epsilon == pytest.approx(1.2)
 
 
 def test_open_messages_hold_no_noise_of_a_secure_sum(setup_of: SetupOf) -> None:
     """The header says that messages are summed securely, but the recording shows each of them."""
-    chain = ("clip:norm=1.5,ord=1", "gamma-laplace:eps=1.2,sensitivity=3")
-    setup = setup_of(defense=chain, clients=100, dtype="float32")
+    setup = setup_of(defense=SHARES, clients=100, dtype="float32")
     events = [event_text(each) for each in (*setup.privacy.events(), MessageAggregation(at_least=100))]
     protocol = AttackSpec(target="training", hide=("shown",))
     assert not promises_of(setup, protocol, events=events).interaction.known
@@ -79,12 +75,16 @@ def test_open_messages_hold_no_noise_of_a_secure_sum(setup_of: SetupOf) -> None:
 @pytest.mark.parametrize("stated", [True, 0, 1])
 def test_a_number_of_interactions_that_cannot_be_promises_nothing(setup_of: SetupOf, stated: int) -> None:
     """The messages are of four lists, each ranked with a model that has learned from the one before."""
-    setup = setup_of(defense=("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3"), dtype="float32")
+    setup = setup_of(defense=WHOLE, dtype="float32")
     protocol = AttackSpec(target="training")
     assert not promises_of(setup, protocol, interactions=stated).interaction.known
 
 
 # --- what is known without a message --------------------------------------------------------------
+
+
+def rows_of(**found: Evidence) -> AttackRows:
+    return inquiry_rows(TaskEvidence(found=found, promises=PROMISES), "perfect", setting(), Streams(1))
 
 
 def test_a_query_that_most_clients_ask_is_named_without_a_message() -> None:
@@ -101,9 +101,7 @@ def test_a_query_that_most_clients_ask_is_named_without_a_message() -> None:
         asked=2,
         placed={"popular": TruthRanks.of(popular, right)},
     )
-    (row,) = inquiry_rows(
-        TaskEvidence(found={"query": evidence}, promises=PROMISES), "perfect", setting(), Streams(1)
-    ).query_identification
+    (row,) = rows_of(query=evidence).query_identification
     assert (row.chance, row.accuracy.value) == (0.5, 0.9)
     assert 0.9 <= row.ceiling < 0.92
 
@@ -124,10 +122,7 @@ def test_intents_that_change_with_time_are_named_by_the_round() -> None:
             mixed=0,
             left_over=0,
         )
-        found = {"intent": IntentEvidence(told={"by-round": told})}
-        (row,) = inquiry_rows(
-            TaskEvidence(found=found, promises=PROMISES), "perfect", setting(), Streams(1)
-        ).intent_inference
+        (row,) = rows_of(intent=IntentEvidence(told={"by-round": told})).intent_inference
         assert (row.most_frequent, row.accuracy.value) == (0.5, 1.0)
         return row.ceiling
 

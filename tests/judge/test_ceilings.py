@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,9 +21,12 @@ from foltr_audit.privacy.events import ClickRandomization
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.setup import Setup
+from foltr_audit.trace import TraceHeader
+from tests.conftest import SetupOf
 from tests.fixtures.evidence import evidence
+from tests.fixtures.there import there
+from tests.judge.test_clicks import recording_of
 
-SetupOf = Callable[..., Setup]
 Floats = NDArray[np.float64]
 
 SITUATION = AccountingContext(view="individual", unit="click", parameters=1, shares=1)
@@ -123,9 +126,7 @@ def law_of_clicks(click: Floats, stop: Floats) -> dict[tuple[bool, ...], float]:
 def fresh(setup: Setup, repeats: int, click_model: str = "informational") -> ClickEvidence:
     protocol = AttackSpec(methods=("first-position",), click_models=(click_model,), repeats=repeats)
     clients = FreshClients(setup, protocol)
-    found = attack_fresh(setup, clients, np.zeros(setup.ranker.n_parameters))[click_model].clicks
-    assert found is not None
-    return found
+    return there(attack_fresh(setup, clients, np.zeros(setup.ranker.n_parameters))[click_model].clicks)
 
 
 def test_priors_by_walking_down_the_list(setup_of: SetupOf) -> None:
@@ -133,20 +134,15 @@ def test_priors_by_walking_down_the_list(setup_of: SetupOf) -> None:
     found = fresh(setup, 1, "navigational")
     click, stop = (0.05, 0.5, 0.95), (0.2, 0.5, 0.9)
     data = setup.collection
-    for name, shown, priors, pattern, anything in zip(
-        found.query,
-        found.shown,
-        found.priors.clicked,
-        found.priors.pattern,
-        found.priors.any_click,
-        strict=True,
-    ):
-        part, query = next(
-            (part, query)
-            for part in ("vali", "test")
-            for query in range(data.part(part).n_queries)
-            if data.query_name(part, query) == name
-        )
+    places = {
+        data.query_name(part, query): (part, query)
+        for part in ("vali", "test")
+        for query in range(data.part(part).n_queries)
+    }
+    priors = found.priors
+    lists = zip(found.query, found.shown, priors.clicked, priors.pattern, priors.any_click, strict=True)
+    for name, shown, chances, pattern, anything in lists:
+        part, query = places[name]
         documents = shown[shown >= 0]
         labels = data.part(part).shown_labels(np.array([query]), documents[np.newaxis])[0]
         law = law_of_clicks(np.array(click)[labels], np.array(stop)[labels])
@@ -156,17 +152,16 @@ def test_priors_by_walking_down_the_list(setup_of: SetupOf) -> None:
         assert pattern == pytest.approx(max(likely.values()) / total)
         for j in range(documents.size):
             clicked = sum(chance for clicks, chance in likely.items() if clicks[j])
-            assert priors[j] == pytest.approx(clicked / total)
+            assert chances[j] == pytest.approx(clicked / total)
 
 
 def test_priors_are_those_of_the_clicks_that_were_drawn(setup_of: SetupOf) -> None:
     found = fresh(setup_of(), 150)
     judged = found.at(found.has_click)
     here = judged.is_document
-    excess = (judged.clicks - judged.priors.clicked)[here]
-    assert abs(excess.sum()) < 5 * math.sqrt(
-        (judged.priors.clicked * (1 - judged.priors.clicked))[here].sum() * 3
-    )
+    chances = judged.priors.clicked[here]
+    excess = judged.clicks[here] - chances
+    assert abs(excess.sum()) < 5 * math.sqrt((chances * (1 - chances)).sum() * 3)
     assert abs((found.has_click - found.priors.any_click).mean()) < 5 / math.sqrt(found.query.size)
 
 
@@ -174,26 +169,23 @@ def test_priors_are_those_of_the_clicks_that_were_drawn(setup_of: SetupOf) -> No
 
 
 def test_promises_of_a_header(setup_of: SetupOf) -> None:
-    from tests.judge.test_clicks import recording_of
-
     setup = setup_of(defense=("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3"), dtype="float32")
     recording = recording_of(setup, rounds=2)
-    first = next(iter(recording.rounds()))
-    hidden = AttackSpec(target="training", hide=("query",))
-    found = RecordedPromises.of(recording.header, first, 2, hidden)
-    assert found is not None
+    header, first = recording.header, next(iter(recording.rounds()))
+
+    def promised(hide: tuple[str, ...], header: TraceHeader = header) -> RecordedPromises | None:
+        return RecordedPromises.of(header, first, 2, AttackSpec(target="training", hide=hide))
+
+    found = there(promised(("query",)))
     assert found.interaction.upper.epsilon == pytest.approx(1.2)
     assert found.message.upper.epsilon == pytest.approx(1.2)
     assert 1.2 < found.client.upper.epsilon <= 2.4
     assert found.clicks.upper.epsilon == found.client.upper.epsilon
     for hide in ((), ("shown",)):
-        seen = RecordedPromises.of(recording.header, first, 2, AttackSpec(target="training", hide=hide))
-        assert seen is not None
+        seen = there(promised(hide))
         assert seen.message.known
         assert not seen.client.known, "who knows the queries of a client links its messages by them"
-    knowledge = {name: fact for name, fact in recording.header.knowledge.items() if name != "events"}
-    assert RecordedPromises.of(replace(recording.header, knowledge=knowledge), first, 2, hidden) is None
-    strange = {**recording.header.knowledge, "events": ["of another program"]}
-    unknown = RecordedPromises.of(replace(recording.header, knowledge=strange), first, 2, hidden)
-    assert unknown is not None
-    assert not unknown.interaction.known
+    silent = {name: fact for name, fact in header.knowledge.items() if name != "events"}
+    assert promised(("query",), replace(header, knowledge=silent)) is None
+    strange = replace(header, knowledge={**header.knowledge, "events": ["of another program"]})
+    assert not there(promised(("query",), strange)).interaction.known

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
@@ -22,13 +21,12 @@ from foltr_audit.judge.observer import Observer, click_belief
 from foltr_audit.kernels.patterns import cascade_log_priors
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.recorder import trace_header
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
+from tests.conftest import SetupOf
 from tests.fixtures.reference import chi_square_p, dataset
+from tests.fixtures.there import there
 from tests.fixtures.tiny import BELIEF, FEATURES, collection_of, rearranged, view
 from tests.fixtures.tiny import dataset as toy_dataset
-
-SetupOf = Callable[..., Setup]
 
 MODEL = np.linspace(-0.5, 0.7, FEATURES)
 CHANCES = st.sampled_from([0.0, 0.05, 0.3, 0.5, 0.9, 1.0])
@@ -37,10 +35,8 @@ CHANCES = st.sampled_from([0.0, 0.05, 0.3, 0.5, 0.9, 1.0])
 def patterns(click: Floats, stop: Floats) -> Floats:
     """Probability of every click pattern of lists of this cascade, (n, 2^L)."""
     lengths = np.full(len(click), click.shape[1])
-    chances: Floats = np.exp(
-        cascade_log_priors(np.ascontiguousarray(click), np.ascontiguousarray(stop), lengths)
-    )
-    return chances
+    logs = cascade_log_priors(np.ascontiguousarray(click), np.ascontiguousarray(stop), lengths)
+    return np.asarray(np.exp(logs))
 
 
 # --- by position and by grade ---------------------------------------------------------------------
@@ -91,8 +87,7 @@ def test_a_belief_cannot_be_changed() -> None:
 @pytest.mark.parametrize("ranker", ["linear", "neural:hidden=3"])
 def test_grades_are_counted_by_position_on_lists_in_score_order(ranker: str, collection: Collection) -> None:
     parameters = make_ranker(ranker, FEATURES).initial(np.random.default_rng(1)) + 0.1
-    belief = click_belief(collection, ranker, parameters, "informational", "deterministic")
-    assert belief is not None
+    belief = there(click_belief(collection, ranker, parameters, "informational", "deterministic"))
     counts, data = np.full((10, 3), 0.5), collection.train
     for q in range(data.n_queries):
         rows = slice(data.offsets[q], data.offsets[q + 1])
@@ -111,8 +106,7 @@ def test_sampled_lists_show_grades_as_clients_see_them(lists: str | None) -> Non
     features = np.tile(np.eye(3, FEATURES), (4000, 1))
     train = dataset(features, np.tile([2, 0, 1], 4000), [3] * 4000)
     small = dataset(features[:3], [0, 1, 2], [3])
-    belief = click_belief(collection_of(train, small, small), "linear", MODEL, "perfect", lists)
-    assert belief is not None
+    belief = there(click_belief(collection_of(train, small, small), "linear", MODEL, "perfect", lists))
     softmax = np.exp(MODEL[:3]) / np.exp(MODEL[:3]).sum()
     counts = np.rint(belief.grades[0] * 4001.5 - 0.5)
     assert counts.sum() == 4000
@@ -123,12 +117,9 @@ def test_sampled_lists_show_grades_as_clients_see_them(lists: str | None) -> Non
 
 def test_the_same_model_teaches_the_same(collection: Collection) -> None:
     one, same, other = (
-        click_belief(collection, "linear", model, "perfect", "sampled")
+        there(click_belief(collection, "linear", model, "perfect", "sampled"))
         for model in (MODEL, MODEL, -3 * MODEL)
     )
-    assert one is not None
-    assert same is not None
-    assert other is not None
     assert one.grades.tobytes() == same.grades.tobytes()
     assert not np.array_equal(one.grades, other.grades)
 
@@ -139,8 +130,7 @@ def test_the_same_model_teaches_the_same(collection: Collection) -> None:
 def test_the_setting_follows_the_largest_grade(model: str, cls: type[PerfectClickModel]) -> None:
     data = toy_dataset([5, 6, 7], 0, largest=4)
     data = replace(data, labels=np.minimum(np.arange(18) % 6, 4))
-    belief = click_belief(collection_of(data, data, data), "linear", MODEL, model, "sampled")
-    assert belief is not None
+    belief = there(click_belief(collection_of(data, data, data), "linear", MODEL, model, "sampled"))
     assert tuple(belief.click) == cls.click_given_grade[2]
     assert belief.grades.shape == (10, 5)
     np.testing.assert_allclose(belief.grades.sum(axis=1), 1.0, rtol=1e-12)
@@ -165,22 +155,20 @@ def test_an_observer_learns_it_anew_from_every_global_model(
 ) -> None:
     setup = setup_of()
     header = trace_header(setup, "perfect", 8)
-    for hidden, there in (((), True), (("click_model",), False), (("relevance",), True)):
+    for hidden, known_here in (((), True), (("click_model",), False), (("relevance",), True)):
         observer = Observer(header, collection, frozenset(hidden))
         found = []
         for model in (MODEL, -3 * MODEL):
             record, _ = Federation(setup).play(model, 0).recorded()
             known = observer.knowledge(record)
-            assert (known.belief is not None) == there == (known.click_model is not None)
+            assert (known.belief is not None) == known_here == (known.click_model is not None)
             if known.belief is not None:
-                own = click_belief(collection, "linear", model, "perfect", "sampled")
-                assert own is not None
+                own = there(click_belief(collection, "linear", model, "perfect", "sampled"))
                 assert known.belief.grades.tobytes() == own.grades.tobytes()
                 found.append(known.belief.grades.tobytes())
         assert len(set(found)) == len(found)
-    (blind,) = Observer(header, None).views(
-        Federation(setup_of(embed_features=True)).play(MODEL, 0).recorded()[0]
-    )
+    record, _ = Federation(setup_of(embed_features=True)).play(MODEL, 0).recorded()
+    (blind,) = Observer(header, None).views(record)
     assert blind.view.knowledge.belief is None
 
 
@@ -191,11 +179,10 @@ def test_a_decoder_takes_the_prior_it_is_told_or_the_next_best() -> None:
     """By relevance, else by position, else every pattern alike."""
     seen = view(8)
     every, lengths = np.arange(8), seen.is_document[:, 0].sum(axis=1)
-    assert seen.labels is not None
     by_position = [np.tile(row, (8, 1)) for row in BELIEF.by_position(10)]
     expected = {
         "position": cascade_log_priors(by_position[0], by_position[1], lengths),
-        "relevance": cascade_log_priors(*BELIEF.by_grade(seen.labels[:, 0]), lengths),
+        "relevance": cascade_log_priors(*BELIEF.by_grade(there(seen.labels)[:, 0]), lengths),
         "uniform": np.where(
             np.arange(1024) < 2 ** lengths[:, np.newaxis], -lengths[:, np.newaxis] * np.log(2), -np.inf
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -16,10 +15,9 @@ from foltr_audit.judge.protocol import without_colluders
 from foltr_audit.judge.round_sums import seen_as_sums
 from foltr_audit.report.results.attack import AttackReport
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.setup import Setup
+from tests.conftest import SetupOf
 from tests.fixtures.client_recordings import DATA, recorded
 
-SetupOf = Callable[..., Setup]
 CLIENTS = 6
 
 
@@ -43,10 +41,8 @@ def test_a_sum_less_all_other_messages_is_the_message(setup_of: SetupOf) -> None
 
 def test_more_colluders_are_the_same_ones_and_others(setup_of: SetupOf) -> None:
     recording = recorded(setup_of, rounds=1, intents=[0, 1] * 3)
-    left = [
-        set(np.flatnonzero(next(without_colluders(recording, number, Streams(4)).rounds()).survivors))
-        for number in range(1, CLIENTS)
-    ]
+    stores = [without_colluders(recording, number, Streams(4)) for number in range(1, CLIENTS)]
+    left = [set(np.flatnonzero(next(store.rounds()).survivors)) for store in stores]
     assert [len(some) for some in left] == [5, 4, 3, 2, 1]
     assert all(fewer < more for more, fewer in pairwise(left))
     assert without_colluders(recording, None, Streams(4)) is recording
@@ -62,16 +58,17 @@ def test_who_cannot_collude(setup_of: SetupOf) -> None:
 
 
 def attacked(colluders: int, *defense: str) -> AttackReport:
-    return fa.attack(
-        fa.Spec(
-            data={"source": "synthetic:mq2007:60"},
-            population={"clients": 12},
-            train={"rounds": 3, "learner": "fpdgd:interactions=1,pairs=all,normaliser=shown"},
-            defense=list(defense) or ["none"],
-            trace={"message": "update", "dtype": "float64"},
-            attack={"methods": ["olsr"], "target": "training", "view": "aggregate", "colluders": colluders},
-        )
+    learner = "fpdgd:interactions=1,pairs=all,normaliser=shown"
+    attack = {"methods": ["olsr"], "target": "training", "view": "aggregate", "colluders": colluders}
+    spec = fa.Spec(
+        data={"source": "synthetic:mq2007:60"},
+        population={"clients": 12},
+        train={"rounds": 3, "learner": learner},
+        defense=list(defense) or ["none"],
+        trace={"message": "update", "dtype": "float64"},
+        attack=attack,
     )
+    return fa.attack(spec)
 
 
 def test_lists_of_the_last_honest_client_are_read() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -21,10 +21,9 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.protocol import judge
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.simulation.setup import Setup
+from tests.conftest import SetupOf
+from tests.fixtures.there import there
 from tests.judge.test_queries import fresh
-
-SetupOf = Callable[..., Setup]
 
 REPEATS = 5
 SUMS = AttackSpec(view="aggregate", repeats=REPEATS)
@@ -50,9 +49,8 @@ def judged(
     attacks: Sequence[Attack] = (Peeking(),),
     hidden: frozenset[str] = frozenset(),
 ) -> CountEvidence:
-    found = judge(recording, Observer(recording.header, data, hidden), attacks, Streams(1), SUMS).found[
-        "counts"
-    ]
+    observer = Observer(recording.header, data, hidden)
+    found = judge(recording, observer, attacks, Streams(1), SUMS).found["counts"]
     assert isinstance(found, CountEvidence)
     return found
 
@@ -72,27 +70,24 @@ def lost(recording: MemoryRoundStore, rounds: int, row: int) -> MemoryRoundStore
 @pytest.mark.parametrize("kind", ["model", "update"])
 def test_sums_are_those_of_all_rounds(kind: str, setup_of: SetupOf) -> None:
     recording, data = fresh(setup_of, clients=100, repeats=REPEATS)
+    updates = [one.messages - one.parameters for one in recording.records]
     if kind == "update":
         header = replace(recording.header, kind="update")
-        records = [replace(one, messages=one.messages - one.parameters) for one in recording.records]
+        sent = zip(recording.records, updates, strict=True)
+        records = [replace(one, messages=update) for one, update in sent]
         recording = replace(recording, header=header, records=records)
     Peeking.seen.clear()
     evidence = judged(recording, data)
     (view,) = Peeking.seen
-    updates = sum(
-        record.messages - (record.parameters if kind == "model" else 0.0) for record in recording.records
-    )
-    np.testing.assert_allclose(view.messages, updates, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(view.messages, sum(updates), rtol=1e-12, atol=1e-12)
     assert (view.observer, view.kind) == ("aggregate", "update")
     assert np.array_equal(view.clients, np.full(len(view), REPEATS))
     counts = sum(truth.clicks.astype(np.int64) for truth in recording.truth)
     assert np.array_equal(evidence.counts, counts)
     assert np.array_equal(evidence.shown, recording.records[0].shown)
     assert np.array_equal(view.shown[:, 0], evidence.shown)
-    first = recording.records[0]
-    assert evidence.query.tolist() == [
-        data.query_name(data.PARTS[part], query) for part, query in zip(first.part, first.query, strict=True)
-    ]
+    asked = zip(recording.records[0].part, recording.records[0].query, strict=True)
+    assert evidence.query.tolist() == [data.query_name(data.PARTS[part], query) for part, query in asked]
 
 
 def test_only_what_arrived_is_summed_and_counted(setup_of: SetupOf) -> None:
@@ -132,24 +127,20 @@ def test_documents_keep_their_places_where_the_order_is_hidden(setup_of: SetupOf
 def test_baselines_know_no_message(setup_of: SetupOf) -> None:
     recording, data = fresh(setup_of, clients=100, repeats=REPEATS)
     evidence = judged(recording, data, hidden=frozenset({"click_model", "relevance"}))
-    knowledge = Observer(recording.header, data).knowledge(recording.records[0])
-    belief, k = knowledge.belief, evidence.shown.shape[1]
-    assert belief is not None
+    record, k = recording.records[0], evidence.shown.shape[1]
+    belief = there(Observer(recording.header, data).knowledge(record).belief)
     here = evidence.is_document
     found = {name: values[here] for name, values in evidence.baselines.items()}
-    rates = np.tile(cascade_rates(*belief.by_position(k)), (len(here), 1))
-    np.testing.assert_allclose(found["position-prior"], REPEATS * rates[here])
-    medians = np.tile(median_rates(belief, k), (len(here), 1))
-    np.testing.assert_allclose(found["position-prior:median"], REPEATS * medians[here])
-    record = recording.records[0]
     asked = zip(record.part, record.query, record.shown, strict=True)
-    grades = [
-        data.part(data.PARTS[part]).shown_labels(np.array([q]), shown[None]) for part, q, shown in asked
-    ]
-    labels = np.concatenate(grades)
-    np.testing.assert_allclose(
-        found["relevance-prior"], REPEATS * cascade_rates(*belief.by_grade(labels))[here]
+    labels = np.concatenate(
+        [data.part(data.PARTS[part]).shown_labels(np.array([q]), shown[None]) for part, q, shown in asked]
     )
+    for name, rates in {
+        "position-prior": np.tile(cascade_rates(*belief.by_position(k)), (len(here), 1)),
+        "position-prior:median": np.tile(median_rates(belief, k), (len(here), 1)),
+        "relevance-prior": cascade_rates(*belief.by_grade(labels)),
+    }.items():
+        np.testing.assert_allclose(found[name], REPEATS * rates[here])
     constants = [np.abs(rate * REPEATS - evidence.counts[here]).mean() for rate in np.linspace(0, 1, 101)]
     assert np.abs(found["constant"] - evidence.counts[here]).mean() <= min(constants) + 1e-12
     assert np.unique(found["constant"]).size == 1

@@ -15,10 +15,12 @@ from foltr_audit.core.records.interactions import RoundRecord
 from foltr_audit.judge.fact_check import FactCheck, check_facts
 from foltr_audit.judge.observer import Observer
 from foltr_audit.privacy.noise import parse_law
+from foltr_audit.rng import Streams
 from foltr_audit.trace import Trace
 from tests.fixtures import foreign_trace
 from tests.fixtures.command import run
 from tests.fixtures.foreign_trace import System
+from tests.fixtures.there import there
 
 SHARES = 100
 B = System(pairs="last-click+1", shares=SHARES)
@@ -53,9 +55,13 @@ def clipped_updates(record: RoundRecord) -> dict[str, Any]:
     return {"messages": record.messages * np.minimum(1.0, 0.01 / norms)}
 
 
+def normal_noise(sigma: float) -> Change:
+    rng = np.random.default_rng(3)
+    return lambda record: {"messages": record.messages + sigma * rng.normal(size=record.messages.shape)}
+
+
 def other_order(record: RoundRecord) -> dict[str, Any]:
     """Each list in another order than the one that was clicked."""
-    assert record.features is not None
     rng, shown, features = np.random.default_rng(0), record.shown.copy(), np.array(record.features)
     for row, length in enumerate(record.lengths.tolist()):
         order = rng.permutation(length)
@@ -95,9 +101,7 @@ def test_rounded_numbers_are_explained(tmp_path: Path, dtype: str) -> None:
 
 
 def test_models_are_explained_as_updates_are(tmp_path: Path) -> None:
-    models = trace_of(
-        tmp_path / "t", B, kind="model", change=lambda r: {"messages": r.messages + r.parameters}
-    )
+    models = trace_of(tmp_path / "t", B, kind="model", **MISTAKES["models as updates"])
     assert checked(models).explained == 1.0
 
 
@@ -125,42 +129,28 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "pairs": {"facts": {"pairs": "all"}},
     "sign": {"change": lambda r: {"messages": -r.messages}},
     "clip of updates": {"change": clipped_updates},
+    "pairs that reach too little far": {"facts": {"pairs": "last-click+1"}},
+    "no clip": {"facts": {"clip_norm": None, "clip_ord": None}},
+    "order": {"change": other_order},
+    "normaliser": {"facts": {"normaliser": "shown"}},
 }
+SYSTEMS = {
+    **dict.fromkeys(("raw gradients", "clip of updates"), replace(B, shares=None)),
+    "pairs that reach too little far": System(shares=SHARES),
+    "no clip": System(shares=1000, clip=0.3),
+    "normaliser": System(normaliser="candidates", pairs="last-click+1", shares=None),
+}
+"""The systems of some mistakes, where it is not B."""
+REASONS = {"order": "the order of the lists", "normaliser": "over all candidates: give the data with --data"}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_wrong_declaration_is_found(tmp_path: Path, name: str) -> None:
-    system = replace(B, shares=None) if name in ("raw gradients", "clip of updates") else B
-    found = checked(trace_of(tmp_path / "t", system, **MISTAKES[name]))
+    found = checked(trace_of(tmp_path / "t", SYSTEMS.get(name, B), **MISTAKES[name]))
     assert found.state == "wrong"
-    assert (found.explained or 0) < 0.6
+    assert (found.explained or 0) < {"order": 0.1, "normaliser": 0.7}.get(name, 0.6)
     assert found.text in found.warnings
-
-
-def test_pairs_that_reach_too_little_far_are_found(tmp_path: Path) -> None:
-    assert (
-        checked(trace_of(tmp_path / "t", System(shares=SHARES), {"pairs": "last-click+1"})).state == "wrong"
-    )
-
-
-def test_a_clip_that_is_not_declared_is_found(tmp_path: Path) -> None:
-    facts = {"clip_norm": None, "clip_ord": None}
-    assert checked(trace_of(tmp_path / "t", System(shares=1000, clip=0.3), facts)).state == "wrong"
-
-
-def test_lists_in_another_order_are_found(tmp_path: Path) -> None:
-    found = checked(trace_of(tmp_path / "t", B, change=other_order))
-    assert found.state == "wrong"
-    assert (found.explained or 0) < 0.1
-    assert "the order of the lists" in (found.reason or "")
-
-
-def test_a_wrong_normaliser_is_found(tmp_path: Path) -> None:
-    system = System(normaliser="candidates", pairs="last-click+1", shares=None)
-    found = checked(trace_of(tmp_path / "t", system, {"normaliser": "shown"}))
-    assert found.state == "wrong"
-    assert (found.explained or 0) < 0.7
-    assert "over all candidates: give the data with --data" in (found.reason or "")
+    assert REASONS.get(name, "") in (found.reason or "")
 
 
 def letor_of(path: Path) -> Path:
@@ -190,10 +180,8 @@ def test_with_the_data_the_normaliser_is_checked(tmp_path: Path, declared: str) 
     folder = foreign_trace.write(tmp_path / "t", replace(header, dataset=dataset), rounds)
     done = run("trace", "check-facts", folder, "--json")
     (row,) = done.json()["facts"]
-    if declared == "candidates":
-        assert (done.code, row["state"], row["explained"]) == (0, "explained", 1.0)
-    else:
-        assert (done.code, row["state"]) == (1, "wrong")
+    expected = (0, "explained", True) if declared == "candidates" else (1, "wrong", False)
+    assert (done.code, row["state"], row["explained"] == 1.0) == expected
 
 
 def test_of_all_pairs_the_sign_is_told_by_the_number_of_clicks(tmp_path: Path) -> None:
@@ -211,17 +199,11 @@ def test_of_all_pairs_the_sign_is_told_by_the_number_of_clicks(tmp_path: Path) -
 def test_noise_that_hides_everything_accuses_nobody(
     tmp_path: Path, noise: str, mistake: dict[str, Any]
 ) -> None:
-    law = parse_law(noise)
-    assert law is not None
-    rng = np.random.default_rng(3)
+    law = there(parse_law(noise))
 
     def noised(record: RoundRecord) -> dict[str, Any]:
-        if noise.startswith("gaussian"):
-            drawn = 0.3 * rng.normal(size=record.messages.shape)
-        else:
-            shape, size = (1.0 if "laplace" in noise else 0.2), record.messages.shape
-            drawn = rng.gamma(shape, 2.5, size) - rng.gamma(shape, 2.5, size)
-        return {"messages": record.messages + drawn}
+        streams = Streams(3).clients("test", record.round, np.arange(record.n_messages))
+        return {"messages": record.messages + law.sample(streams, record.messages.shape[1])}
 
     facts = {"noise": noise, **mistake.get("facts", {})}
     found = checked(trace_of(tmp_path / "t", replace(B, shares=None), facts, noised))
@@ -235,38 +217,23 @@ def test_noise_that_is_small_beside_the_updates_is_taken_into_account(
     tmp_path: Path, rate: float, state: str
 ) -> None:
     """Gaussian noise on every number, so that none is reproduced exactly."""
-    rng = np.random.default_rng(3)
-    found = checked(
-        trace_of(
-            tmp_path / "t",
-            replace(B, shares=None),
-            {"noise": "gaussian:sigma=0.0005", "learning_rate": rate},
-            lambda r: {"messages": r.messages + 0.0005 * rng.normal(size=r.messages.shape)},
-        )
-    )
-    assert found.state == state
+    facts = {"noise": "gaussian:sigma=0.0005", "learning_rate": rate}
+    folder = trace_of(tmp_path / "t", replace(B, shares=None), facts, normal_noise(0.0005))
+    assert checked(folder).state == state
 
 
 def test_an_unknown_change_of_messages_accuses_nobody(tmp_path: Path) -> None:
-    signs = trace_of(
-        tmp_path / "t",
-        replace(B, shares=None),
-        {"events": ["opaque:sign"], "noise": None},
-        lambda r: {"messages": np.sign(r.messages)},
+    facts = {"events": ["opaque:sign"], "noise": None}
+    folder = trace_of(
+        tmp_path / "t", replace(B, shares=None), facts, lambda r: {"messages": np.sign(r.messages)}
     )
-    found = checked(signs)
+    found = checked(folder)
     assert found.state == "cannot tell"
     assert "opaque:sign may change them" in (found.reason or "")
 
 
 def test_noise_that_is_not_declared_accuses_nobody(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    hidden = trace_of(
-        tmp_path / "hidden",
-        replace(B, shares=None),
-        {"noise": None},
-        lambda r: {"messages": r.messages + 0.3 * rng.normal(size=r.messages.shape)},
-    )
+    hidden = trace_of(tmp_path / "hidden", replace(B, shares=None), {"noise": None}, normal_noise(0.3))
     assert "does not say what noise there is" in checked(hidden).text
     assert checked(hidden).state == "cannot tell"
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from scipy import stats
 from sklearn import metrics as sk
 
-from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
+from foltr_audit.core.records import Collection
 from foltr_audit.core.records.population import ONE_GROUP, ClientGroups, Population, Trait, TraitValue
 from foltr_audit.experiments.stages import make_attacks
 from foltr_audit.judge.click_evidence import ClickEvidence
@@ -21,39 +21,34 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.scoring import GROUP_METRICS, AttackScorer, GuesserScores, group_scores
 from foltr_audit.report.render.terminal import print_table
 from foltr_audit.report.results.attack import AttackReport
-from foltr_audit.report.results.base import UtilityGroupRow
 from foltr_audit.report.results.groups import groups_table
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.trace import TraceDataset, TraceHeader
+from tests.conftest import SetupOf
 from tests.fixtures.evidence import evidence, middle, random_evidence, resampled, share_ends
 from tests.fixtures.judging import judge_clicks
 from tests.fixtures.result_rows import KINDS, dataset, kinds, rows_of_clicks
+from tests.fixtures.there import there
+from tests.judge.test_clicks import recording_of
 
-SETTING = {
-    "trained_on": "perfect",
-    "eps_claimed": 1.2,
-    "defense": "none",
-    "learner": "fpdgd",
-    "pdgd": "none",
-    "sees": "message and lists",
-}
+SETTING = {"trained_on": "perfect", "eps_claimed": 1.2, "sees": "message and lists"}
+SETTING |= dict.fromkeys(("defense", "pdgd"), "none") | {"learner": "fpdgd"}
+
+
+def trait(name: str, *values: TraitValue) -> Trait:
+    return Trait(name=name, values=values)
+
+
 INTENTS = Population(
     traits=(
-        Trait(
-            name="intent",
-            values=(TraitValue(name="intent 1", intent=0), TraitValue(name="intent 2", intent=1)),
-        ),
-        Trait(
-            name="clicks",
-            values=(
-                TraitValue(name="perfect clicks", click_model="perfect"),
-                TraitValue(name="no clicks", click_model="informational"),
-            ),
+        trait("intent", TraitValue(name="intent 1", intent=0), TraitValue(name="intent 2", intent=1)),
+        trait(
+            "clicks",
+            TraitValue(name="perfect clicks", click_model="perfect"),
+            TraitValue(name="no clicks", click_model="informational"),
         ),
     )
 )
-TWO = Population(traits=(Trait(name="t", values=(TraitValue(name="even"), TraitValue(name="odd"))),))
+TWO = Population(traits=(trait("t", TraitValue(name="even"), TraitValue(name="odd")),))
 
 
 def grouped(judged: ClickEvidence, seed: int = 1, n: int = 3) -> ClickEvidence:
@@ -69,55 +64,23 @@ def scores(judged: ClickEvidence, resamples: int = 200) -> dict[str, GuesserScor
 # --- the judge ------------------------------------------------------------------------------------
 
 
-def recording(messages: int, steps: int, clients: NDArray[np.int64], rounds: int = 2) -> MemoryRoundStore:
-    """Rounds of messages with some lists each, whose features are embedded."""
-    rng, lists, k, d = np.random.default_rng(1), messages * steps, 4, 6
-    header = TraceHeader(
-        kind="update", dtype="float64", parameters=d, k=k, has_truth=True, embeds_features=True,
-        dataset=TraceDataset(source="here", fold=0, fingerprint="", normalised="none", parts=("live",)),
-    )  # fmt: skip
-    made = MemoryRoundStore(header)
-    for number in range(rounds):
-        updates = rng.normal(size=(messages, d))
-        record = RoundRecord(
-            round=number,
-            parameters=np.zeros(d),
-            aggregate=np.zeros(d),
-            shares=messages,
-            survivors=np.ones(messages, dtype=np.bool_),
-            counts=np.full(messages, steps),
-            messages=updates,
-            slot=np.repeat(np.arange(messages), steps),
-            step=np.tile(np.arange(steps), messages),
-            part=np.zeros(lists, dtype=np.int64),
-            query=np.arange(lists),
-            shown=np.tile(np.arange(k), (lists, 1)),
-            features=rng.normal(size=(lists, k, d)).astype(np.float32),
-        )
-        truth = RoundTruth(
-            clients=clients,
-            updates=updates,
-            clicks=rng.random((lists, k)) < 0.5,
-            clipped=np.zeros(lists, dtype=np.bool_),
-        )
-        made.write(record, truth)
-    return made
+def judged_by(
+    setup_of: SetupOf, collection: Collection, groups: ClientGroups, shift: int = 0
+) -> ClickEvidence:
+    """Lists of two rounds of clients, whose numbers are shifted."""
+    made = recording_of(setup_of(clients=5, learner="fpdgd:interactions=3"))
+    truth = [replace(each, clients=each.clients[::-1] + shift) for each in made.truth]
+    attacks, observer = make_attacks(["first-position"]), Observer(made.header, data)
+    return judge_clicks(replace(made, truth=truth), observer, attacks, Streams(1), groups=groups)
 
 
-def judged_by(made: MemoryRoundStore, groups: ClientGroups) -> ClickEvidence:
-    observer = Observer(made.header, None)
-    return judge_clicks(made, observer, make_attacks(["first-position"]), Streams(1), groups=groups)
-
-
-def test_every_list_knows_the_group_of_its_client() -> None:
-    clients = np.array([7, 4, 1_000_000_002, 3, 11])
-    found = judged_by(recording(5, 3, clients), ClientGroups.of(INTENTS))
+def test_every_list_knows_the_group_of_its_client(setup_of: SetupOf, collection: Collection) -> None:
+    found = judged_by(setup_of, collection, ClientGroups.of(INTENTS), 1_000_000_002)
+    clients = np.tile(np.repeat(np.arange(5)[::-1] + 1_000_000_002, 3), 2)
     assert found.groups == INTENTS.groups
-    expected = [client % 4 for _ in range(2) for client in clients.tolist() for _ in range(3)]
-    assert found.group.tolist() == expected
+    assert found.group.tolist() == (clients % 4).tolist()
     own = [INTENTS.groups[number].split(", ")[0] for number in found.group]
-    intents, _ = INTENTS.own(np.repeat(clients, 3))
-    assert own[:15] == [f"intent {i + 1}" for i in intents.tolist()]
+    assert own == [f"intent {i + 1}" for i in INTENTS.own(clients)[0].tolist()]
 
 
 def test_fresh_clients_click_as_they_are_told_and_differ_in_what_they_want_alone() -> None:
@@ -132,8 +95,8 @@ def test_fresh_clients_click_as_they_are_told_and_differ_in_what_they_want_alone
     assert ClientGroups.of(Population()) == ONE_GROUP
 
 
-def test_without_a_population_all_are_one_group() -> None:
-    found = judged_by(recording(5, 1, np.arange(5)), ONE_GROUP)
+def test_without_a_population_all_are_one_group(setup_of: SetupOf, collection: Collection) -> None:
+    found = judged_by(setup_of, collection, ONE_GROUP)
     assert found.groups == ("everybody",)
     assert not found.group.any()
     assert not list(rows_of_clicks(found, "perfect", SETTING, Streams(1)).groups)
@@ -141,11 +104,7 @@ def test_without_a_population_all_are_one_group() -> None:
 
 def test_some_lists_keep_their_groups_and_pooled_evidence_goes_by_their_names() -> None:
     one = grouped(random_evidence(1, lists=20))
-    other = replace(
-        random_evidence(2, lists=30),
-        group=np.random.default_rng(3).integers(0, 2, size=30),
-        groups=("group 2", "group 9"),
-    )
+    other = replace(grouped(random_evidence(2, lists=30), n=2), groups=("group 2", "group 9"))
     assert one.at(np.arange(20) % 2 == 0).group.tolist() == one.group[::2].tolist()
     both = ClickEvidence.combined([one, other])
     names = [piece.groups[number] for piece in (one, other) for number in piece.group]
@@ -222,9 +181,7 @@ def leaking(strength: float, seed: int, lists: int = 200) -> ClickEvidence:
 def test_who_is_hit_hardest_comes_first_and_clearly_differs_from_all() -> None:
     found = scores(leaking(2.0, seed=1))["attack"]
     assert [group.group for group in found.groups] == ["odd", "even"]
-    worst, best = (group.differences["auc"].ci95 for group in found.groups)
-    assert worst is not None
-    assert best is not None
+    worst, best = (there(group.differences["auc"].ci95) for group in found.groups)
     assert worst[0] > 0 > best[1]
 
 
@@ -251,24 +208,18 @@ def test_a_group_without_a_judged_list_is_last_and_knows_nothing() -> None:
     silent = found.groups[-1]
     assert (silent.lists, silent.skipped, silent.queries) == (0, 100, 0)
     for score in (*silent.metrics.values(), *silent.differences.values()):
-        assert np.isnan(score.value)
-        assert score.ci95 is None
+        assert (np.isnan(score.value), score.ci95) == (True, None)
     rows = kinds(rows_of_clicks(replace(judged, clicks=clicks), "perfect", SETTING, Streams(1)))["groups"]
     (row,) = [row for row in rows if row["method"] == "attack" and row["place"] == 2]
     assert row["auc"] is row["auc_ci95"] is row["f1_difference"] is None
 
 
 def test_random_guesses_know_the_mean_number_of_clicks_only() -> None:
-    found = scores(grouped(random_evidence(6)))["random:k=mean"]
     judged = grouped(random_evidence(6))
-    length = judged.is_document.sum(axis=1)
-    size = np.minimum(judged.clicks.sum(axis=1).mean(), length)
-    low = np.minimum(np.floor(judged.clicks.sum(axis=1).mean()), length)
-    high = np.minimum(low + 1, length)
-    share = judged.clicks.sum(axis=1).mean() % 1
-    recall = ((1 - share) * low + share * high) / length
-    assert (size <= length).all()
-    for group in found.groups:
+    length, mean = judged.is_document.sum(axis=1), judged.clicks.sum(axis=1).mean()
+    low, share = np.floor(mean), mean % 1
+    recall = ((1 - share) * np.minimum(low, length) + share * np.minimum(low + 1, length)) / length
+    for group in scores(judged)["random:k=mean"].groups:
         mine = judged.group == judged.groups.index(group.group)
         assert group.metrics["recall"].value == pytest.approx(recall[mine].mean(), rel=1e-12)
         assert group.metrics["auc"].value == 0.5
@@ -278,14 +229,9 @@ def test_random_guesses_know_the_mean_number_of_clicks_only() -> None:
 # --- rows and tables of attacks -------------------------------------------------------------------
 
 
-def report_of(judged: ClickEvidence, utility_groups: tuple[UtilityGroupRow, ...] = ()) -> AttackReport:
-    rows = rows_of_clicks(judged, "perfect", SETTING, Streams(1))
-    return AttackReport(
-        config={"seed": 1},
-        dataset=dataset(),
-        utility=(),
-        **{**vars(rows), "utility_groups": utility_groups},
-    )
+def report_of(judged: ClickEvidence) -> AttackReport:
+    rows = vars(rows_of_clicks(judged, "perfect", SETTING, Streams(1)))
+    return AttackReport(config={"seed": 1}, dataset=dataset(), utility=(), **rows)
 
 
 def test_rows_name_group_place_and_all_clients() -> None:
@@ -294,14 +240,11 @@ def test_rows_name_group_place_and_all_clients() -> None:
     (result,) = [row for row in found["results"] if row["method"] == "attack"]
     rows = [row for row in found["groups"] if row["method"] == "attack"]
     assert [(row["group"], row["place"], row["lists"]) for row in rows] == [("odd", 1, 100), ("even", 2, 100)]
-    assert {row["method"]: row["baseline"] for row in found["groups"]} == {
-        "random:k=mean": True,
-        "attack": False,
-    }
+    baselines = {row["method"]: row["baseline"] for row in found["groups"]}
+    assert baselines == {"random:k=mean": True, "attack": False}
     for row in rows:
-        assert {name: row[name] for name in (*SETTING, "click_model", "view")} == {
-            name: result[name] for name in (*SETTING, "click_model", "view")
-        }
+        for name in (*SETTING, "click_model", "view"):
+            assert row[name] == result[name]
         for name in GROUP_METRICS:
             assert row[f"{name}_all"] == pytest.approx(result[name], rel=1e-12)
             assert row[f"{name}_difference"] == pytest.approx(row[name] - result[name])
@@ -319,11 +262,8 @@ def test_intervals_are_those_of_a_bootstrap_in_plain_loops() -> None:
     judged = grouped(random_evidence(4))
     scorer = AttackScorer(judged, Streams(1), 200)
     (found,) = [one for one in group_scores(scorer) if one.method == "attack"]
-    draws = (
-        Streams(1)
-        .generator("bootstrap")
-        .integers(0, scorer.resamples.names.size, size=(200, scorer.resamples.names.size))
-    )
+    queries = scorer.resamples.names.size
+    draws = Streams(1).generator("bootstrap").integers(0, queries, size=(200, queries))
     right = judged.guessed["attack"].guess & judged.is_document
     exact = (right == judged.clicks).all(axis=1).astype(float)
     every = resampled(exact, np.ones(exact.size), judged.query, draws)

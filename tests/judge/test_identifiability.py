@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,13 +16,11 @@ from foltr_audit.core.pdgd import observed_documents
 from foltr_audit.core.plugins import Inference, View
 from foltr_audit.core.records import Collection
 from foltr_audit.judge.clicks import Identifiability, identifiability
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.conftest import SetupOf
 from tests.fixtures.reference import dataset, observed_pairs
 from tests.fixtures.tiny import collection_of, cut, rearranged, view, with_updates
 from tests.inference.test_replay import SETTINGS, Sent, learner, sent, wide
-
-SetupOf = Callable[..., Setup]
 
 
 def with_features(seen: View, features: Floats) -> View:
@@ -128,10 +125,7 @@ def test_messages_do_not_depend_on_each_other() -> None:
 
 def facts_of(found: Identifiability, weights: Floats) -> Identifiability:
     """Those of the first list of each message, with other pair weights (n, k, k)."""
-    independent, rank, unknowns, faintest, _, only_first = found
-    return Identifiability(
-        independent[:, 0], rank[:, 0], unknowns[:, 0], faintest[:, 0], weights, only_first[:, 0]
-    )
+    return Identifiability(*(values[:, 0] for values in found))._replace(weights=weights)
 
 
 @settings(max_examples=60, derandomize=True)
@@ -146,8 +140,7 @@ def test_told_against_a_loop_over_pairs(clicks: Bools, sizes: Floats, independen
     weights = sizes + sizes.transpose(0, 2, 1)
     faintest = np.full((4, 6), 0.005)
     observed = observed_documents(clicks, np.ones((4, 6), dtype=np.bool_), only_observed=only)
-    nothing = np.zeros(4, dtype=np.int64)
-    every = np.zeros(4, dtype=np.bool_)
+    nothing, every = np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.bool_)
     found = Identifiability(independent, nothing, nothing, faintest, weights, every).told(clicks, observed)
     for i in range(4):
         coefficients, paired = np.zeros(6), np.zeros(6, dtype=np.bool_)

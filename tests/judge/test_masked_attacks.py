@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,10 +18,10 @@ from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
 from foltr_audit.simulation.setup import Setup
+from tests.conftest import SetupOf
 from tests.fixtures.judging import judge_clicks
+from tests.fixtures.there import there
 from tests.fixtures.tiny import FEATURES, collection_of, dataset
-
-SetupOf = Callable[..., Setup]
 
 ATTACKS = ("olsr", "lad", "map")
 NO_PRIOR = frozenset({"click_model", "relevance"})
@@ -46,8 +45,7 @@ def training(setup: Setup, rounds: int = 3) -> MemoryRoundStore:
 
 
 def fresh(setup: Setup) -> MemoryRoundStore:
-    protocol = setup.spec.attack
-    assert protocol is not None
+    protocol = there(setup.spec.attack)
     memory = MemoryRoundStore(trace_header(setup, "informational", 240, 1))
     for played in FreshClients(setup, protocol).rounds(MODEL, "informational"):
         memory.write(*played.recorded())
@@ -73,9 +71,8 @@ def replaced(recording: MemoryRoundStore) -> MemoryRoundStore:
 def concordance(evidence: ClickEvidence, label: str) -> NDArray[np.float64]:
     """For each list: how often a clicked document scores above an unclicked one, ties counting one half."""
     out = []
-    for scores, clicks, shown in zip(
-        evidence.guessed[label].scores, evidence.clicks, evidence.shown, strict=True
-    ):
+    rows = zip(evidence.guessed[label].scores, evidence.clicks, evidence.shown, strict=True)
+    for scores, clicks, shown in rows:
         ours, others = scores[clicks & (shown >= 0)], scores[~clicks & (shown >= 0)]
         if ours.size and others.size:
             above = np.subtract.outer(ours, others)

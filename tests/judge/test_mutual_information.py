@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import ClassVar
@@ -32,13 +31,13 @@ from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.attacks.test_es_first_click import answer, patterns_of, sent
 from tests.attacks.test_maximum_posterior import simulated
+from tests.conftest import SetupOf
 from tests.fixtures.evidence import evidence
 from tests.fixtures.judging import judge_clicks
 from tests.fixtures.result_rows import plain, setting
+from tests.fixtures.there import there
 from tests.inference.test_pattern_decoder import known as known_steps
 from tests.judge.test_clicks import recording_of
-
-SetupOf = Callable[..., Setup]
 
 
 def resamples(judged: ClickEvidence) -> QueryBootstrap:
@@ -74,8 +73,7 @@ def of_attack(attack: Attack, seen: View, clicks: Bools) -> ClickEvidence:
 
 def deviation(judged: ClickEvidence, truth: float) -> float:
     """How many standard errors the estimate lies above the truth."""
-    after = judged.guessed["attack"].surprisal
-    assert after is not None
+    after = there(judged.guessed["attack"].surprisal)
     told = judged.surprisal - held(after, judged.is_document.sum(axis=1))
     return float((told.mean() - truth) / (told.std() / told.size**0.5))
 
@@ -138,8 +136,8 @@ def test_the_mean_of_the_differences_with_what_it_may_miss() -> None:
     assert found.entropy.value == pytest.approx(10 / 3)
     assert found.share.value == pytest.approx(0.5, abs=1e-5)
     assert found.bias_bound == pytest.approx(5 / 3, abs=1e-5)
-    assert found.bits.ci95 is not None
-    assert found.bits.ci95[0] < found.bits.value < found.bits.ci95[1]
+    low, high = there(found.bits.ci95)
+    assert low < found.bits.value < high
     assert measured(with_bits(before, after, exact=True)).bias_bound < 2e-6
 
 
@@ -198,10 +196,10 @@ def test_single_metrics_tell_what_the_closed_form_says(p: float, metric: str) ->
 def test_means_tell_less_than_single_values_and_a_prior_tells_nothing() -> None:
     single, mean = (sent(4000 // B, B, 5, seed=2, noise="metric-rr:p=0.5", antithetic=False) for B in (1, 4))
     attack = ESFirstClick(prior="relevance")
-    one, four = (measured(of_attack(attack, made.view, made.clicks)) for made in (single, mean))
-    assert one.bits.ci95 is not None
-    assert four.bits.ci95 is not None
-    assert 0 < four.bits.ci95[0] < four.bits.ci95[1] < one.bits.ci95[0]
+    one, four = (
+        there(measured(of_attack(attack, made.view, made.clicks)).bits.ci95) for made in (single, mean)
+    )
+    assert 0 < four[0] < four[1] < one[0]
     nothing = measured(of_attack(RelevancePrior(), single.view, single.clicks))
     assert abs(nothing.bits.value) < 2e-6
     assert not nothing.exact
@@ -225,17 +223,13 @@ def test_a_wrong_prior_of_the_attack_loses_bits_on_updates() -> None:
 @pytest.mark.parametrize(
     ("law", "exact"),
     [
-        ("laplace:scale=0.5", True),
-        ("gaussian:sigma=0.5", True),
-        ("gamma-share:n=1000,scale=2.5", False),
-        ("none", False),
-        (None, False),
+        *[(text, True) for text in ("laplace:scale=0.5", "gaussian:sigma=0.5")],
+        *[(text, False) for text in ("gamma-share:n=1000,scale=2.5", "none", None)],
     ],
 )
 def test_a_posterior_of_noise_that_drowns_in_rounding_is_not_exact(law: str | None, exact: bool) -> None:
-    seen = simulated(
-        2, GammaShare(n=1, scale=1.0), known_steps("all", "shown", None, Gaussian(sigma=1.0))
-    ).view
+    knowledge = known_steps("all", "shown", None, Gaussian(sigma=1.0))
+    seen = simulated(2, GammaShare(n=1, scale=1.0), knowledge).view
     told = replace(seen, knowledge=seen.knowledge.having(noise=law))
     assert MaximumPosterior(prior="relevance").exact_posterior(told) is exact
     assert not MaximumPosterior().exact_posterior(told)
@@ -256,8 +250,7 @@ def test_the_judge_keeps_the_surprisal_of_the_true_pattern(setup_of: SetupOf, co
     setup = setup_of(learner="fpdgd:interactions=1", clients=60, click_model="informational")
     prior, position = RelevancePrior(), PositionPrior()
     judged = judged_rounds(setup, collection, prior, position, OLSR())
-    same = judged.guessed[prior.label].surprisal
-    assert same is not None
+    same = there(judged.guessed[prior.label].surprisal)
     np.testing.assert_allclose(same, judged.surprisal, rtol=1e-9)
     assert not np.isnan(judged.surprisal).any()
     assert judged.guessed["olsr"].surprisal is None
@@ -291,8 +284,7 @@ def test_patterns_are_read_in_the_observers_order(setup_of: SetupOf, collection:
     each = np.where(known.clicks, chance, 1 - chance)
     expected = -np.log2(np.where(known.is_document, each, 1.0)).sum(axis=1)
     for judged in (known, blind):
-        after = judged.guessed["by-position"].surprisal
-        assert after is not None
+        after = there(judged.guessed["by-position"].surprisal)
         np.testing.assert_allclose(after, expected, rtol=1e-12)
 
 
@@ -323,8 +315,7 @@ def test_pooled_evidence_keeps_its_bits() -> None:
     other = with_bits(np.array([3.0]), np.array([1.5]))
     both = ClickEvidence.combined([one, other])
     assert both.surprisal.tolist() == [1.0, 2.0, 3.0]
-    assert both.guessed["attack"].surprisal is not None
-    assert both.guessed["attack"].surprisal.tolist() == [0.5, 0.5, 1.5]
+    assert there(both.guessed["attack"].surprisal).tolist() == [0.5, 0.5, 1.5]
     assert both.exact == frozenset()
     assert ClickEvidence.combined([one, one]).exact == one.exact
     assert both.at(np.array([2])).surprisal.tolist() == [3.0]
@@ -332,26 +323,27 @@ def test_pooled_evidence_keeps_its_bits() -> None:
     assert ClickEvidence.combined([one, replace(other, guessed=lost)]).guessed["attack"].surprisal is None
 
 
-def where(eps: float = 1.2) -> AttackPlace:
-    return AttackPlace(click_model="perfect", setting=setting(eps_claimed=eps))
+WHERE = AttackPlace(click_model="perfect", setting=setting(eps_claimed=1.2))
 
 
 def test_rows_hold_the_estimate_and_baselines_have_none() -> None:
     judged = with_bits(np.array([3.0, 2.0, 5.0]), np.array([1.0, np.inf, 2.0]))
-    (row,) = plain(information_rows(judged, where(), resamples(judged)))
+    (row,) = plain(information_rows(judged, WHERE, resamples(judged)))
     found = measured(judged)
-    assert row["bits"] == found.bits.value
-    assert row["bits_ci95"] == list(found.bits.ci95 or ())
-    assert (row["entropy"], row["share"], row["bias_bound"]) == (
-        found.entropy.value,
-        found.share.value,
-        found.bias_bound,
-    )
-    assert (row["lists"], row["queries"], row["impossible"], row["wrong_prior"]) == (3, 3, 1, 0)
-    assert row["exact_posterior"] is False
-    assert row["eps_claimed"] == 1.2
+    expected = {
+        **{name: getattr(found, name).value for name in ("bits", "entropy", "share")},
+        "bits_ci95": list(there(found.bits.ci95)),
+        "bias_bound": found.bias_bound,
+        "lists": 3,
+        "queries": 3,
+        "impossible": 1,
+        "wrong_prior": 0,
+        "exact_posterior": False,
+        "eps_claimed": 1.2,
+    }
+    assert {name: row[name] for name in expected} == expected
     baseline = replace(judged, baselines=frozenset({"attack"}))
-    assert not list(information_rows(baseline, where(), resamples(judged)))
+    assert not list(information_rows(baseline, WHERE, resamples(judged)))
     wrong = with_bits(np.array([np.inf]), np.array([1.0]))
-    (row,) = plain(information_rows(wrong, where(), resamples(wrong)))
+    (row,) = plain(information_rows(wrong, WHERE, resamples(wrong)))
     assert (row["bits"], row["share"], row["bias_bound"], row["wrong_prior"]) == (None, None, None, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,14 +22,14 @@ from foltr_audit.rng import Streams
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
+from tests.conftest import SetupOf
 from tests.fixtures.intent_data import intent_collection
 from tests.fixtures.plugin_examples import example
+from tests.fixtures.there import there
 from tests.fixtures.tiny import FEATURES
 from tests.inference.test_replay import wide
 
-SetupOf = Callable[..., Setup]
 MODEL = np.linspace(-0.4, 0.5, FEATURES)
 EMBEDDED, GIVEN = "features in the trace", "the data set"
 WITHOUT_ORDER = [
@@ -71,38 +71,33 @@ def test_without_the_order_documents_stand_as_in_their_query(played: Round) -> N
     """And whatever is told of a document moves along."""
     ordered, sorted_ = played.seen(), played.seen("order")
     assert ordered.order is None
-    assert sorted_.order is not None
-    there, here = ordered.view, sorted_.view
-    moved = 0
-    for i, b in np.ndindex(there.shown.shape[:2]):
-        documents = [d for d in there.shown[i, b].tolist() if d >= 0]
+    before, after, moved = ordered.view, sorted_.view, 0
+    for i, b in np.ndindex(before.shown.shape[:2]):
+        documents = [d for d in before.shown[i, b].tolist() if d >= 0]
         padding = [-1] * (10 - len(documents))
-        assert here.shown[i, b].tolist() == sorted(documents) + padding
+        assert after.shown[i, b].tolist() == sorted(documents) + padding
         moved += documents != sorted(documents)
         for place, document in enumerate(sorted(documents)):
-            before = documents.index(document)
-            assert sorted_.order[i, b, place] == before
-            assert np.array_equal(here.features[i, b, place], there.features[i, b, before])
-            if there.labels is not None and here.labels is not None:
-                assert here.labels[i, b, place] == there.labels[i, b, before]
-        assert not here.features[i, b, len(documents) :].any()
+            came = documents.index(document)
+            assert there(sorted_.order)[i, b, place] == came
+            assert np.array_equal(after.features[i, b, place], before.features[i, b, came])
+            if before.labels is not None:
+                assert there(after.labels)[i, b, place] == before.labels[i, b, came]
+        assert not after.features[i, b, len(documents) :].any()
     assert moved > 10
-    assert (there.labels is None) == (here.labels is None) == (played.collection is None)
-    assert np.array_equal(here.messages, there.messages)
-    assert not here.knowledge.order
+    assert (before.labels is None) == (after.labels is None) == (played.collection is None)
+    assert np.array_equal(after.messages, before.messages)
+    assert not after.knowledge.order
 
 
 def test_the_recorded_order_is_not_in_the_view(played: Round) -> None:
     """Two rounds that differ in the order of their lists alone look the same."""
-    record = played.record
-    turned = record.shown.copy()
-    rows = None if record.features is None else record.features.copy()
-    for i, length in enumerate((record.shown >= 0).sum(axis=1)):
-        turned[i, :length] = turned[i, :length][::-1]
-        if rows is not None:
-            rows[i, :length] = rows[i, :length][::-1]
-    fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
-    other = RoundRecord(**{**fields, "shown": turned, "features": rows})
+    record, turned = played.record, {}
+    for name in ("shown", "features") if played.collection is None else ("shown",):
+        turned[name] = getattr(record, name).copy()
+        for row, length in zip(turned[name], (record.shown >= 0).sum(axis=1), strict=True):
+            row[:length] = row[:length][::-1].copy()
+    other = replace(record, **turned)
     for hidden, same in ((("order",), True), ((), False)):
         one, two = (played._replace(record=r).seen(*hidden).view for r in (record, other))
         assert np.array_equal(one.shown, two.shown) == same
@@ -127,11 +122,10 @@ class Largest(Attack):
     name: ClassVar[str] = "largest"
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        largest = view.shown.max(axis=2, keepdims=True)
-        guess = (view.shown == largest) & view.is_document
-        return Inference(
-            scores=view.shown.astype(float), guess=guess, any_click=largest[..., 0].astype(float)
-        )
+        scores = view.shown.astype(float)
+        largest = scores.max(axis=2, keepdims=True)
+        guess = (scores == largest) & view.is_document
+        return Inference(scores=scores, guess=guess, any_click=largest[..., 0])
 
 
 def answers_of(played: Round, attack: Attack, *hidden: str) -> tuple[NDArray[np.float64], ...]:
@@ -157,40 +151,34 @@ def test_judged_answers_stand_beside_the_recorded_documents(
 @pytest.mark.parametrize("name", WITHOUT_ORDER)
 def test_an_attack_that_does_not_need_the_order_answers_the_same(name: str, played: Round) -> None:
     attack = example(Attack, name)
-    there = played.record.shown >= 0
     for here, hidden in zip(answers_of(played, attack), answers_of(played, attack, "order"), strict=True):
-        mask = there if here.ndim == 2 else ...
+        mask = played.record.shown >= 0 if here.ndim == 2 else ...
         np.testing.assert_allclose(hidden[mask], here[mask], rtol=0, atol=1e-9)
 
 
 def test_some_attacks_need_no_order() -> None:
     assert {"olsr", "higher-score"} <= set(WITHOUT_ORDER)
-    assert not {"map", "first-position"} & set(WITHOUT_ORDER)
 
 
 def test_lists_of_fresh_clients_are_sorted_too(setup_of: SetupOf, collection: Collection) -> None:
     """Their queries come from several parts."""
     setup = setup_of(attack={"min_documents": 3, "on": ["train", "vali", "test"]})
-    assert setup.spec.attack is not None
-    clients = FreshClients(setup, setup.spec.attack)
+    clients = FreshClients(setup, there(setup.spec.attack))
     record, _ = next(clients.rounds(MODEL, "perfect")).recorded()
     header = trace_header(setup, "perfect", clients.queries.size, 1)
     played = Round(header, record, collection)
     ordered, sorted_ = played.seen().view, played.seen("order").view
-    assert np.array_equal(
-        np.sort(ordered.shown, axis=2)[..., ::-1], np.sort(sorted_.shown, axis=2)[..., ::-1]
-    )
+    assert np.array_equal(np.sort(ordered.shown, axis=2), np.sort(sorted_.shown, axis=2))
     for seen in (ordered, sorted_):
-        assert seen.candidates is not None
-        assert seen.labels is not None
+        candidates = there(seen.candidates)
         for i, b in np.ndindex(seen.shown.shape[:2]):
             data = collection.part(("train", "vali", "test")[record.part[i]])
-            first = data.offsets[record.query[i]]
-            rows = first + seen.shown[i, b][seen.is_document[i, b]]
-            assert np.array_equal(seen.features[i, b][seen.is_document[i, b]], data.features[rows])
-            assert np.array_equal(seen.labels[i, b][seen.is_document[i, b]], data.labels[rows])
-            query = seen.candidates.query[i, b]
-            pool = seen.candidates.features[slice(*seen.candidates.offsets[query : query + 2])]
+            first, here = data.offsets[record.query[i]], seen.is_document[i, b]
+            rows = first + seen.shown[i, b][here]
+            assert np.array_equal(seen.features[i, b][here], data.features[rows])
+            assert np.array_equal(there(seen.labels)[i, b][here], data.labels[rows])
+            query = candidates.query[i, b]
+            pool = candidates.features[slice(*candidates.offsets[query : query + 2])]
             assert np.array_equal(pool, data.features[first : data.offsets[record.query[i] + 1]])
 
 
@@ -215,21 +203,15 @@ def test_what_is_hidden_is_not_known(name: str, played: Round) -> None:
 @pytest.mark.parametrize("name", KNOWLEDGE)
 def test_an_attack_is_refused_what_it_needs(name: str, played: Round) -> None:
     seen = played.seen(name).view
-    refused = {attack for attack in names(Attack) if name in plugin_class(Attack, attack).needs}
-    for attack in refused:
-        reason = example(Attack, attack).why_not(seen)
-        assert reason is not None
-    if name == "order":
-        assert {"first-position", "map"} <= refused
+    for attack in names(Attack):
+        if name in plugin_class(Attack, attack).needs:
+            assert example(Attack, attack).why_not(seen) is not None, attack
 
 
 def test_hidden_candidates_and_grades_leave_the_view(played: Round) -> None:
-    seen = played.seen().view
-    blind = played.seen("candidates", "relevance").view
-    given = played.collection is not None
-    assert (seen.candidates is not None) == (seen.labels is not None) == given
-    assert blind.candidates is None
-    assert blind.labels is None
+    seen, blind = played.seen().view, played.seen("candidates", "relevance").view
+    assert (seen.candidates is None) == (seen.labels is None) == (played.collection is None)
+    assert (blind.candidates, blind.labels) == (None, None)
 
 
 # --- intents --------------------------------------------------------------------------------------
@@ -243,24 +225,17 @@ def test_grades_under_each_intent_follow_the_documents(setup_of: SetupOf) -> Non
     played = Round(trace_header(setup, "perfect", 12), record, data)
     for hidden in ((), ("order",)):
         seen = played.seen(*hidden).view
-        assert seen.intent_labels is not None
-        assert seen.labels is not None
-        assert seen.intent_labels.shape == (*seen.shown.shape, 3)
-        assert np.array_equal(seen.intent_labels.max(axis=3), seen.labels)
-        assert seen.candidates is not None
-        for place in np.argwhere(seen.is_document).tolist():
-            i, b, j = place
-            row = data.train.offsets[seen.candidates.query[i, b]] + seen.shown[i, b, j]
-            assert np.array_equal(seen.intent_labels[i, b, j], data.train.grades[:, row])
-        assert np.all(seen.intent_labels[~seen.is_document] == -1)
-        under = seen.under(1).labels
-        assert under is not None
-        assert np.array_equal(under, seen.intent_labels[..., 1])
+        grades, asked = there(seen.intent_labels), there(seen.candidates).query
+        assert grades.shape == (*seen.shown.shape, 3)
+        assert np.array_equal(grades.max(axis=3), there(seen.labels))
+        for i, b, j in np.argwhere(seen.is_document).tolist():
+            row = data.train.offsets[asked[i, b]] + seen.shown[i, b, j]
+            assert np.array_equal(grades[i, b, j], data.train.grades[:, row])
+        assert np.all(grades[~seen.is_document] == -1)
+        assert np.array_equal(there(seen.under(1).labels), grades[..., 1])
     whole = whole_round([seen.view for seen in Observer(played.header, data).views(record)])
-    assert whole.intent_labels is not None
     moved = with_lists(whole, np.array([2, 0]), np.array([[1], [2]]))
-    assert moved.intent_labels is not None
-    assert np.array_equal(moved.intent_labels[:, 0], whole.intent_labels[[1, 2], 0])
+    assert np.array_equal(there(moved.intent_labels)[:, 0], there(whole.intent_labels)[[1, 2], 0])
     for name in ("intents", "relevance", "query"):
         blind = played.seen(name).view
         assert blind.intent_labels is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -23,12 +23,11 @@ from foltr_audit.report.results.attack import AttackReport, rows_of
 from foltr_audit.report.results.inquiries import print_inquiries
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.result_rows import dataset, plain, setting
+from tests.fixtures.there import there
 from tests.judge.test_clicks import recording_of
-
-SetupOf = Callable[..., Setup]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,10 +107,9 @@ def test_a_task_of_another_package_is_judged_next_to_others(
     ]
     assert evidence.clicks.tolist() == counted
     assert found.refused == {"toy-blind-volume": "the observer does not know: sigma"}
-    alone = found_by(recording, collection, make(Attack, "olsr")).clicks
-    assert alone is not None
-    assert found.clicks is not None
-    assert alone.guessed["olsr"].scores.tobytes() == found.clicks.guessed["olsr"].scores.tobytes()
+    alone = found_by(recording, collection, make(Attack, "olsr"))
+    one, other = (there(each.clicks).guessed["olsr"].scores for each in (alone, found))
+    assert one.tobytes() == other.tobytes()
 
 
 def test_its_numbers_stand_in_the_report(setup_of: SetupOf, collection: Collection) -> None:
@@ -121,11 +119,7 @@ def test_its_numbers_stand_in_the_report(setup_of: SetupOf, collection: Collecti
     report = AttackReport(config={}, dataset=dataset(), utility=(), **vars(rows))
     half, none = plain(report.tasks)
     assert [row.method for row in report.tasks] == ["toy-shown", "toy-shown:share=0"]
-    assert {name: half[name] for name in ("task", "view", "messages")} == {
-        "task": "volume",
-        "view": "individual",
-        "messages": 16,
-    }
+    assert (half["task"], half["view"], half["messages"]) == ("volume", "individual", 16)
     clicks = volume(found).clicks
     assert none["off"] == pytest.approx(clicks.mean())
     low, high = none["off_ci95"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -34,11 +34,10 @@ from foltr_audit.judge.participants import ParticipantEvidence, guessed
 from foltr_audit.judge.protocol import judge
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.client_recordings import DATA, recorded
-
-SetupOf = Callable[..., Setup]
+from tests.fixtures.there import there
 
 SUMS = AttackSpec(target="training", view="aggregate")
 INTENTS = [0, 1] * 8
@@ -46,10 +45,9 @@ INTENTS = [0, 1] * 8
 
 def in_cohorts(recording: MemoryRoundStore, cohorts: Sequence[Ints]) -> MemoryRoundStore:
     """The same rounds, of which only some messages arrive."""
-    made = MemoryRoundStore(recording.header)
-    for record, truth, cohort in zip(recording.records, recording.truth, cohorts, strict=True):
-        made.write(replace(record, survivors=np.isin(np.arange(record.n_messages), cohort)), truth)
-    return made
+    rounds = zip(recording.records, cohorts, strict=True)
+    arrived = [replace(one, survivors=np.isin(np.arange(one.n_messages), who)) for one, who in rounds]
+    return replace(recording, records=arrived)
 
 
 def drawn(rounds: int, size: int, clients: int = 16) -> list[Ints]:
@@ -75,8 +73,7 @@ def test_expected_updates_are_sums_over_all_clicks(setup_of: SetupOf) -> None:
     view = next(Observer(store.header, DATA).views(store.records[0])).view
     assert knows_expected_updates(view)
     found = expected_updates(view)
-    belief = view.knowledge.belief
-    assert belief is not None
+    belief = there(view.knowledge.belief)
     k = view.shown.shape[2]
     covariance, mean = np.zeros_like(found.covariance), np.zeros_like(found.mean)
     for i, intent in np.ndindex(3, 2):
@@ -142,25 +139,17 @@ def test_intents_are_found_with_rounds_and_not_without_their_lists() -> None:
     rng = np.random.default_rng(2)
     intents = rng.integers(0, 3, 60)
     sums, taking_part = explained(rng, intents, 500, noise=4.0)
-    hits = [
-        int((intent_weights(sums[:rounds], _first(taking_part, rounds)).argmax(axis=1) == intents).sum())
-        for rounds in (20, 120, 500)
-    ]
+
+    def right(sums: list[ExplainedSum]) -> int:
+        members = replace(taking_part, rounds=taking_part.rounds[: len(sums)])
+        return int((intent_weights(sums, members).argmax(axis=1) == intents).sum())
+
+    hits = [right(sums[:rounds]) for rounds in (20, 120, 500)]
     assert hits == sorted(hits)
     assert hits[-1] > 57
-    others = [replaced_by_another(one, rng) for one in sums]
-    wrong = int((intent_weights(others, taking_part).argmax(axis=1) == intents).sum())
-    likely = binom.sf(wrong - 1, 60, 1 / 3)
-    assert likely > 1e-3, "lists of other rounds say nothing"
+    others = [one._replace(mean=rng.normal(size=one.mean.shape)) for one in sums]
+    assert binom.sf(right(others) - 1, 60, 1 / 3) > 1e-3, "lists of other rounds say nothing"
     assert binom.sf(hits[-1] - 1, 60, 1 / 3) < 1e-12
-
-
-def replaced_by_another(one: ExplainedSum, rng: np.random.Generator) -> ExplainedSum:
-    return one._replace(mean=rng.normal(size=one.mean.shape))
-
-
-def _first(taking_part: Participation, rounds: int) -> Participation:
-    return replace(taking_part, rounds=taking_part.rounds[:rounds])
 
 
 # --- the task -------------------------------------------------------------------------------------------
@@ -177,7 +166,8 @@ def test_intents_and_updates_are_found_in_sums_of_played_rounds(setup_of: SetupO
     (said,) = found.told.values()
     hits = float(said.intent.sum())
     assert binom.sf(np.floor(hits) - 1, 16, 0.5) < 1e-3
-    few = judged(in_cohorts(replaced(recording, 6), cohorts[:6]))
+    first = replace(recording, records=recording.records[:6], truth=recording.truth[:6])
+    few = judged(in_cohorts(first, cohorts[:6]))
     assert few.told["participation-regression"].intent.mean() < said.intent.mean()
     assert np.all(found.baselines["mean"].placed.first == 1 / 16)
     assert np.all(found.baselines["mean"].cosine == 0)
@@ -192,19 +182,11 @@ def test_intents_and_updates_are_found_in_sums_of_played_rounds(setup_of: SetupO
     assert said.cosine.mean() > 0.1
 
 
-def replaced(recording: MemoryRoundStore, rounds: int) -> MemoryRoundStore:
-    made = MemoryRoundStore(recording.header)
-    for record, truth in zip(recording.records[:rounds], recording.truth[:rounds], strict=True):
-        made.write(record, truth)
-    return made
-
-
 def test_rounds_of_one_client_show_its_updates(setup_of: SetupOf) -> None:
     sent = recorded(setup_of, rounds=32, intents=INTENTS, seed=3)
-    recording = MemoryRoundStore(sent.header)
-    for record, truth in zip(sent.records, sent.truth, strict=True):
-        recording.write(record, replace(truth, updates=record.messages - record.parameters))
-    found = judged(in_cohorts(recording, [np.array([turn % 16]) for turn in range(32)]))
+    rounds = zip(sent.records, sent.truth, strict=True)
+    truth = [replace(told, updates=record.messages - record.parameters) for record, told in rounds]
+    found = judged(in_cohorts(replace(sent, truth=truth), [np.array([turn % 16]) for turn in range(32)]))
     own = found.baselines["own-mean"]
     assert np.all(own.placed.first == 1), "the sum of one message is that message"
     np.testing.assert_allclose(own.cosine, 1.0, atol=1e-3)
@@ -241,10 +223,8 @@ def test_other_views_are_refused(setup_of: SetupOf) -> None:
 
 def test_a_truth_without_updates_is_refused(setup_of: SetupOf) -> None:
     recording = recorded(setup_of, rounds=2, intents=INTENTS, seed=3)
-    made = MemoryRoundStore(recording.header)
-    for record, truth in zip(recording.records, recording.truth, strict=True):
-        made.write(record, replace(truth, updates=np.empty((16, 0))))
-    found = judged(made)
+    truth = [replace(each, updates=np.empty((16, 0))) for each in recording.truth]
+    found = judged(replace(recording, truth=truth))
     assert "does not hold what each client learnt" in found.refused["participation-regression"]
     assert list(found.scores(Streams(1))) == []
 

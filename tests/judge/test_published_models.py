@@ -139,17 +139,14 @@ def test_a_mean_of_chosen_messages_is_read_as_their_sum() -> None:
     rounds = ruled(PLAIN, rule)
     for found, (record, _) in zip(published(PLAIN, rounds, rule=rule).rounds(), rounds, strict=True):
         np.testing.assert_allclose(found.messages[0], 3 * (record.aggregate - record.parameters))
-        sums = [
-            np.abs(np.asarray(record.messages)[list(three)].sum(axis=0) - found.messages[0]).max()
-            for three in combinations(range(8), 3)
-        ]
-        assert min(sums) < 1e-12
+        sums = (record.messages[list(three)].sum(axis=0) for three in combinations(range(8), 3))
+        assert min(np.abs(one - found.messages[0]).max() for one in sums) < 1e-12
 
 
 def test_nobody_is_named_without_lists_or_features() -> None:
+    rounds = ruled(PLAIN, RULE)
     for name in ("features", "shown", "query"):
-        changes = published(PLAIN, ruled(PLAIN, RULE), frozenset({name}))
-        assert not any(found.isolated for found in changes.rounds())
+        assert not any(found.isolated for found in published(PLAIN, rounds, frozenset({name})).rounds())
 
 
 def test_a_clip_does_not_hide_the_client() -> None:
@@ -186,10 +183,10 @@ def test_a_round_without_a_change_tells_nothing() -> None:
 
 
 def test_what_does_not_fit_the_view_is_refused(tmp_path: Path) -> None:
-    done = run("attack", "--view", "client", "--data", "synthetic:mq2007:60")
+    options = ("attack", "--view", "client", "--data", "synthetic:mq2007:60")
+    done, saturated = run(*options), run(*options, "--server", "saturate")
     assert (done.code, "view client: expected target training" in done.err) == (2, True)
-    done = run("attack", "--view", "client", "--server", "saturate", "--data", "synthetic:mq2007:60")
-    assert (done.code, "--view aggregate" in done.err) == (2, True)
+    assert (saturated.code, "--view aggregate" in saturated.err) == (2, True)
     rounds = [(replace(record, aggregate=np.full(46, np.nan)), truth) for record, truth in ruled(PLAIN, RULE)]
     folder = foreign_trace.write(tmp_path / "t", header(PLAIN), rounds)
     with pytest.raises(UsageError, match="view client: round 0: expected models or updates, and"):

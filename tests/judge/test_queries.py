@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from typing import Any, ClassVar
@@ -22,11 +22,9 @@ from foltr_audit.judge.queries import QueryEvidence, RoundQueries, TruthRanks
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import MemoryRoundStore, trace_header
-from foltr_audit.simulation.setup import Setup
-from foltr_audit.utils.arrays import Floats
+from tests.conftest import SetupOf
+from tests.fixtures.there import there
 from tests.inference.test_replay import learner, wide
-
-SetupOf = Callable[..., Setup]
 
 SHARES = ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3")
 QUERIES = wide(40)
@@ -43,8 +41,7 @@ def fresh(
         data=QUERIES,
         attack={"repeats": repeats, **attack},
     )
-    protocol = setup.spec.attack
-    assert protocol is not None
+    protocol = there(setup.spec.attack)
     sending = FreshClients(setup, protocol)
     header = trace_header(setup, "informational", sending.queries.size, protocol.interactions)
     header = replace(header, knowledge={**header.knowledge, "lists": lists})
@@ -65,13 +62,8 @@ class Blind(Attack):
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
         self.seen.append(view)
-        lists: Floats | None = np.full(view.shown.shape[:2], 0.1)
-        if self.says == "random":
-            lists = rng.random(view.shown.shape[:2])
-        if self.says == "nothing":
-            lists = None
-        if self.says == "nonsense":
-            lists = np.full(view.shown.shape[:2], np.nan)
+        shape = view.shown.shape[:2]
+        lists = None if self.says == "nothing" else np.full(shape, np.nan if self.says == "nonsense" else 0.1)
         nothing = np.zeros(view.shown.shape)
         return Inference(scores=nothing, guess=nothing > 0, answer=lists)
 
@@ -131,13 +123,7 @@ def test_only_messages_with_pairs_can_say_anything(setup_of: SetupOf) -> None:
 
 @pytest.mark.parametrize(
     "row",
-    [
-        [0.4, 0.3, 0.2, 0.1],
-        [0.25] * 4,
-        [0.4, 0.2, 0.2, 0.2],
-        [0.0, 0.0, 0.5, 0.5],
-        [1e-300, 1e-290, 0.0, 1.0],
-    ],
+    [[0.4, 0.3, 0.2, 0.1], [0.25] * 4, [0.4, 0.2, 0.2, 0.2], [0, 0, 0.5, 0.5], [1e-300, 1e-290, 0, 1]],
 )
 def test_ranks_average_over_all_orders_of_ties(row: list[float]) -> None:
     for right in range(4):
@@ -165,7 +151,7 @@ def test_choices_are_sorted_distinct_and_hold_the_truth(setup_of: SetupOf) -> No
     recording, data = fresh(setup_of, clients=100, repeats=2)
     Blind.seen.clear()
     judged(recording, data, [Blind()], choices=5)
-    asked = np.concatenate([view.candidates.query for view in Blind.seen if view.candidates is not None])
+    asked = np.concatenate([there(view.candidates).query for view in Blind.seen])
     assert np.all(np.diff(asked, axis=1) > 0)
     truth = np.concatenate([np.arange(record.n_messages) for record in recording.records])
     own = asked[:, :] == np.unique(asked)[truth][:, np.newaxis]
@@ -180,16 +166,11 @@ def test_lists_go_with_their_queries(setup_of: SetupOf) -> None:
     (seen,) = Observer(recording.header, data).views(record)
     Blind.seen.clear()
     judged(recording, data, [Blind()], choices=4)
-    own = (
-        {int(seen.view.candidates.query[i, 0]): i for i in range(len(seen.view))}
-        if seen.view.candidates
-        else {}
-    )
+    own = {int(query): i for i, query in enumerate(there(seen.view.candidates).query[:, 0])}
     for view in Blind.seen:
-        assert view.candidates is not None
         assert view.labels is not None
         for i, b in np.ndindex(view.shown.shape[:2]):
-            message = own[int(view.candidates.query[i, b])]
+            message = own[int(there(view.candidates).query[i, b])]
             assert np.array_equal(view.shown[i, b], seen.view.shown[message, 0])
             assert np.array_equal(view.features[i, b], seen.view.features[message, 0])
     messages = np.concatenate([view.messages for view in Blind.seen])
@@ -221,9 +202,8 @@ def test_the_place_of_the_truth_tells_nothing() -> None:
 
 @pytest.mark.parametrize(("choices", "offered"), [(2, 2), (4, 4), (5, 5), (9, 5)])
 def test_fewer_queries_than_asked_for_are_all_used(choices: int, offered: int) -> None:
-    pages = RoundQueries(
-        np.array([0, 2, 3, 5, 6]), np.array([0, 0, 1, 2, 2, 3, 4]), np.array(list("aabccde"))
-    )
+    names = np.array(list("aabccde"))
+    pages = RoundQueries(np.array([0, 2, 3, 5, 6]), np.array([0, 0, 1, 2, 2, 3, 4]), names)
     lists, right = pages.offered(choices, Streams(1), 0)
     assert lists.shape == (7, offered)
     assert np.array_equal(np.take_along_axis(lists, right[:, np.newaxis], axis=1)[:, 0], pages.query)

@@ -18,6 +18,7 @@ from foltr_audit.trace import Trace
 from tests.fixtures import foreign_trace
 from tests.fixtures.command import run
 from tests.fixtures.foreign_trace import K, System
+from tests.fixtures.there import there
 
 PLAIN = System(clients=30, rounds=2, shares=None)
 CLIPPED = replace(PLAIN, update_clip=0.02)
@@ -35,6 +36,14 @@ def exact(folder: Path, method: str = "map") -> float:
     """Share of lists whose clicks one method reads without an error."""
     found = {row.method: row.found.exact.value for row in fa.attack_trace(folder, method).results}
     return found[method]
+
+
+def told(folder: Path, *methods: str) -> str:
+    """What an attack prints, in one line."""
+    options = [word for method in methods for word in ("--method", method)]
+    done = run("attack", "--full", "--trace", folder, *options)
+    assert done.code == 0
+    return " ".join(done.out.split())
 
 
 # --- a clip of the update -------------------------------------------------------------------------
@@ -70,11 +79,8 @@ def test_the_likelihood_of_each_pattern_is_that_of_its_clipped_update(tmp_path: 
 
 def test_a_clip_of_several_lists_together_is_refused_with_the_reason(tmp_path: Path) -> None:
     trace_of(tmp_path / "t", replace(CLIPPED, lists=2))
-    done = run("attack", "--trace", tmp_path / "t", "--method", "olsr", "--method", "joint-map")
-    assert done.code == 0
-    assert "joint-map: cannot run: fact update_clip_norm: the clip of a whole update" in " ".join(
-        done.out.split()
-    )
+    said = told(tmp_path / "t", "olsr", "joint-map")
+    assert "joint-map: cannot run: fact update_clip_norm: the clip of a whole update" in said
 
 
 # --- candidates -----------------------------------------------------------------------------------
@@ -86,17 +92,15 @@ def test_embedded_candidates_take_the_place_of_the_data(tmp_path: Path) -> None:
     found = check_facts(trace, Observer(trace.header, None))
     assert (found.state, found.explained) == ("explained", 1.0)
     trace_of(tmp_path / "without", CANDIDATES)
-    done = run("attack", "--trace", tmp_path / "without", "--method", "olsr", "--method", "map")
-    assert "map: cannot run: the observer does not know: candidates" in " ".join(done.out.split())
+    said = told(tmp_path / "without", "olsr", "map")
+    assert "map: cannot run: the observer does not know: candidates" in said
 
 
 def test_hidden_candidates_are_out_of_reach(tmp_path: Path) -> None:
     trace = trace_of(tmp_path / "t", CANDIDATES, candidates=True)
     record = next(trace.rounds())
     [seen] = Observer(trace.header, None).views(record)
-    assert seen.view.candidates is not None
-    assert record.n_candidates is not None
-    assert np.array_equal(seen.view.candidates.offsets[1:], np.cumsum(record.n_candidates))
+    assert np.array_equal(there(seen.view.candidates).offsets[1:], np.cumsum(there(record.n_candidates)))
     [hidden] = Observer(trace.header, None, frozenset({"candidates"})).views(record)
     assert hidden.view.candidates is None
 
@@ -105,12 +109,9 @@ def test_a_round_keeps_the_candidates_of_chosen_messages(tmp_path: Path) -> None
     trace = trace_of(tmp_path / "t", CANDIDATES, candidates=True)
     record = next(trace.rounds())
     chosen, rows = with_messages(record, np.array([7, 3]))
-    assert record.candidates is not None
-    assert record.n_candidates is not None
-    assert chosen.candidates is not None
     assert rows.tolist() == [7, 3]
-    parts = np.split(record.candidates, np.cumsum(record.n_candidates)[:-1])
-    assert np.array_equal(chosen.candidates, np.concatenate([parts[7], parts[3]]))
+    parts = np.split(there(record.candidates), np.cumsum(there(record.n_candidates))[:-1])
+    assert np.array_equal(there(chosen.candidates), np.concatenate([parts[7], parts[3]]))
     assert np.array_equal(chosen.messages, record.messages[[7, 3]])
 
 
@@ -139,8 +140,8 @@ def test_lists_of_unknown_clicks_are_left_out_of_scores(tmp_path: Path) -> None:
     for name, clicks in (("zeros", False), ("ones", True)):
         rounds = []
         for record, truth in foreign_trace.records(PLAIN):
-            told = np.where(known[:, np.newaxis], truth.clicks, clicks & (record.shown >= 0))
-            rounds.append((record, fa.RoundTruth(clients=truth.clients, clicks=told, known=known)))
+            said = np.where(known[:, np.newaxis], truth.clicks, clicks & (record.shown >= 0))
+            rounds.append((record, fa.RoundTruth(clients=truth.clients, clicks=said, known=known)))
         foreign_trace.write(tmp_path / name, foreign_trace.header(PLAIN), rounds)
         report = fa.attack_trace(tmp_path / name, ["olsr", "map"])
         found.append({row.method: row.found for row in report.results})
@@ -148,9 +149,9 @@ def test_lists_of_unknown_clicks_are_left_out_of_scores(tmp_path: Path) -> None:
     row = found[0]["map"]
     assert (row.unknown, row.lists + row.skipped) == (30, 30)
     assert row.exact.value == 1.0
-    done = run("attack", "--full", "--trace", tmp_path / "ones", "--method", "map")
-    assert "30 whose clicks are not known left out" in " ".join(done.out.split())
-    assert "of the steps clipped" not in done.out
+    printed = told(tmp_path / "ones", "map")
+    assert "30 whose clicks are not known left out" in printed
+    assert "of the steps clipped" not in printed
 
 
 # --- who knows what -------------------------------------------------------------------------------
@@ -164,10 +165,8 @@ def test_reports_say_which_lists_the_server_does_not_have(tmp_path: Path) -> Non
 
 
 def test_an_unknown_aggregate_keeps_no_attack_from_its_work(tmp_path: Path) -> None:
-    rounds = [
-        (replace(record, aggregate=np.full(record.aggregate.size, np.nan)), truth)
-        for record, truth in foreign_trace.records(PLAIN)
-    ]
+    played = foreign_trace.records(PLAIN)
+    rounds = [(replace(record, aggregate=record.aggregate * np.nan), truth) for record, truth in played]
     foreign_trace.write(tmp_path / "t", foreign_trace.header(PLAIN), rounds)
     assert exact(tmp_path / "t", "lad") > 0.9
     done = run("trace", "lint", tmp_path / "t")

@@ -17,10 +17,11 @@ from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.round_sums import RoundSums, SumObserver, summed
 from foltr_audit.privacy.secure_aggregation.fixed_point import FixedPoint
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.trace import Trace, TraceHeader
+from foltr_audit.trace import Trace
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
+from tests.fixtures.rounds import with_lists
 
 PLAIN = System(clients=4, rounds=3, shares=None, seed=5)
 SEVERAL = System(clients=2, rounds=3, shares=None, seed=5, lists=2)
@@ -31,17 +32,16 @@ def rounds(system: System) -> list[tuple[RoundRecord, RoundTruth]]:
     return foreign_trace.records(system)
 
 
-def store(system: System, *, header: TraceHeader | None = None) -> MemoryRoundStore:
-    records, truth = zip(*rounds(system), strict=True)
-    made = MemoryRoundStore(header or foreign_trace.header(system))
-    for record, its_truth in zip(records, truth, strict=True):
-        made.write(record, its_truth)
+def store(system: System) -> MemoryRoundStore:
+    made = MemoryRoundStore(foreign_trace.header(system))
+    for record, truth in rounds(system):
+        made.write(record, truth)
     return made
 
 
-def exact(folder: Path, *methods: str, **options: object) -> dict[str, float]:
+def exact(folder: Path, *methods: str) -> dict[str, float]:
     """Share of lists that each attack reads from the sums without an error."""
-    report = fa.attack_trace(folder, methods or None, view="aggregate", **options)  # type: ignore[arg-type]
+    report = fa.attack_trace(folder, methods or None, view="aggregate")
     return {row.method: row.found.exact.value for row in report.results}
 
 
@@ -129,18 +129,10 @@ def test_masked_messages_are_attacked_by_their_sum_alone(tmp_path: Path) -> None
 
 
 def test_one_list_for_all_is_counted(tmp_path: Path) -> None:
-    made = []
+    made, four = [], np.zeros(4, dtype=np.int64)
     for record, truth in rounds(PLAIN):
-        four = np.zeros(4, dtype=np.int64)
-        messages = np.asarray(record.messages, dtype=np.float64)[four]
-        same = replace(
-            record,
-            messages=messages,
-            aggregate=record.parameters + messages[0],
-            shown=record.shown[four],
-            features=None if record.features is None else record.features[four],
-            query=record.query[four],
-        )
+        messages, after = record.messages[four], record.parameters + record.messages[0]
+        same = with_lists(record, four, slot=record.slot, messages=messages, aggregate=after)
         made.append((same, replace(truth, clicks=truth.clicks[four])))
     folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(PLAIN), made)
     report = fa.attack_trace(folder, "aggregate", view="aggregate")
@@ -155,14 +147,8 @@ def test_clients_without_recorded_lists_are_noise(tmp_path: Path) -> None:
     made = []
     for record, truth in rounds(PLAIN):
         kept = record.slot < 3
-        columns = {name: getattr(record, name)[kept] for name in ("slot", "step", "part", "query", "shown")}
-        features = None if record.features is None else record.features[kept]
-        made.append(
-            (
-                replace(record, **columns, features=features),
-                replace(truth, clicks=truth.clicks[kept], clipped=truth.clipped[kept]),
-            )
-        )
+        told = replace(truth, clicks=truth.clicks[kept], clipped=truth.clipped[kept])
+        made.append((with_lists(record, kept), told))
     sums = RoundSums(replace(store(PLAIN), records=[record for record, _ in made]))
     record = next(sums.rounds())
     assert (record.clients, record.unlisted) == (4, 1)
@@ -176,12 +162,9 @@ def test_clients_without_recorded_lists_are_noise(tmp_path: Path) -> None:
 
 def test_says_what_a_sum_lacks(tmp_path: Path) -> None:
     record, truth = rounds(PLAIN)[0]
-    none = {
-        name: getattr(record, name)[:0] for name in ("slot", "step", "part", "query", "shown", "features")
-    }
-    bare = replace(record, **none)
     empty = replace(truth, clicks=truth.clicks[:0], clipped=truth.clipped[:0])
-    folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(PLAIN), [(bare, empty)])
+    bare = [(with_lists(record, slice(0)), empty)]
+    folder = foreign_trace.write(tmp_path / "t", foreign_trace.header(PLAIN), bare)
     with pytest.raises(UsageError, match="no shown list is recorded"):
         fa.attack_trace(folder, view="aggregate")
     assert Trace.open(folder).n_interactions == 0

@@ -13,56 +13,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
+from tests.fixtures.there import there
+
 DTYPES = ("<f8", "<f4", "<f2", ">f8", "<i8", "<u2", "|b1", "|i1")
-SETTINGS = {
-    "clipping_range": 8.0,
-    "target_range": 2**22,
-    "mod_range": 2**32,
-    "max_weight": 1000.0,
-    "share_num": 5,
-    "threshold": 3,
-}
+SETTINGS = {"clipping_range": 8.0, "target_range": 2**22, "mod_range": 2**32, "max_weight": 1000.0}
+SETTINGS |= {"share_num": 5, "threshold": 3}
 
 # --- arrays -----------------------------------------------------------------------------------------
 
 
-@given(
-    st.sampled_from(DTYPES).flatmap(
-        lambda dtype: arrays_of.arrays(np.dtype(dtype), arrays_of.array_shapes(min_dims=0, max_dims=3))
-    ),
-    st.booleans(),
-)
-def test_an_array_is_what_numpy_reads(values: np.ndarray, by_columns: bool) -> None:
+SHAPES = arrays_of.array_shapes(min_dims=0, max_dims=3)
+ARRAYS = st.sampled_from(DTYPES).flatmap(lambda dtype: arrays_of.arrays(np.dtype(dtype), SHAPES))
+
+
+def saved(values: np.ndarray) -> bytes:
     stream = io.BytesIO()
-    np.save(stream, np.asfortranarray(values) if by_columns and values.ndim else values, allow_pickle=False)
-    found = npy_array("weight", stream.getvalue())
+    np.save(stream, values, allow_pickle=True)
+    return stream.getvalue()
+
+
+@given(ARRAYS, st.booleans())
+def test_an_array_is_what_numpy_reads(values: np.ndarray, by_columns: bool) -> None:
+    data = saved(np.asfortranarray(values) if by_columns and values.ndim else values)
+    found = npy_array("weight", data)
     np.testing.assert_array_equal(found.values, values)
     assert (found.place.name, found.place.shape) == ("weight", values.shape)
     assert found.place.dtype == values.dtype.name
 
 
 def test_arrays_of_something_else_than_numbers_are_refused() -> None:
-    for values in (np.array(["a"]), np.array([1j]), np.array(["2026-11-23"], dtype="M8[D]")):
-        stream = io.BytesIO()
-        np.save(stream, values, allow_pickle=False)
-        with pytest.raises(ValueError, match=r"array weight is .*; expected numbers"):
-            npy_array("weight", stream.getvalue())
+    others: list[list[object]] = [["a"], [1j], [np.datetime64("2026-11-23")], [{}]]
+    for values in others:
+        with pytest.raises(ValueError, match=r"array weight.* expected numbers"):
+            npy_array("weight", saved(np.array(values)))
     with pytest.raises(ValueError, match="magic string"):
         npy_array("weight", b"no array at all")
-    stream = io.BytesIO()
-    np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="expected numbers"):
-        npy_array("weight", stream.getvalue())
 
 
 # --- secure aggregation ------------------------------------------------------------------------------
 
 
-@given(
-    st.integers(0, 10**6),
-    st.lists(st.integers(1, 900), min_size=2, max_size=6),
-    st.integers(1, 5),
-)
+@given(st.integers(0, 10**6), st.lists(st.integers(1, 900), min_size=2, max_size=6), st.integers(1, 5))
 def test_the_sum_is_found_from_the_mean_that_the_server_makes_of_it(
     seed: int, counts: list[int], width: int
 ) -> None:
@@ -72,15 +63,12 @@ def test_the_sum_is_found_from_the_mean_that_the_server_makes_of_it(
     words = []
     for count in counts:
         ratio = round(count / SETTINGS["max_weight"] * levels)
-        model = rng.normal(size=width) * (ratio / levels)
-        words.append(
-            [ratio, *np.floor((np.clip(model, -clip, clip) + clip) * levels / (2 * clip)).astype(int)]
-        )
+        model = np.clip(rng.normal(size=width) * (ratio / levels), -clip, clip)
+        words.append([ratio, *np.floor((model + clip) * levels / (2 * clip)).astype(int)])
     total = np.sum(words, axis=0)
     mean = total[1:] * (2 * clip / levels) - clip - (len(counts) - 1) * clip
     mean = mean * (levels / total[0])
-    found = SecAggRound(settings=dict(SETTINGS)).total(mean, counts)
-    assert found is not None
+    found = there(SecAggRound(settings=dict(SETTINGS)).total(mean, counts))
     np.testing.assert_array_equal(found, total.astype(np.uint64))
     # A mean that was changed afterwards, here by half a word, is no mean of words: nothing is told.
     half = (clip / levels) * (levels / total[0])

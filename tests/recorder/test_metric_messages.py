@@ -10,6 +10,7 @@ from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
 
 from foltr_audit.trace import Trace
 from tests.fixtures.command import run
+from tests.fixtures.there import there
 
 MODEL = np.linspace(-1.0, 1.0, 6)
 
@@ -42,8 +43,7 @@ def test_seeds_metrics_and_the_model_are_read_back(tmp_path: Path) -> None:
     assert (trace.header.parameters, trace.header.width) == (6, 2)
     for number, found in enumerate(trace.rounds()):
         expected = sent(number)
-        assert found.seeds is not None
-        assert found.seeds.tolist() == [message.seed for message in expected]
+        assert there(found.seeds).tolist() == [message.seed for message in expected]
         np.testing.assert_array_equal(found.messages, [message.arrays for message in expected])
         np.testing.assert_array_equal(found.parameters, MODEL + number)
         np.testing.assert_array_equal(found.aggregate, MODEL + number + 1)

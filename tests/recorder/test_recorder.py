@@ -14,6 +14,8 @@ from foltr_audit.recorder import ReceivedMessage, Recorder, ShownList
 from foltr_audit.recorder.table_files import unpack_columns
 from numpy.typing import NDArray
 
+from tests.fixtures.command import files
+
 RNG = np.random.default_rng(5)
 MODEL = {"weight": np.zeros((2, 3), dtype=np.float32), "bias": np.zeros(1), "seen": np.array(0)}
 
@@ -31,13 +33,11 @@ def message(node: int = 0, **fields: object) -> ReceivedMessage:
 def mean(messages: Sequence[ReceivedMessage]) -> NDArray[np.float64]:
     """The weighted mean of messages, (7,)."""
     total = sum(each.count for each in messages)
-    vectors = [
-        np.concatenate([each.arrays["weight"].reshape(-1), each.arrays["bias"]])  # type: ignore[index]
+    weighted = (
+        each.count / total * np.concatenate([each.arrays["weight"].reshape(-1), each.arrays["bias"]])  # type: ignore[index]
         for each in messages
-    ]
-    return np.asarray(
-        sum(each.count / total * vector for each, vector in zip(messages, vectors, strict=True))
     )
+    return np.asarray(sum(weighted))
 
 
 def table(folder: Path, name: str, part: int = 0) -> dict[str, NDArray[np.generic]]:
@@ -64,13 +64,12 @@ def test_a_round_of_a_state_dict_is_written_as_it_was(tmp_path: Path) -> None:
     with Recorder(tmp_path, {"learning_rate": 0.1}) as recorder:
         recorder.round(MODEL, sent, aggregate=after, started=1.0, ended=2.0)
     stated = header(tmp_path)
-    assert (stated["kind"], stated["dtype"], stated["parameters"], stated["has_truth"]) == (
-        *("model", "float64", 7, False),
-    )
-    assert [(entry["name"], entry["shape"], entry["dtype"]) for entry in stated["layout"]] == [  # type: ignore[attr-defined]
-        ("weight", [2, 3], "float32"),
-        ("bias", [1], "float64"),
-        ("seen", [], "int64"),
+    expected = {"kind": "model", "dtype": "float64", "parameters": 7, "has_truth": False}
+    assert {name: stated[name] for name in expected} == expected
+    assert stated["layout"] == [
+        {"name": "weight", "shape": [2, 3], "dtype": "float32"},
+        {"name": "bias", "shape": [1], "dtype": "float64"},
+        {"name": "seen", "shape": [], "dtype": "int64"},
     ]
     seen = table(tmp_path, "observed/messages")
     np.testing.assert_array_equal(seen["sender"], np.array([2**64 - 1, 5], dtype=np.uint64))
@@ -112,25 +111,16 @@ def test_updates_are_added_to_the_model_to_see_whether_the_aggregate_is_their_me
 
 
 def test_who_was_asked_failed_and_never_answered(tmp_path: Path) -> None:
+    node = 2**63 + 1
     with Recorder(tmp_path) as recorder:
-        recorder.round(
-            MODEL, [message(2**63 + 1)], asked=[2**63 + 1, 4, 6, 8], failures={4: "no battery"}, late=[8]
-        )
+        recorder.round(MODEL, [message(node)], asked=[node, 4, 6, 8], failures={4: "no battery"}, late=[8])
     cohort = table(tmp_path, "observed/cohort")
-    rows = {
-        int(node): (str(outcome), str(reason))
-        for node, outcome, reason in zip(cohort["node"], cohort["outcome"], cohort["reason"], strict=True)
-    }
-    missing = ("late", "")
-    assert rows == {2**63 + 1: ("arrived", ""), 4: ("failed", "no battery"), 6: missing, 8: missing}
+    rows = set(zip(*(cohort[name].tolist() for name in ("node", "outcome", "reason")), strict=True))
+    assert rows == {(node, "arrived", ""), (4, "failed", "no battery"), (6, "late", ""), (8, "late", "")}
 
 
 def test_truth_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    lists = [
-        shown_list(clicks=[False, True, False], query=4),
-        shown_list(2, clicks=[True, False]),
-        shown_list(1),
-    ]
+    lists = [shown_list(clicks=[0, 1, 0], query=4), shown_list(2, clicks=[1, 0]), shown_list(1)]
     sent = [message(9, count=3, lists=lists, update=np.arange(7.0)), message(3)]
     with Recorder(tmp_path) as recorder:
         recorder.round(MODEL, sent)
@@ -148,7 +138,7 @@ def test_truth_has_a_folder_of_its_own(tmp_path: Path) -> None:
     assert np.all(np.isnan(truth["update"][1].astype(np.float64)))
 
 
-def test_bfloat16_is_kept_bit_for_bit(tmp_path: Path) -> None:
+def test_bfloat16_is_kept_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for a tensor of PyTorch, which has no NumPy form of bfloat16."""
     bits = np.array([0x3F80, 0xC000, 0x3DCD], dtype=np.uint16)  # 1, -2, and 0.1 as near as bfloat16 has it
 
@@ -169,14 +159,9 @@ def test_bfloat16_is_kept_bit_for_bit(tmp_path: Path) -> None:
     class Torch:
         int16 = "int16"
 
-    sys.modules["torch"], before = Torch, sys.modules.get("torch")  # type: ignore[assignment]
-    try:
-        with Recorder(tmp_path) as recorder:
-            recorder.round({"w": Tensor()}, [ReceivedMessage(arrays={"w": Tensor()})])
-    finally:
-        del sys.modules["torch"]
-        if before is not None:
-            sys.modules["torch"] = before
+    monkeypatch.setitem(sys.modules, "torch", Torch)
+    with Recorder(tmp_path) as recorder:
+        recorder.round({"w": Tensor()}, [ReceivedMessage(arrays={"w": Tensor()})])
     np.testing.assert_array_equal(table(tmp_path, "observed/messages")["array-0"][0], bits)
     sent = table(tmp_path, "observed/rounds")["parameters"][0]
     np.testing.assert_array_equal(sent, np.array([1.0, -2.0, 0.10009765625]))
@@ -202,13 +187,8 @@ def test_the_same_rounds_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "other"):
         with Recorder(tmp_path / name) as recorder:
             recorder.round(MODEL, sent)
-    files = {
-        path.relative_to(tmp_path / "one"): path.read_bytes()
-        for path in (tmp_path / "one").rglob("*")
-        if path.is_file()
-    }
-    assert len(files) == 5
-    assert all((tmp_path / "other" / name).read_bytes() == data for name, data in files.items())
+    assert len(files(tmp_path / "one")) == 5
+    assert files(tmp_path / "one") == files(tmp_path / "other")
 
 
 # --- what is refused --------------------------------------------------------------------------------
@@ -217,10 +197,7 @@ def test_the_same_rounds_give_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "told"),
     [
-        (
-            {**MODEL, "weight": np.zeros((3, 2), np.float32)},
-            "array weight float32[3, 2], expected weight float32[2, 3]",
-        ),
+        ({**MODEL, "weight": np.zeros((3, 2), "f4")}, "weight float32[3, 2], expected weight float32[2, 3]"),
         ({**MODEL, "weight": np.zeros((2, 3))}, "array weight float64[2, 3], expected weight float32[2, 3]"),
         ({"weight": MODEL["weight"]}, "lacks array bias float64[1]"),
         ({**MODEL, "more": np.zeros(2)}, "has array more float64[2], which the first message lacks"),
@@ -247,12 +224,10 @@ def test_a_model_without_floating_numbers_is_refused(tmp_path: Path) -> None:
 def test_lists_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.round(MODEL, [message(1, lists=[shown_list(3, clicks=[1, 0, 0])])])
-    for lists, told in (
-        ([shown_list(4)], "list_length=4"),
-        ([ShownList(features=np.zeros((2, 5)))], "5 features a document, expected 4"),
-    ):
+    wide = ShownList(features=np.zeros((2, 5)))
+    for one, told in ((shown_list(4), "list_length=4"), (wide, "5 features a document, expected 4")):
         with pytest.raises(ValueError, match=told):
-            recorder.round(MODEL, [message(1, lists=lists)])
+            recorder.round(MODEL, [message(1, lists=[one])])
     late = Recorder(tmp_path / "late")
     late.round(MODEL, [message(1)])
     with pytest.raises(ValueError, match="list_length= and features="):

@@ -13,6 +13,7 @@ from foltr_audit.recorder.part_files import HEADER, marker_indices
 from numpy.typing import NDArray
 
 from foltr_audit.trace import Trace, validate
+from tests.fixtures.there import there
 
 WIDTH = 6
 MODEL = np.linspace(-1.0, 1.0, WIDTH, dtype=np.float32)
@@ -68,13 +69,12 @@ def test_a_message_that_does_not_fit_is_left_out_and_its_sender_failed(
     assert caplog.text.count("1 of 3 messages: a message is left out") == 2
     assert validate(tmp_path) == []
     for record in Trace.open(tmp_path).rounds():
-        assert record.senders is not None
-        assert record.senders.tolist() == [1, 2]
+        assert there(record.senders).tolist() == [1, 2]
         np.testing.assert_array_equal(record.messages, [MODEL + 1, MODEL + 2])
-        assert record.cohort is not None
-        outcomes = dict(zip(record.cohort.node.tolist(), record.cohort.outcome, strict=True))
+        cohort = there(record.cohort)
+        outcomes = dict(zip(cohort.node.tolist(), cohort.outcome, strict=True))
         assert outcomes == {1: "arrived", 2: "arrived", 7: "failed"}
-        assert any("left out" in reason for reason in record.cohort.reason)
+        assert any("left out" in reason for reason in cohort.reason)
 
 
 @pytest.mark.parametrize("fields", [*UNFIT.values(), *UNFIT_TOLD.values()], ids=[*UNFIT, *UNFIT_TOLD])
@@ -105,8 +105,7 @@ def test_the_layout_is_that_of_most_messages_that_the_model_fits(tmp_path: Path)
     with Recorder(tmp_path, strict=False) as recorder:
         recorder.round(MODEL, [*wrong, good(1), good(2)])
     [record] = Trace.open(tmp_path).rounds()
-    assert record.senders is not None
-    assert record.senders.tolist() == [1, 2]
+    assert there(record.senders).tolist() == [1, 2]
 
 
 def test_masked_words_beyond_the_modulus_are_left_out(tmp_path: Path) -> None:
@@ -128,8 +127,8 @@ def test_names_of_metrics_and_reasons_are_one_short_line_of_letters(tmp_path: Pa
         recorder.round(MODEL, sent, failures={9: reason})
     assert validate(tmp_path) == []
     [record] = Trace.open(tmp_path).rounds()
-    assert record.cohort is not None
-    assert all(text.isprintable() and len(text) <= 200 for text in (*record.clear, *record.cohort.reason))
+    texts = (*record.clear, *there(record.cohort).reason)
+    assert all(text.isprintable() and len(text) <= 200 for text in texts)
     assert len(record.clear) <= 1000
     np.testing.assert_array_equal(record.clear["loss"], [0.5, np.nan, 0.25])
 
@@ -165,9 +164,7 @@ def test_a_part_may_hold_a_round_without_messages(tmp_path: Path, empty: int) ->
 @pytest.mark.parametrize(
     ("facts", "told"),
     [
-        ({"learning_rate": None}, "expected text, a number"),
-        ({"learning_rate": float("nan")}, "expected text, a number"),
-        ({"learning_rate": [1, 2]}, "expected text, a number"),
+        *(({"learning_rate": value}, "expected text, a number") for value in (None, float("nan"), [1, 2])),
         ({"of": "update"}, "expected that of the trace"),
         ({"learning_rate": float("inf")}, "expected a finite number"),
     ],
@@ -185,12 +182,14 @@ def test_facts_that_no_trace_holds_are_refused_before_anything_is_written(
     assert validate(tmp_path) == []
 
 
-def test_rounds_before_one_that_cannot_be_recorded_are_written(tmp_path: Path) -> None:
-    with Recorder(tmp_path, strict=False, rounds_per_part=10) as recorder:
-        assert recorder.round(MODEL, [good()])
-        assert not recorder.round(np.zeros(5), [good()])
-        assert not recorder.round(MODEL, [good()])
-    assert Trace.open(tmp_path).n_rounds == 1
+def test_rounds_before_one_that_cannot_be_recorded_are_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(tmp_path, strict=False, rounds_per_part=10)
+    models = (MODEL, MODEL, np.zeros(5), MODEL)
+    assert [recorder.round(model, [good()]) for model in models] == [True, True, False, False]
+    assert Trace.open(tmp_path).n_rounds == 2
+    assert [record.message.partition(" stops at ")[2][:7] for record in caplog.records] == ["round 2"]
 
 
 def test_two_recorders_never_write_into_one_folder(tmp_path: Path) -> None:
@@ -202,10 +201,7 @@ def test_two_recorders_never_write_into_one_folder(tmp_path: Path) -> None:
     one.round(MODEL, [good(3)])
     with pytest.raises(OSError, match="another writer"):
         resumed.round(MODEL, [good(4)])
-    senders = [
-        record.senders.tolist() for record in Trace.open(tmp_path).rounds() if record.senders is not None
-    ]
-    assert senders == [[1], [3]]
+    assert [there(record.senders).tolist() for record in Trace.open(tmp_path).rounds()] == [[1], [3]]
 
 
 @pytest.mark.parametrize(("asked", "takes"), [(None, False), (False, False), (True, True)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,81 +18,55 @@ from foltr_audit.trace import Trace, validate
 from foltr_audit.trace.facts import FACTS
 from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
+from tests.fixtures.rounds import with_lists
 
 SYSTEM = System(rounds=1, clients=6, shares=None)
 
 
-def failed(record: RoundRecord, row: float | None, *, lists: bool = False) -> dict[str, Any]:
+def failed(record: RoundRecord, row: float | None, *, lists: bool = False) -> RoundRecord:
     """The last message never arrived; its row holds `row`, or the global model where that is None."""
     messages, last = np.array(record.messages), record.n_messages - 1
     messages[last] = record.parameters if row is None else row
-    kept = slice(None) if lists else record.slot != last
     survivors = np.arange(record.n_messages) != last
-    names = ("slot", "step", "part", "query", "shown", "features")
-    return {
-        "messages": messages,
-        "survivors": survivors,
-        "aggregate": record.parameters + messages[survivors].mean(axis=0),
-        **{name: getattr(record, name)[kept] for name in names},
-    }
+    mean = record.parameters + messages[survivors].mean(axis=0)
+    kept = slice(None) if lists else record.slot != last
+    return with_lists(record, kept, messages=messages, survivors=survivors, aggregate=mean)
 
 
-ROUNDS: dict[str, tuple[Callable[[RoundRecord], dict[str, Any]], str]] = {
-    "aggregate of zeros": (
-        lambda r: {"aggregate": np.zeros_like(r.aggregate)},
-        "aggregate is 0 at parameter 0, expected",
-    ),
-    "mean of updates alone": (
-        lambda r: {"aggregate": r.aggregate - r.parameters},
-        "parameters plus the mean of the messages that arrived, weighted by counts",
-    ),
-    "noise at the sum": (
-        lambda r: {"aggregate": r.aggregate * 1.01},
-        "(fact aggregate = 'other' where the server does something else)",
-    ),
-    "counts": (
-        lambda r: {"counts": np.full(r.n_messages, 4)},
-        "counts hold 4 for message 0, expected 1 as knowledge.interactions says",
-    ),
-    "a failed client's model": (
-        lambda r: failed(r, None),
-        "messages hold numbers in row 5, which survivors says never arrived; expected zeros",
-    ),
-    "a failed client's NaN": (lambda r: failed(r, np.nan), "messages hold numbers in row 5, which survivors"),
-    "a failed client's lists": (
-        lambda r: failed(r, 0.0, lists=True),
-        "slot holds lists of message 5, which survivors says never arrived; leave them out",
-    ),
-}
+Change = Callable[[RoundRecord], RoundRecord]
+ROUNDS: tuple[tuple[Change, str], ...] = (
+    (lambda r: replace(r, aggregate=0 * r.aggregate), "aggregate is 0 at parameter 0, expected"),
+    (lambda r: replace(r, aggregate=r.aggregate - r.parameters), "parameters plus the mean of the messages"),
+    (lambda r: replace(r, aggregate=r.aggregate * 1.01), "(fact aggregate = 'other' where the server does"),
+    (lambda r: replace(r, counts=np.full(r.n_messages, 4)), "counts hold 4 for message 0, expected 1 as"),
+    (lambda r: failed(r, None), "messages hold numbers in row 5, which survivors says never arrived"),
+    (lambda r: failed(r, np.nan), "messages hold numbers in row 5, which survivors says never arrived"),
+    (lambda r: failed(r, 0.0, lists=True), "slot holds lists of message 5, which survivors says never"),
+)
 
 
-@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.parametrize(("change", "expected"), ROUNDS)
 def test_a_round_that_contradicts_itself_is_refused_and_found(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, change: Change, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change, expected = ROUNDS[name]
     header = replace(foreign_trace.header(SYSTEM), has_truth=False)
     record, _ = foreign_trace.records(SYSTEM)[0]
-    broken = replace(record, **change(record))
     with fa.TraceWriter(tmp_path / "here", header) as writer:
-        with pytest.raises(UsageError, match=r"^trace: round 0: ") as error:
-            writer.write(broken)
+        with pytest.raises(UsageError, match=rf"^trace: round 0: .*{re.escape(expected)}[^\n]*$"):
+            writer.write(change(record))
         writer.write(record)
-    assert expected in str(error.value)
-    assert "\n" not in str(error.value)
     assert validate(tmp_path / "here") == []
     monkeypatch.setattr("foltr_audit.trace.writer.contradiction", lambda header, record: None)
     with fa.TraceWriter(tmp_path / "theirs", header) as writer:
-        writer.write(broken)
-    problems = validate(tmp_path / "theirs")
-    assert any(expected in problem or "not finite" in problem for problem in problems)
-    assert len(problems) == 1
+        writer.write(change(record))
+    [problem] = validate(tmp_path / "theirs")
+    assert expected in problem or "not finite" in problem
 
 
 def test_a_client_that_failed_is_a_row_of_zeros_without_lists(tmp_path: Path) -> None:
     record, _ = foreign_trace.records(SYSTEM)[0]
-    good = replace(record, **failed(record, 0.0))
     header = replace(foreign_trace.header(SYSTEM), has_truth=False)
+    good = failed(record, 0.0)
     assert validate(foreign_trace.write(tmp_path / "t", header, [(good, None)])) == []  # type: ignore[list-item]
 
 
@@ -99,47 +74,41 @@ def test_the_mean_is_weighted_by_counts_and_rounded(tmp_path: Path) -> None:
     record, _ = foreign_trace.records(SYSTEM, dtype="float32")[0]
     counts = np.arange(1, 7)
     mean = np.average(record.messages, axis=0, weights=counts).astype(np.float32)
-    header = replace(
-        foreign_trace.header(SYSTEM, facts={"interactions": None}), has_truth=False, dtype="float32"
-    )
-    good = replace(record, counts=counts, aggregate=record.parameters + mean)
+    whole = foreign_trace.header(SYSTEM, facts={"interactions": None})
+    header = replace(whole, has_truth=False, dtype="float32")
     with fa.TraceWriter(tmp_path / "t", header) as writer:
         with pytest.raises(UsageError, match="aggregate is"):
             writer.write(replace(record, counts=counts))
-        writer.write(good)
+        writer.write(replace(record, counts=counts, aggregate=record.parameters + mean))
     other = {**header.knowledge, "aggregate": "other"}
     with fa.TraceWriter(tmp_path / "other", replace(header, knowledge=other)) as writer:
         writer.write(replace(record, counts=counts))
     assert validate(tmp_path / "other") == []
 
 
-BAD_FACTS: tuple[tuple[dict[str, Any], str], ...] = (
-    ({"learningrate": 0.1}, "unknown fact knowledge.learningrate; did you mean 'learning_rate'?"),
-    ({"pairs": "observed"}, "knowledge.pairs is 'observed', expected all or last-click+1"),
-    ({"normaliser": "all"}, "knowledge.normaliser is 'all', expected shown or candidates"),
-    (
-        {"noise": "laplace share of 1000"},
-        "knowledge.noise is 'laplace share of 1000', expected none, or a law",
-    ),
-    ({"noise": 2.5}, "knowledge.noise is 2.5, expected none, or a law"),
-    ({"clip_ord": float("inf")}, "knowledge.clip_ord is inf, expected 1 or 2"),
-    ({"clip_norm": 0.0}, "knowledge.clip_norm is 0.0, expected a number above 0"),
-    ({"learning_rate": True}, "knowledge.learning_rate is True, expected a number above 0"),
-    ({"interactions": 0}, "knowledge.interactions is 0, expected a whole number from 1 on"),
-    ({"lists": "random"}, "knowledge.lists is 'random', expected sampled or deterministic or interleaved"),
-    ({"events": ["noised"]}, "knowledge.events is ['noised'], expected a list of texts such as"),
-    ({"aggregate": "median"}, "knowledge.aggregate is 'median', expected mean or other"),
+BAD_FACTS: tuple[tuple[str, object, str], ...] = (
+    ("learningrate", 0.1, "unknown fact knowledge.learningrate; did you mean 'learning_rate'?"),
+    ("pairs", "observed", "knowledge.pairs is 'observed', expected all or last-click+1"),
+    ("normaliser", "all", "knowledge.normaliser is 'all', expected shown or candidates"),
+    ("noise", "laplace share", "knowledge.noise is 'laplace share', expected none, or a law"),
+    ("noise", 2.5, "knowledge.noise is 2.5, expected none, or a law"),
+    ("clip_ord", float("inf"), "knowledge.clip_ord is inf, expected 1 or 2"),
+    ("clip_norm", 0.0, "knowledge.clip_norm is 0.0, expected a number above 0"),
+    ("learning_rate", True, "knowledge.learning_rate is True, expected a number above 0"),
+    ("interactions", 0, "knowledge.interactions is 0, expected a whole number from 1 on"),
+    ("lists", "random", "knowledge.lists is 'random', expected sampled or deterministic or interleaved"),
+    ("events", ["noised"], "knowledge.events is ['noised'], expected a list of texts such as"),
+    ("aggregate", "median", "knowledge.aggregate is 'median', expected mean or other"),
 )
 
 
-@pytest.mark.parametrize(("facts", "expected"), BAD_FACTS, ids=[str(facts) for facts, _ in BAD_FACTS])
+@pytest.mark.parametrize(("name", "value", "expected"), BAD_FACTS)
 def test_facts_that_cannot_be_meant_are_refused_and_found(
-    tmp_path: Path, facts: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, value: object, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    header = replace(foreign_trace.header(SYSTEM, facts=facts), has_truth=False)
-    with pytest.raises(TraceError, match=r"^trace: header: ") as error:
+    header = replace(foreign_trace.header(SYSTEM, facts={name: value}), has_truth=False)
+    with pytest.raises(TraceError, match=f"^trace: header: .*{re.escape(expected)}"):
         fa.TraceWriter(tmp_path / "here", header)
-    assert expected in str(error.value)
     assert not (tmp_path / "here").exists()
     monkeypatch.setattr("foltr_audit.trace.writer.fact_problems", lambda header: [])
     fa.TraceWriter(tmp_path / "theirs", header).close()
@@ -149,17 +118,13 @@ def test_facts_that_cannot_be_meant_are_refused_and_found(
 
 
 def test_runs_may_hold_facts_of_plug_ins(tmp_path: Path) -> None:
-    header = replace(
-        foreign_trace.header(SYSTEM, facts={"temperature": 2.0, "noise": "cauchy:1"}), spec_hash="ab"
-    )
-    fa.TraceWriter(tmp_path / "t", header).close()
+    facts = {"temperature": 2.0, "noise": "cauchy:1"}
+    fa.TraceWriter(tmp_path / "t", replace(foreign_trace.header(SYSTEM, facts=facts), spec_hash="ab")).close()
     assert validate(tmp_path / "t") == []
 
 
 def test_every_fact_that_is_read_is_known() -> None:
     """The reading code asks for no fact that a writer would refuse."""
-    import re
-
     root = Path(fa.__file__).parent
     asked = set()
     for path in root.rglob("*.py"):

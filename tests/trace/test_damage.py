@@ -8,14 +8,16 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from foltr_audit.recorder import atomic_files
 
 from foltr_audit.core.records.interactions import RoundRecord, RoundTruth
 from foltr_audit.errors import FoltrAuditError, TraceError, UsageError
 from foltr_audit.trace import Trace, TraceDataset, TraceHeader, TraceWriter, validate
+from tests.fixtures.command import files
+from tests.fixtures.rounds import round_of
 
 HEADER = TraceHeader(
     kind="update",
@@ -35,26 +37,13 @@ def make(number: int, shift: float = 0.0) -> tuple[RoundRecord, RoundTruth]:
     """Three messages; the second client shows one list, the third shows two."""
     values = np.arange(6.0).reshape(3, 2) + 10 * number + shift
     shown = np.array([[4, 2, -1], [0, 1, 2], [7, -1, -1]])
-    record = RoundRecord(
-        round=number,
-        parameters=values[0],
-        aggregate=values[2],
-        shares=3,
-        survivors=np.array([True, True, False]),
-        counts=np.array([0, 1, 2]),
-        messages=values,
-        slot=np.array([1, 2, 2]),
-        step=np.array([0, 0, 1]),
-        part=np.zeros(3, dtype=np.int64),
-        query=np.array([number, 5, 6]),
-        shown=shown,
-    )
+    record = round_of(
+        values, shown, round=number, parameters=values[0], aggregate=values[2], slot=np.array([1, 2, 2]),
+        step=np.array([0, 0, 1]), query=np.array([number, 5, 6]), survivors=np.array([True, True, False]),
+    )  # fmt: skip
+    clipped, metrics = np.array([False, True, False]), {"maxrr": number / 8}
     truth = RoundTruth(
-        clients=np.array([9, 4, 1]),
-        updates=values / 3,
-        clicks=shown == 2,
-        clipped=np.array([False, True, False]),
-        metrics={"maxrr": number / 8},
+        clients=np.array([9, 4, 1]), updates=values / 3, clicks=shown == 2, clipped=clipped, metrics=metrics
     )
     return record, truth
 
@@ -63,21 +52,6 @@ def write(folder: Path, *, until: int = ROUNDS, resume: bool = False, shift: flo
     with TraceWriter(folder, HEADER, resume=resume) as writer:
         for number in range(writer.next_round, until):
             writer.write(*make(number, shift))
-
-
-def write_with(patch: pytest.MonkeyPatch, write_bytes: Callable[[Path, bytes], None]) -> None:
-    """Writes every file in this way."""
-
-    def write_files(folder: Path, files: dict[str, list[bytes]], *, lasting: bool = True) -> None:
-        for name, pieces in files.items():
-            write_bytes(folder / name, b"".join(pieces))
-
-    patch.setattr(atomic_files, "write_bytes", write_bytes)
-    patch.setattr(atomic_files, "write_files", write_files)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -93,43 +67,6 @@ def trace(undisturbed: Path, tmp_path: Path) -> Path:
     return shutil.copytree(undisturbed, tmp_path / "trace")
 
 
-class Killed(BaseException):
-    """The process dies here: nothing of the writer runs afterwards."""
-
-
-def test_resume_after_a_kill_at_any_file(
-    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Die at the n-th write, once before its rename and once after it, for every n."""
-    expected = content(undisturbed)
-    real = atomic_files.write_bytes
-    for at in range(16):  # the header, two parts of seven files, and one more
-        for done in (False, True):
-            folder, calls = tmp_path / f"{at}-{done}", [0]
-
-            def dying(
-                path: Path, data: bytes, at: int = at, done: bool = done, calls: list[int] = calls
-            ) -> None:
-                calls[0] += 1
-                if calls[0] > at and not done:
-                    (path.parent / f".{path.name}.0123.tmp").write_bytes(data[: len(data) // 2])
-                    raise Killed
-                real(path, data)
-                if calls[0] > at:
-                    raise Killed
-
-            with monkeypatch.context() as patch:
-                write_with(patch, dying)
-                with pytest.raises(Killed):
-                    write(folder)
-            if (folder / "trace.toml").exists():
-                assert validate(folder) == []
-                for found, number in zip(Trace.open(folder).rounds(), range(ROUNDS), strict=False):
-                    np.testing.assert_array_equal(found.messages, make(number)[0].messages)
-            write(folder, resume=True)
-            assert content(folder) == expected
-
-
 @pytest.mark.parametrize("until", [0, 1, 2, 3, 6, ROUNDS])
 def test_resume_after_a_shorter_run(undisturbed: Path, tmp_path: Path, until: int) -> None:
     write(tmp_path, until=until)
@@ -137,7 +74,7 @@ def test_resume_after_a_shorter_run(undisturbed: Path, tmp_path: Path, until: in
     writer = TraceWriter(tmp_path, HEADER, resume=True)
     assert writer.next_round == until // 2 * 2
     write(tmp_path, resume=True)
-    assert content(tmp_path) == content(undisturbed)
+    assert files(tmp_path) == files(undisturbed)
 
 
 def test_resume_replaces_uncommitted_parts(undisturbed: Path, trace: Path) -> None:
@@ -151,7 +88,7 @@ def test_resume_replaces_uncommitted_parts(undisturbed: Path, trace: Path) -> No
     assert Trace.open(trace).n_rounds == 4
     assert validate(trace) == []
     write(trace, resume=True)
-    assert content(trace) == content(undisturbed)
+    assert files(trace) == files(undisturbed)
 
 
 def test_an_exception_commits_whole_parts_only(tmp_path: Path) -> None:
@@ -171,20 +108,17 @@ def test_an_exception_commits_whole_parts_only(tmp_path: Path) -> None:
 
 
 def test_resume_refuses_another_header(trace: Path) -> None:
-    before = content(trace)
-    for change, expected in (
+    before = files(trace)
+    changes: tuple[tuple[dict[str, Any], str], ...] = (
         ({"knowledge": {"learning_rate": 0.2}}, "knowledge.learning_rate is 0.1 in the trace, 0.2 now"),
-        (
-            {"knowledge": {"learning_rate": 0.1, "noise": "x"}},
-            "knowledge.noise is absent in the trace, 'x' now",
-        ),
+        ({"knowledge": {**HEADER.knowledge, "noise": "x"}}, "noise is absent in the trace, 'x' now"),
         ({"k": 10}, "k is 3 in the trace, 10 now"),
-        ({"dataset": replace(HEADER.dataset, source="b")}, "dataset.source is 'letor' in the trace, 'b' now"),
-    ):
-        with pytest.raises(UsageError, match="cannot resume") as error:
+        ({"dataset": replace(HEADER.dataset, source="b")}, "source is 'letor' in the trace, 'b' now"),
+    )
+    for change, expected in changes:
+        with pytest.raises(UsageError, match=f"cannot resume.*{re.escape(expected)}"):
             TraceWriter(trace, replace(HEADER, **change), resume=True)
-        assert expected in str(error.value)
-    assert content(trace) == before
+    assert files(trace) == before
 
 
 def test_resume_refuses_damage(trace: Path) -> None:
@@ -286,62 +220,37 @@ def cut(name: str, size: int) -> Callable[[Path], None]:
     return lambda folder: os.truncate(folder / name, size)
 
 
-DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "truncated part": (cut("observed/messages-00001.npz", 90), r"messages-00001.npz: has 90 bytes"),
-    "emptied part": (cut("observed/rounds-00000.npz", 0), r"rounds-00000.npz: has 0 bytes"),
-    "altered byte": (
+def gone(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+DAMAGE: tuple[tuple[Callable[[Path], object], str], ...] = (
+    (cut("observed/messages-00001.npz", 90), "messages-00001.npz: has 90 bytes"),
+    (cut("observed/rounds-00000.npz", 0), "rounds-00000.npz: has 0 bytes"),
+    (
         lambda folder: flip(folder / "observed/interactions-00002.npz"),
-        r"interactions-00002.npz: SHA-256 differs from part-00002.json; it was cut, altered or",
+        "interactions-00002.npz: SHA-256 differs from part-00002.json; it was cut, altered or",
     ),
-    "swapped parts": (
-        lambda folder: swap_parts(folder, markers=False),
-        r"rounds-00000.npz: .*it is the file observed/rounds-00001.npz",
-    ),
-    "swapped parts and markers": (
-        lambda folder: swap_parts(folder, markers=True),
-        r"part-00000.json: is the marker of part 1, expected part 0",
-    ),
-    "swapped and renumbered": (swap_and_renumber, r"part-00000.json: begins with round 2, expected round 0"),
-    "part of another trace": (
-        lambda folder: foreign(folder, marker=True),
-        r"part-00001.json: belongs to trace \w{12}, expected \w{12}",
-    ),
-    "files of another trace": (
-        lambda folder: foreign(folder, marker=False),
-        r"00001.npz: .*taken from another trace",
-    ),
-    "missing marker": (
-        lambda folder: (folder / "part-00001.json").unlink(),
-        r"part-00001.json: missing, though part-00002.json exists",
-    ),
-    "missing file": (
-        lambda folder: (folder / "observed/messages-00000.npz").unlink(),
-        r"messages-00000.npz: missing, though part-00000.json exists",
-    ),
-    "cut marker": (cut("part-00003.json", 40), r"part-00003.json: not JSON: "),
-    "marker with a path": (
-        edit("part-00000.json", "observed/messages-00000", "../messages-00000"),
-        r"part-00000.json: names the files",
-    ),
-    "marker with other rows": (
-        edit("part-00000.json", '"rows": 6', '"rows": 7'),
-        r"truth/(messages|clicks) has \d rows, expected \d",
-    ),
-    "changed header": (
-        edit("trace.toml", "learning_rate = 0.1", "learning_rate = 0.2"),
-        r"part-00000.json: belongs to trace .* or trace.toml was changed",
-    ),
-}
+    (lambda folder: swap_parts(folder, markers=False), ".*it is the file observed/rounds-00001.npz"),
+    (lambda folder: swap_parts(folder, markers=True), "is the marker of part 1, expected part 0"),
+    (swap_and_renumber, "part-00000.json: begins with round 2, expected round 0"),
+    (lambda folder: foreign(folder, marker=True), r"00001.json: belongs to trace \w{12}, expected \w{12}"),
+    (lambda folder: foreign(folder, marker=False), "00001.npz: .*taken from another trace"),
+    (gone("part-00001.json"), "part-00001.json: missing, though part-00002.json exists"),
+    (gone("observed/messages-00000.npz"), "messages-00000.npz: missing, though part-00000.json exists"),
+    (cut("part-00003.json", 40), "part-00003.json: not JSON: "),
+    (edit("part-00000.json", "observed/messages-00000", "../messages-00000"), "00000.json: names the files"),
+    (edit("part-00000.json", '"rows": 6', '"rows": 7'), r"truth/(messages|clicks) has \d rows, expected \d"),
+    (edit("trace.toml", "rate = 0.1", "rate = 0.2"), "belongs to trace .* or trace.toml was changed"),
+)
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_damage_is_noticed(trace: Path, name: str) -> None:
-    damage, expected = DAMAGE[name]
+@pytest.mark.parametrize(("damage", "expected"), DAMAGE)
+def test_damage_is_noticed(trace: Path, damage: Callable[[Path], object], expected: str) -> None:
     damage(trace)
-    with pytest.raises(TraceError, match=expected) as error:
+    with pytest.raises(TraceError, match=f"{expected}[^\n]*$") as error:
         list(Trace.open(trace).rounds())
     assert error.value.exit_code == 3
-    assert "\n" not in str(error.value)
     problems = validate(trace)
     assert any(re.search(expected, problem) for problem in problems)
     assert all(problem.startswith("trace: ") for problem in problems)

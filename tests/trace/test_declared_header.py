@@ -16,16 +16,13 @@ from foltr_audit.trace import Fact, TraceDataset, TraceHeader
 from foltr_audit.trace.declared_header import declared_by
 from tests.conftest import SetupOf
 
+MASKS = "secure-aggregation:threshold=40"
 CHAINS = (
     ("clip:norm=1.5", "gamma-laplace:eps=1.2,sensitivity=3"),
     ("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3"),
     ("clip:norm=1.5", "gaussian-shares:eps=1,delta=0.00001,sensitivity=3"),
-    (
-        "clip:norm=1.5",
-        "skellam:sigma=9,step=0.0009765625,sensitivity=3,delta=0.00001",
-        "secure-aggregation:threshold=40",
-    ),
-    ("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3", "secure-aggregation:threshold=40"),
+    ("clip:norm=1.5", "skellam:sigma=9,step=0.0009765625,sensitivity=3,delta=0.00001", MASKS),
+    ("clip:norm=1.5,ord=1", "laplace:eps=1.2,sensitivity=3", MASKS),
     ("clip:norm=1,at=message", "correlated-gaussian:sigma=1"),
     ("click-rr:eps=1",),
     ("none",),
@@ -55,7 +52,8 @@ def header(**facts: Fact) -> TraceHeader:
     )
 
 
-EVENTS: list[str] = ["bounded:of=model,norm=1.5,ord=1", "noised:gamma-share:n=1000,scale=2.5"]
+EVENTS = ["bounded:of=model,norm=1.5,ord=1", "noised:gamma-share:n=1000,scale=2.5"]
+SUMMED = [*EVENTS, "summed:at-least=1000"]
 
 
 def test_events_of_defenses_that_are_not_known_here() -> None:
@@ -70,23 +68,17 @@ def test_noise_for_another_number_of_clients() -> None:
     summed = [*EVENTS, "summed:at-least=600"]
     (found, _) = findings(declared_by(header(events=summed, eps_claimed=1.2), 600))
     assert (found.check, found.severity, found.right) == ("noise shares", "error", 600.0)
-    assert (
-        "computed for 1000 clients, and 600 take part: a sum holds only 60% of the noise"
-        in found.warning.text
-    )
+    assert "for 1000 clients, and 600 take part: a sum holds only 60% of the noise" in found.warning.text
     (unclaimed,) = findings(declared_by(header(events=summed), 600))
     assert unclaimed == replace(found, severity="warning")
-    assert findings(declared_by(header(events=[*EVENTS, "summed:at-least=1000"]), 1000)) == ()
+    assert findings(declared_by(header(events=SUMMED), 1000)) == ()
 
 
 @pytest.mark.parametrize(
     ("facts", "field"),
     [
         ({"noise": "laplace:scale=2.5", "events": EVENTS[:1]}, "knowledge.noise"),
-        (
-            {"noise": "gamma-share:n=1000,scale=1", "events": [*EVENTS, "summed:at-least=1000"]},
-            "knowledge.noise",
-        ),
+        ({"noise": "gamma-share:n=1000,scale=1", "events": SUMMED}, "knowledge.noise"),
         ({"clip_norm": 3.0, "clip_ord": 2, "defense": ["clip:norm=1.5"]}, "knowledge.clip_norm"),
         ({"clip_norm": 1.5, "clip_ord": 1, "defense": ["clip:norm=1.5"]}, "knowledge.clip_norm"),
         ({"defense": ["clip:norm=1.5"], "events": EVENTS[:1]}, "knowledge.events"),

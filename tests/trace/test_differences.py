@@ -20,7 +20,8 @@ from foltr_audit.errors import TraceError
 from foltr_audit.kernels.messages import steps_between
 from foltr_audit.trace import Trace, TraceHeader, TraceWriter, differences, validate
 from foltr_audit.trace.differences import after_steps
-from tests.trace.test_forged_tables import forge, made
+from tests.fixtures.rounds import round_of
+from tests.trace.test_forged_tables import Change, forge, made, without
 from tests.trace.test_refusals import HEADER
 
 P = 60
@@ -36,21 +37,8 @@ def odd(kind: str, shape: tuple[int, ...], share: float, rng: np.random.Generato
 
 
 def a_round(number: int, messages: NDArray[Any], parameters: NDArray[Any]) -> RoundRecord:
-    M = len(messages)
-    return RoundRecord(
-        round=number,
-        parameters=parameters,
-        aggregate=np.zeros(parameters.size),
-        shares=1,
-        survivors=np.ones(M, dtype=np.bool_),
-        counts=np.ones(M, dtype=np.int64),
-        messages=messages,
-        slot=np.arange(M),
-        step=np.zeros(M, dtype=np.int64),
-        part=np.zeros(M, dtype=np.int64),
-        query=np.arange(M),
-        shown=np.tile([2, 0, 1, -1], (M, 1)),
-    )
+    shown = np.tile([2, 0, 1, -1], (len(messages), 1))
+    return round_of(messages, shown, round=number, parameters=parameters, shares=1)
 
 
 def a_truth(updates: NDArray[Any]) -> RoundTruth:
@@ -197,50 +185,34 @@ def test_observed_files_hold_nothing_of_the_truth(tmp_path: Path) -> None:
     without = write(tmp_path / "without", replace(WIDE, has_truth=False), simulated())
     for path in sorted((with_truth / "observed").iterdir()):
         assert path.read_bytes() == (without / "observed" / path.name).read_bytes()
-    messages = [record.messages for record in Trace.open(with_truth).rounds()]
+    messages = [record.messages.tobytes() for record in Trace.open(with_truth).rounds()]
     shutil.rmtree(with_truth / "truth")
-    assert [record.messages.tobytes() for record in Trace.open(with_truth).rounds()] == [
-        each.tobytes() for each in messages
-    ]
+    assert [record.messages.tobytes() for record in Trace.open(with_truth).rounds()] == messages
 
 
 def nudged(values: NDArray[Any]) -> NDArray[Any]:
     return values + np.uint32(2)
 
 
-FORGED = {
-    "correction": (
-        "truth/messages",
-        made("correction", nudged),
-        "updates of round 0 are not those that were",
-    ),
-    "scale": (
-        "truth/messages",
-        made("scale", lambda x: x * np.float32(1.5)),
-        "updates of round 0 are not those",
-    ),
-    "message": ("observed/messages", made("from-model-0", nudged), "updates of round 0 are not those"),
-    "one of three": (
-        "truth/messages",
-        lambda t: {name: values for name, values in t.items() if name != "check"},
+SEEN, TRUTH, OTHER = "observed/messages", "truth/messages", "updates of round 0 are not those that were"
+FORGED: tuple[tuple[str, Change, str], ...] = (
+    (TRUTH, made("correction", nudged), OTHER),
+    (TRUTH, made("scale", lambda x: x * np.float32(1.5)), OTHER),
+    (SEEN, made("from-model-0", nudged), OTHER),
+    (
+        *(TRUTH, without("check")),
         "columns scale, correction do not go together; expected either update, or all of scale",
     ),
-    "both": (
-        "truth/messages",
-        lambda t: {**t, "update": np.zeros((400, P), dtype=np.float32)},
+    (
+        *(TRUTH, lambda t: {**t, "update": np.zeros((400, P), dtype=np.float32)}),
         "columns scale, correction, check do not go together",
     ),
-    "no message": (
-        "observed/messages",
-        lambda t: {name: values for name, values in t.items() if name != "from-model-0"},
-        "expected one of the columns array-0 and from-model-0",
-    ),
-}
+    (SEEN, without("from-model-0"), "expected one of the columns array-0 and from-model-0"),
+)
 
 
-@pytest.mark.parametrize("case", FORGED)
-def test_forged_differences_are_one_error(tmp_path: Path, case: str) -> None:
-    table, change, expected = FORGED[case]
+@pytest.mark.parametrize(("table", "change", "expected"), FORGED)
+def test_forged_differences_are_one_error(tmp_path: Path, table: str, change: Change, expected: str) -> None:
     folder = write(tmp_path / "trace", WIDE, simulated())
     forge(folder, table, change)
     [problem] = [line for line in validate(folder) if "do not" in line or expected in line]

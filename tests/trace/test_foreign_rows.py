@@ -31,14 +31,12 @@ def trace(tmp_path: Path) -> Path:
     rng = np.random.default_rng(3)
     with Recorder(tmp_path / "trace", FACTS) as recorder:
         for _ in range(2):
+            lists = [
+                ShownList(features=rng.normal(size=(3, 4)), clicks=np.arange(3) == node) for node in range(3)
+            ]
             messages = [
-                ReceivedMessage(
-                    arrays=rng.normal(size=4),
-                    sender=node,
-                    lists=[ShownList(features=rng.normal(size=(3, 4)), clicks=np.arange(3) == node)],
-                    metrics={"clicks": 1.0},
-                )
-                for node in range(3)
+                ReceivedMessage(arrays=rng.normal(size=4), sender=node, lists=[one], metrics={"clicks": 1.0})
+                for node, one in enumerate(lists)
             ]
             recorder.round(np.zeros(4), messages, failures={9: "lost"})
     return tmp_path / "trace"
@@ -96,9 +94,8 @@ def test_a_round_without_messages_of_a_large_model_is_read(tmp_path: Path) -> No
 def test_an_empty_table_may_claim_no_features_without_end(tmp_path: Path) -> None:
     with Recorder(tmp_path, list_length=3, features=4) as recorder:
         recorder.round(np.zeros(4), [])
-    rewrite(
-        tmp_path, "observed/interactions", lambda columns: columns.update(features=np.empty((0, 3, 1 << 30)))
-    )
+    endless = np.empty((0, 3, 1 << 30))
+    rewrite(tmp_path, "observed/interactions", lambda columns: columns.update(features=endless))
     assert any("column features is float64" in line for line in validate(tmp_path))
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foltr_audit.trace import Trace, TraceWriter, validate
-from tests.trace.test_forged_tables import forge, store_all_columns
-from tests.trace.test_refusals import HEADER, small, two_rounds
+from tests.trace.test_forged_tables import Change, forge, made, store_all_columns
+from tests.trace.test_refusals import BARE, small, two_rounds
 
 KEYS = {
     "observed/messages": {"slot"},
@@ -36,31 +34,23 @@ KEYS = {
 def part_of(rounds: list[list[list[int]]], counts: list[list[int]], parts: int, seed: int) -> Tables:
     """The tables of rounds whose messages have lists at these steps, and counts at least as large."""
     rng = np.random.default_rng(seed)
-    made = []
+    tables = []
     for number, (messages, count) in enumerate(zip(rounds, counts, strict=True)):
         steps = [step for lists in messages for step in lists]
         slots = [slot for slot, lists in enumerate(messages) for _ in lists]
-        n = len(steps)
+        n, M = len(steps), len(messages)
+        sent = [rng.normal(size=(M, 2)).astype(np.float32)]
+        part, query, shown = rng.integers(0, parts, n), rng.integers(0, 300, n), rng.integers(0, 300, (n, 3))
         seen = RoundColumns(
             number=number,
             model=np.zeros(2),
             aggregate=None,
-            messages=MessageColumns(
-                arrays=[rng.normal(size=(len(messages), 2)).astype(np.float32)],
-                counts=np.array(count, dtype=np.int64),
-                survived=np.ones(len(messages), dtype=np.bool_),
-            ),
-            lists=ListColumns(
-                slot=np.array(slots, dtype=np.int64),
-                step=np.array(steps, dtype=np.int64),
-                part=rng.integers(0, parts, n),
-                query=rng.integers(0, 300, n),
-                shown=rng.integers(0, 300, (n, 3)),
-            ),
+            messages=MessageColumns(arrays=sent, counts=count, survived=[True] * M),
+            lists=ListColumns(slot=slots, step=steps, part=part, query=query, shown=shown),
         )
-        truth = TruthColumns(clients=rng.integers(0, 9, len(messages)), clicks=rng.random((n, 3)) < 0.5)
-        made.append(round_tables(seen, truth))
-    return join_tables(made)
+        truth = TruthColumns(clients=rng.integers(0, 9, M), clicks=rng.random((n, 3)) < 0.5)
+        tables.append(round_tables(seen, truth))
+    return join_tables(tables)
 
 
 LISTS = st.one_of(
@@ -112,8 +102,8 @@ def test_traces_of_earlier_writers_with_every_column_say_the_same(tmp_path: Path
 
 
 def test_lists_of_which_some_are_not_recorded_keep_their_columns(tmp_path: Path) -> None:
-    record = replace(small(), counts=np.array([1, 3]))
-    with TraceWriter(tmp_path, replace(HEADER, has_truth=False)) as writer:
+    record = small(counts=np.array([1, 3]))
+    with TraceWriter(tmp_path, BARE) as writer:
         writer.write(record)
     with np.load(tmp_path / "observed/interactions-00000.npz") as stored:
         assert {"round", "slot", "step"} <= set(stored)
@@ -121,36 +111,26 @@ def test_lists_of_which_some_are_not_recorded_keep_their_columns(tmp_path: Path)
     np.testing.assert_array_equal(found.slot, record.slot)
 
 
+NOT_AS_MANY = "rows without round, slot and step, expected as many as the messages count"
+
+
 @pytest.mark.parametrize(
-    ("table", "change", "file", "problem"),
+    ("table", "change", "problem"),
     [
+        ("messages", made("count", lambda x: x + 1), NOT_AS_MANY),
+        ("messages", made("count", lambda x: x.astype(np.uint64) + np.uint64(2**63)), NOT_AS_MANY),
         (
-            "observed/messages",
-            lambda t: {**t, "count": t["count"] + 1},
-            "observed/interactions",
-            "rows without round, slot and step, expected as many as the messages count",
-        ),
-        (
-            "observed/messages",
-            lambda t: {**t, "count": t["count"].astype(np.uint64) + np.uint64(2**63)},
-            "observed/interactions",
-            "rows without round, slot and step, expected as many as the messages count",
-        ),
-        (
-            "observed/interactions",
+            "interactions",
             lambda t: {**t, "slot": np.zeros(len(t["query"]), dtype=np.int64)},
-            "observed/interactions",
             "column round is missing, but not all of round, slot, step",
         ),
     ],
 )
 def test_columns_that_cannot_be_put_back_are_one_line(
-    tmp_path: Path, table: str, change: Any, file: str, problem: str
+    tmp_path: Path, table: str, change: Change, problem: str
 ) -> None:
     folder = two_rounds(tmp_path / "trace")
-    forge(folder, table, change)
-    problems = validate(folder)
-    assert any(problem in line and f"{file}-00000.npz" in line for line in problems)
-    with pytest.raises(Exception, match=problem) as error:
+    forge(folder, f"observed/{table}", change)
+    assert any(problem in line and "observed/interactions-00000.npz" in line for line in validate(folder))
+    with pytest.raises(Exception, match=rf"{problem}[^\n]*$"):
         list(Trace.open(folder).truths())
-    assert "\n" not in str(error.value)

@@ -18,7 +18,7 @@ from foltr_audit.recorder import atomic_files
 from foltr_audit.errors import FoltrAuditError
 from foltr_audit.trace import Trace, TraceWriter, validate
 from tests.fixtures.command import SMALL, files, run
-from tests.trace.test_damage import HEADER, content, make, write_with
+from tests.trace.test_damage import HEADER, make
 
 ROUNDS, WHOLE = 5, HEADER.rounds_per_part  # two whole parts and a short one
 
@@ -143,7 +143,7 @@ class Life:
         assert validate(self.folder) == []
         assert self.safe <= trace.n_rounds
         assert trace.n_rounds % WHOLE == 0 or trace.n_rounds == ROUNDS
-        for name, data in content(self.folder).items():
+        for name, data in files(self.folder).items():
             assert atomic_files.is_temporary(Path(name).name) or data == expected[name]
 
 
@@ -156,7 +156,7 @@ def fault(life: Life, expected: dict[str, bytes], *allowed: int, resume: bool = 
         life.process(resume=True)
     except (FoltrAuditError, AssertionError) as error:
         return f"{type(error).__name__}: {error}"
-    found = content(life.folder)
+    found = files(life.folder)
     wrong = sorted(name for name in found | expected if found.get(name) != expected.get(name))
     return f"other files: {', '.join(wrong)}" if wrong else ""
 
@@ -168,12 +168,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         for number in range(ROUNDS):
             writer.write(*make(number))
     assert validate(folder) == []
-    return content(folder)
+    return files(folder)
 
 
 def test_every_change_of_the_disk_is_counted(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     disk = Life(tmp_path / "trace").process(resume=False)
-    assert content(tmp_path / "trace") == undisturbed
+    assert files(tmp_path / "trace") == undisturbed
     written = len(undisturbed)
     assert disk.calls["open"] == disk.calls["replace"] == written
     parts = len(list((tmp_path / "trace").glob("part-*.json")))
@@ -233,6 +233,17 @@ def test_a_run_killed_before_any_call(tmp_path: Path) -> None:
     assert {n: sorted(found[n].keys() ^ expected) for n in found if found[n] != expected} == {}
 
 
+def write_with(patch: pytest.MonkeyPatch, write_bytes: Callable[[Path, bytes], None]) -> None:
+    """Writes every file in this way."""
+
+    def write_files(folder: Path, files: dict[str, list[bytes]], *, lasting: bool = True) -> None:
+        for name, pieces in files.items():
+            write_bytes(folder / name, b"".join(pieces))
+
+    patch.setattr(atomic_files, "write_bytes", write_bytes)
+    patch.setattr(atomic_files, "write_files", write_files)
+
+
 def in_place(patch: pytest.MonkeyPatch) -> None:
     """Writes straight to the final name."""
 
@@ -288,6 +299,6 @@ def test_a_flawed_writer_is_found(
     tmp_path: Path, undisturbed: dict[str, bytes], flaw: Flaw, expected: str
 ) -> None:
     calls = Life(tmp_path / "whole", flaw).process(resume=False).calls.total()
-    assert content(tmp_path / "whole") == undisturbed  # as long as nothing kills it
+    assert files(tmp_path / "whole") == undisturbed  # as long as nothing kills it
     faults = (fault(Life(tmp_path / str(n), flaw), undisturbed, n) for n in range(calls))
     assert any(expected in text for text in faults)

@@ -13,12 +13,11 @@ from foltr_audit.recorder.messages import KEY_SHARES, SEED_SHARES
 
 from foltr_audit.core.records.interactions import Cohort, RoundRecord
 from foltr_audit.errors import TraceError, UsageError
-from foltr_audit.trace import TraceHeader, TraceWriter
+from foltr_audit.trace import Fact, TraceHeader, TraceWriter
 from foltr_audit.trace.lint import CHECKS, LintResult, lint
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import (
-    DATASET,
     LAPLACE,
     MESSAGES,
     ROUNDS,
@@ -32,19 +31,13 @@ from tests.fixtures.lint_traces import (
     played,
     record_of,
 )
+from tests.fixtures.rounds import without_messages
 
 KINDS = pytest.mark.parametrize("kind", ["model", "update"])
 
 BARE = header_of(dtype="float32", noise=None, defense=["none"])
-MASKED = TraceHeader(
-    kind="masked",
-    dtype="uint64",
-    parameters=P,
-    k=3,
-    dataset=DATASET,
-    has_truth=False,
-    knowledge={"of": "model", "bits": 32, "fraction": 16, "range": 8.0},
-)
+ENCODING: dict[str, Fact] = {"of": "model", "bits": 32, "fraction": 16, "range": 8.0}
+MASKED = replace(header_of(), kind="masked", dtype="uint64", knowledge=ENCODING, spec_hash="")
 
 
 def written(folder: Path, header: TraceHeader, rounds: list[RoundRecord]) -> Path:
@@ -61,11 +54,9 @@ def with_facts(header: TraceHeader, **facts: Any) -> TraceHeader:
 
 def masked_rounds(header: TraceHeader, **fields: Any) -> list[RoundRecord]:
     """Rounds of uniform words modulo 2^32."""
-    words = [
-        np.random.default_rng([4, r]).integers(0, 2**32, (MESSAGES, P), dtype=np.uint64)
-        for r in range(ROUNDS)
-    ]
-    return [record_of(header, r, np.zeros((MESSAGES, P)), messages=words[r], **fields) for r in range(ROUNDS)]
+    rngs, zeros = (np.random.default_rng([4, r]) for r in range(ROUNDS)), np.zeros((MESSAGES, P))
+    words = [rng.integers(0, 2**32, (MESSAGES, P), dtype=np.uint64) for rng in rngs]
+    return [record_of(header, r, zeros, messages=words[r], **fields) for r in range(ROUNDS)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -108,22 +99,16 @@ def test_lists_features_and_lost_messages_are_noted() -> None:
     survivors = np.ones(MESSAGES, dtype=np.bool_)
     survivors[6] = False
     rows = np.arange(MESSAGES)
-    fields: dict[str, Any] = {
-        "slot": rows,
-        "step": 0 * rows,
-        "part": 0 * rows,
-        "query": rows,
-        "shown": np.tile(np.arange(3), (MESSAGES, 1)),
-        "features": np.ones((MESSAGES, 3, 2), dtype=np.float32),
-    }
-    found = found_in(header, played(header, survivors=survivors, **fields))
+    lists: dict[str, Any] = {"slot": rows, "step": 0 * rows, "part": 0 * rows, "query": rows}
+    shown, features = np.tile(np.arange(3), (MESSAGES, 1)), np.ones((MESSAGES, 3, 2), dtype=np.float32)
+    rounds = played(header, survivors=survivors, shown=shown, features=features, **lists)
+    found = found_in(header, rounds)
     assert leaks(found) == set()
     texts = [f.text for f in found if f.check == "clear-fields"]
     assert len(texts) == 2
     assert "with the documents' features" in texts[0]
     assert "3 messages did not enter" in texts[1]
-    bare = [f.text for f in found_in(header_of(), played(header_of()))]
-    assert bare == []
+    assert not found_in(header_of(), played(header_of()))
 
 
 def failed(*reasons: str) -> Cohort:
@@ -138,11 +123,8 @@ def failed(*reasons: str) -> Cohort:
 
 
 def test_requests_without_an_answer_are_noted() -> None:
-    (note,) = [
-        found
-        for found in found_in(BARE, played(BARE, cohort=failed("division by zero", "out of memory")))
-        if "had no answer" in found.text
-    ]
+    cohort = failed("division by zero", "out of memory")
+    (note,) = [each for each in found_in(BARE, played(BARE, cohort=cohort)) if "no answer" in each.text]
     assert (note.check, note.severity) == ("clear-fields", "note")
     assert f"{2 * ROUNDS} requests to clients, of {4 * ROUNDS}, had no answer" in note.text
 
@@ -160,10 +142,8 @@ def test_lists_of_the_auditor_are_not_called_known_to_the_server() -> None:
 
 
 def test_metrics_that_differ_beside_masked_messages_are_found() -> None:
-    clicks = np.arange(MESSAGES) % 4
-    finding = only(
-        found_in(MASKED, masked_rounds(MASKED, clear={"clicks": clicks.astype(np.float64)})), "clear-metrics"
-    )
+    clicks = np.arange(MESSAGES) % 4.0
+    finding = only(found_in(MASKED, masked_rounds(MASKED, clear={"clicks": clicks})), "clear-metrics")
     assert "clear beside masked messages" in finding.text
     assert "clicks (0 to 3)" in finding.text
     assert (finding.rounds, finding.messages, finding.share) == (ROUNDS, MESSAGES * ROUNDS, 1.0)
@@ -190,9 +170,8 @@ def test_a_client_that_failed_sent_no_other_metric() -> None:
 
 
 def test_metrics_that_differ_between_rounds_only_reveal_nothing_about_a_client() -> None:
-    rounds = [
-        replace(record, clear={"step": np.full(MESSAGES, float(r))}) for r, record in enumerate(played(BARE))
-    ]
+    steps = (np.full(MESSAGES, float(r)) for r in range(ROUNDS))
+    rounds = [replace(record, clear={"step": step}) for record, step in zip(played(BARE), steps, strict=True)]
     assert only(found_in(BARE, rounds), "clear-metrics", "note").messages == MESSAGES * ROUNDS
 
 
@@ -273,10 +252,8 @@ def test_clean_is_said_only_of_what_was_looked_at() -> None:
     }
     assert [name for name, check in told.items() if check.looked_in_part] == ["reused-noise", "both-shares"]
     assert [name for name, check in told.items() if check.is_missing] == ["weak-noise", "mask-seeds"]
-    plain = told["reused-noise"].plain()
-    assert plain["not_looked_at"] == [
-        {"part": "noise below the masks", "why": "masked messages hold integers"}
-    ]
+    gaps = told["reused-noise"].plain()["not_looked_at"]
+    assert gaps == [{"part": "noise below the masks", "why": "masked messages hold integers"}]
 
 
 def test_what_is_not_in_a_trace_is_no_gap() -> None:
@@ -293,20 +270,15 @@ def test_what_is_not_in_a_trace_is_no_gap() -> None:
 def test_a_header_that_is_silent_about_noise_is_no_clean_one() -> None:
     header = header_of(noise=None)
     done = done_with(header, played(header_of()))
-    assert outcome(done, "weak-noise").reason == "the header declares no noise law"
-    assert outcome(done, "weak-noise").is_missing
+    weak = outcome(done, "weak-noise")
+    assert (weak.reason, weak.is_missing) == ("the header declares no noise law", True)
     assert not done.clean
 
 
 def test_rounds_without_messages_are_counted() -> None:
     header = header_of()
     rounds = played(header)
-    bare = replace(
-        rounds[1],
-        messages=rounds[1].messages[:0],
-        survivors=np.empty(0, np.bool_),
-        counts=rounds[1].counts[:0],
-    )
+    bare = without_messages(rounds[1])
     done = done_with(header, [rounds[0], bare, rounds[2]])
     assert (done.rounds, done.rounds_without_messages) == (2, 1)
     empty = done_with(header, [bare])
@@ -325,16 +297,9 @@ def test_messages_that_are_no_models_are_not_compared() -> None:
 
 @pytest.mark.parametrize("bits", [24, 48, 64])
 def test_masked_messages_that_come_again_are_caught(tmp_path: Path, bits: int) -> None:
-    facts: dict[str, Any] = {
-        "of": "model",
-        "bits": bits,
-        "fraction": 8,
-        "range": 4.0,
-        "defense": ["secure-aggregation"],
-    }
-    header = replace(header_of(), kind="masked", dtype="uint64", knowledge=facts)
-    rng = np.random.default_rng(8)
-    high = np.uint64(2**bits - 1)
+    facts = {**ENCODING, "bits": bits, "defense": ["secure-aggregation"]}
+    header = replace(MASKED, knowledge=facts, spec_hash="00")
+    rng, high = np.random.default_rng(8), np.uint64(2**bits - 1)
     masks = [rng.integers(0, high, size=(MESSAGES, P), dtype=np.uint64, endpoint=True) for _ in range(ROUNDS)]
 
     def rounds(values: list[Any]) -> list[RoundRecord]:
@@ -352,15 +317,12 @@ def test_masked_messages_that_come_again_are_caught(tmp_path: Path, bits: int) -
 def test_nothing_to_look_at_is_no_leak(tmp_path: Path) -> None:
     header = header_of()
     assert lint(written(tmp_path / "empty", header, [])).rounds == 0
-    nobody = lint_traces.record_of(header, 0, np.ones((1, P)))
-    nobody = replace(
-        nobody, messages=nobody.messages[:0], survivors=nobody.survivors[:0], counts=nobody.counts[:0]
-    )
+    nobody = without_messages(record_of(header, 0, np.ones((1, P))))
     assert lint(written(tmp_path / "nobody", header, [nobody])).findings == ()
 
 
 def _lint_one(folder: Path, header: TraceHeader, changes: Floats) -> LintResult:
-    return lint(written(folder, header, [lint_traces.record_of(header, 0, changes)]))
+    return lint(written(folder, header, [record_of(header, 0, changes)]))
 
 
 def test_one_message_and_one_coordinate(tmp_path: Path) -> None:
@@ -371,25 +333,18 @@ def test_one_message_and_one_coordinate(tmp_path: Path) -> None:
 
 @KINDS
 def test_numbers_at_the_end_of_the_range_crash_nothing(tmp_path: Path, kind: str) -> None:
-    for place, size in enumerate((1.7e308, 5e-324)):
-        changes = size * np.sign(lint_traces.updates(0))
-        _lint_one(tmp_path / str(place), header_of(kind), changes)
+    for size in (1.7e308, 5e-324):
+        _lint_one(tmp_path / str(size), header_of(kind), size * np.sign(lint_traces.updates(0)))
     header = header_of(kind, "float32")
-    record = lint_traces.record_of(header, 0, lint_traces.updates(0), parameters=np.full(P, 1e300))
+    record = record_of(header, 0, lint_traces.updates(0), parameters=np.full(P, 1e300))
     lint(written(tmp_path / "far", header, [record]))
 
 
 def test_odd_knowledge_is_survived(tmp_path: Path) -> None:
-    odd: tuple[dict[str, Any], ...] = (
-        {"noise": 3.0},
-        {"noise": "laplace:scale=nan"},
-        {"noise": ""},
-        {"defense": "home-made"},
-        {"defense": []},
-    )
-    for place, knowledge in enumerate(odd):
-        header = replace(header_of(), knowledge=knowledge)
-        lint(written(tmp_path / str(place), header, played(header)))
+    odd: dict[str, tuple[Fact, ...]] = {"noise": (3.0, "laplace:scale=nan", ""), "defense": ("home-made", [])}
+    for name, value in [(name, value) for name, values in odd.items() for value in values]:
+        header = replace(header_of(), knowledge={name: value})
+        assert lint(written(tmp_path / f"{name} {value}", header, played(header))).rounds == ROUNDS
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

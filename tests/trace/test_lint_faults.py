@@ -6,6 +6,7 @@ Every fault here was called "nothing found" once.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,10 +19,11 @@ from foltr_audit.core.defense_chain import DefenseChain
 from foltr_audit.core.plugins import Defense, RoundContext
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, parse_law
 from foltr_audit.rng import ClientStreams
-from foltr_audit.trace.lint import LintResult
+from foltr_audit.trace.lint import LintFinding, LintResult
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import leaks, only, outcome
+from tests.fixtures.there import there
 
 CLIENTS, P, ROUNDS = 200, 46, 20
 SKELLAM, DISCRETE = "skellam:sigma=0.85,step=0.25", "discrete-gaussian:sigma=0.85,step=0.25"
@@ -44,9 +46,7 @@ class Noise(Defense):
 
     def law(self, context: RoundContext) -> AdditiveNoise:
         del context
-        law = parse_law(self.text_of_law)
-        assert law is not None
-        return law
+        return there(parse_law(self.text_of_law))
 
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
         declared = self.law(context)
@@ -55,12 +55,9 @@ class Noise(Defense):
         step = law.grid
         kept = step * np.rint(models / step) if step else models
         noise = law.sample(self.streamed(context.streams("noise")), models.shape[1])
-        odd = {
-            "nobody": np.zeros(len(models), dtype=np.bool_),
-            "odd rounds": np.full(len(models), context.round % 2 == 1),
-            "odd clients": context.clients % 2 == 1,
-        }[self.turned]
-        return np.asarray(kept + np.where(odd[:, np.newaxis], -noise, noise))
+        odd = {"nobody": 0 * context.clients, "round": context.round % 2, "clients": context.clients % 2}
+        sign = 1 - 2 * np.broadcast_to(np.asarray(odd[self.turned]), len(models))
+        return np.asarray(kept + sign[:, np.newaxis] * noise)
 
 
 def traced(
@@ -74,16 +71,12 @@ def traced(
     )
 
 
-def _of_the_first_round(streams: ClientStreams) -> ClientStreams:
-    return replace(streams, round=0)
+def reused(done: LintResult) -> list[LintFinding]:
+    return [finding for finding in done.findings if finding.check == "reused-noise"]
 
 
 def _every(rounds: int, streams: ClientStreams) -> ClientStreams:
     return replace(streams, round=streams.round % rounds)
-
-
-def _every_client(clients: int, streams: ClientStreams) -> ClientStreams:
-    return replace(streams, clients=streams.clients % clients)
 
 
 def _of_another(one: int, other: int, streams: ClientStreams) -> ClientStreams:
@@ -114,23 +107,20 @@ def test_less_noise_than_declared_is_found(text: str, factor: float) -> None:
 
 def test_half_the_variance_of_narrow_shares_is_found() -> None:
     """Nearly all of their noise is next to 0: only windows far out tell."""
-    done = traced(SHARES, math.sqrt(0.5))
-    assert "weak-noise" in leaks(done.findings)
+    assert "weak-noise" in leaks(traced(SHARES, math.sqrt(0.5)).findings)
 
 
 def test_what_too_few_numbers_cannot_tell_is_named() -> None:
     """184,000 numbers of 1/1,000 shares do not tell half the variance; one message tells nothing."""
     shares, narrow = outcome(traced(SHARES), "weak-noise"), outcome(traced(NARROW), "weak-noise")
     assert [gap.part for gap in shares.not_looked_at] == ["noise missing in one message"]
-    assert shares.power is not None
-    assert shares.power.endswith("of the declared variance in all numbers would have been found")
+    assert there(shares.power).endswith("of the declared variance in all numbers would have been found")
     assert [gap.part for gap in narrow.not_looked_at] == [
         "noise missing in one message",
         "noise of half the declared variance",
     ]
     assert "184,000 numbers are too few" in narrow.not_looked_at[1].why
-    assert narrow.power is None
-    assert shares.state == narrow.state == "not looked"
+    assert (narrow.power, shares.state, narrow.state) == (None, "not looked", "not looked")
 
 
 def test_changes_that_hide_missing_noise_are_named() -> None:
@@ -149,33 +139,23 @@ def test_changes_that_hide_missing_noise_are_named() -> None:
 
 @pytest.mark.parametrize("text", [LAPLACE, DISCRETE, SHARES])
 def test_the_same_noise_in_every_round_is_found(text: str) -> None:
-    finding = next(
-        f for f in traced(text, streamed=_of_the_first_round).findings if f.check == "reused-noise"
-    )
-    assert finding.text.startswith("messages of the same place in successive rounds")
+    first = reused(traced(text, streamed=lambda streams: replace(streams, round=0)))[0]
+    assert first.text.startswith("messages of the same place in successive rounds")
 
 
 @pytest.mark.parametrize("text", [LAPLACE, SKELLAM])
 @pytest.mark.parametrize(
-    ("turned", "streamed", "where"),
-    [
-        (
-            "odd rounds",
-            lambda streams: replace(streams, round=streams.round - streams.round % 2),
-            "messages of the same place in successive rounds",
-        ),
-        (
-            "odd clients",
-            lambda streams: replace(streams, clients=streams.clients - streams.clients % 2),
-            "messages of one round",
-        ),
-    ],
+    ("what", "where"),
+    [("round", "messages of the same place in successive rounds"), ("clients", "messages of one round")],
 )
-def test_noise_that_comes_again_with_the_opposite_sign_is_found(
-    text: str, turned: str, streamed: Streamed, where: str
-) -> None:
+def test_noise_that_comes_again_with_the_opposite_sign_is_found(text: str, what: str, where: str) -> None:
     """Only differences were looked at; the sum of two such messages has no noise at all."""
-    found = only(traced(text, streamed=streamed, turned=turned).findings, "reused-noise")
+
+    def even(streams: ClientStreams) -> ClientStreams:
+        number = getattr(streams, what)
+        return replace(streams, **{what: number - number % 2})
+
+    found = only(traced(text, streamed=even, turned=what).findings, "reused-noise")
     assert found.text.startswith(where)
     assert "their sums are free of it" in found.text
 
@@ -191,11 +171,12 @@ def test_noise_that_returns_after_some_rounds_is_found(text: str) -> None:
 @pytest.mark.parametrize("text", [LAPLACE, FINE, SHARES])
 def test_noise_that_every_third_client_shares_is_found(text: str) -> None:
     """All messages were compared with the first one of the round alone."""
-    found = [
-        f for f in traced(text, streamed=partial(_every_client, 3), rounds=4).findings
-        if f.check == "reused-noise"
-    ]  # fmt: skip
-    assert found[0].text.startswith("messages of one round, 3 places apart")
+
+    def every_third(streams: ClientStreams) -> ClientStreams:
+        return replace(streams, clients=streams.clients % 3)
+
+    first = reused(traced(text, streamed=every_third, rounds=4))[0]
+    assert first.text.startswith("messages of one round, 3 places apart")
 
 
 @pytest.mark.parametrize("text", [GAUSSIAN, FINE])
@@ -203,16 +184,11 @@ def test_two_clients_with_the_same_noise_are_found(text: str) -> None:
     """Two of 200 clients, neither of them the first; among all 4,000 messages of the trace."""
     found = only(traced(text, streamed=partial(_of_another, 17, 5), size=0.08).findings, "reused-noise")
     assert found.messages >= 15
-    assert found.example is not None
-    assert "message 17, with round" in found.example
-    assert found.example.endswith("message 5")
+    assert re.search(r"message 17, with round .* message 5$", there(found.example))
 
 
 def test_one_noise_for_another_client_in_another_round_is_found() -> None:
     """Client 150 takes in round 9 what client 3 took in round 2: one pair of 8 million."""
-
-    def streamed(streams: ClientStreams) -> ClientStreams:
-        return _of_another(150, 3, replace(streams, round=2)) if streams.round == 9 else streams
 
     def one_pair(streams: ClientStreams) -> ClientStreams:
         if streams.round != 9:
@@ -222,7 +198,6 @@ def test_one_noise_for_another_client_in_another_round_is_found() -> None:
 
     found = only(traced(LAPLACE, streamed=one_pair).findings, "reused-noise")
     assert (found.messages, found.example) == (1, "round 9, message 150, with round 2, message 3")
-    assert "reused-noise" in leaks(traced(LAPLACE, streamed=streamed).findings)
 
 
 def test_pairs_of_narrow_shares_are_said_not_to_be_looked_at() -> None:

@@ -11,32 +11,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import binom
 
-from foltr_audit.privacy.noise import (
-    AdditiveNoise,
-    DiscreteGaussian,
-    GammaShare,
-    Gaussian,
-    Skellam,
-)
+from foltr_audit.privacy.noise import AdditiveNoise, DiscreteGaussian, GammaShare, Gaussian, Skellam
 from foltr_audit.rng import Streams
 from foltr_audit.trace.declared_noise import NoiseDeclaration, NoiseWindow
 from foltr_audit.trace.lint.noise_checks import SURE, WindowCounter, enough_trials, inside, too_many
 from foltr_audit.utils.arrays import Floats
 from tests.fixtures import lint_traces
 from tests.fixtures.lint_traces import LAPLACE
+from tests.fixtures.there import there
 
 
 def _known(law: AdditiveNoise, size: Any) -> Floats:
-    found = law.probability_within(size)
-    assert found is not None
-    return found
+    return there(law.probability_within(size))
 
 
 def _most(law: AdditiveNoise, half: Any) -> Floats:
-    found = law.concentration(half)
-    assert found is not None
-    return found
+    return there(law.concentration(half))
 
 
 # --- continuous laws ------------------------------------------------------------------------------
@@ -52,14 +45,14 @@ def test_laplace_and_gaussian_by_their_closed_forms() -> None:
 
 @pytest.mark.parametrize(("n", "count"), [(1000, 1), (50, 1), (4, 1), (2, 1), (3, 2), (1, 3), (2, 13)])
 def test_gamma_shares_by_integrating_their_density(n: int, count: int) -> None:
-    from scipy.integrate import quad
-
     law = GammaShare(n=n, scale=2.5, count=count)
     edges = [1e-6, 1e-3, 0.1, 1.0, 5.0, 20.0]
+
+    def density(u: float) -> float:
+        return math.exp(u + float(law.log_density(math.exp(u))))
+
     for low, high in pairwise(edges):
-        mass, _ = quad(
-            lambda u: math.exp(u + float(law.log_density(math.exp(u)))), math.log(low), math.log(high)
-        )
+        mass, _ = quad(density, math.log(low), math.log(high))
         difference = float(np.diff(_known(law, [low, high]))[0])
         assert difference == pytest.approx(2 * mass, rel=1e-6, abs=1e-12)
 
@@ -216,8 +209,6 @@ def test_values_are_counted_where_rounding_cannot_have_moved_them_in() -> None:
 @pytest.mark.parametrize("probability", [0.001, 0.3, 0.98])
 @pytest.mark.parametrize("trials", [46, 4000, 184_000])
 def test_a_count_is_too_many_by_the_binomial_law(probability: float, trials: int) -> None:
-    from scipy.stats import binom
-
     windows = [NoiseWindow(half=1.0, probability=probability)]
     least = int(binom.isf(SURE, trials, probability)) + 1
     for hits in range(max(0, least - 2), min(trials, least + 2) + 1):
@@ -228,8 +219,6 @@ def test_a_count_is_too_many_by_the_binomial_law(probability: float, trials: int
 
 def test_less_than_one_in_a_billion_are_too_many() -> None:
     """Whatever the count, the chance of a refusal is below SURE: summed over the whole binomial law."""
-    from scipy.stats import binom
-
     windows = [NoiseWindow(half=1.0, probability=0.4)]
     hits = np.arange(201)
     refused = too_many(windows, hits[np.newaxis], 200)
@@ -242,12 +231,8 @@ def test_less_than_one_in_a_billion_are_too_many() -> None:
 @pytest.mark.parametrize(
     ("text", "rows", "told"),
     [
-        (LAPLACE, 5, False),
-        (LAPLACE, 40, True),
-        ("skellam:sigma=0.8,step=0.5", 5, False),
-        ("skellam:sigma=0.8,step=0.5", 40, True),
-        ("gamma-share:n=200,scale=2.5", 400, False),
-        ("gamma-share:n=200,scale=2.5", 4000, True),
+        *[(text, rows, rows == 40) for text in (LAPLACE, "skellam:sigma=0.8,step=0.5") for rows in (5, 40)],
+        *[("gamma-share:n=200,scale=2.5", rows, rows == 4000) for rows in (400, 4000)],
         ("gamma-share:n=1000,scale=2.5", 4000, False),
     ],
 )

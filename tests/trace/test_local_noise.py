@@ -15,14 +15,11 @@ from foltr_audit.privacy.events import NoiseAddition, NormBound
 from foltr_audit.trace.declared_header import declared_by
 from foltr_audit.trace.header import Fact
 from foltr_audit.trace.local_noise import LocalNoise
+from tests.fixtures.there import there
 from tests.trace.test_declared_header import header
 
-HONEST: dict[str, Fact] = {
-    "local_dp_clip": 0.05,
-    "claimed_sensitivity": 0.1,
-    "local_dp_eps": 1.0,
-    "local_dp_delta": 1e-5,
-}
+HONEST: dict[str, Fact] = {"local_dp_clip": 0.05, "claimed_sensitivity": 0.1}
+HONEST |= {"local_dp_eps": 1.0, "local_dp_delta": 1e-5}
 
 
 def found_with(**changes: Fact) -> dict[str, DeclarationFinding]:
@@ -96,8 +93,6 @@ def test_noise_of_another_formula_is_compared_by_its_sensitivity_alone() -> None
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, 2.0, True])
 def test_a_delta_that_is_none(delta: float) -> None:
-    local = LocalNoise.of({**HONEST, "local_dp_delta": delta})
-    assert local is not None
-    assert local.sigma is None
-    assert local.claims == ()
+    local = there(LocalNoise.of({**HONEST, "local_dp_delta": delta}))
+    assert (local.sigma, local.claims) == (None, ())
     assert LocalNoise.of({"local_dp_clip": 0.1, "local_dp_eps": 1.0, "local_dp_delta": 1e-5}) is None

@@ -14,13 +14,13 @@ from foltr_audit.errors import UsageError
 from foltr_audit.trace import Trace, validate
 from tests.fixtures import foreign_trace
 from tests.fixtures.foreign_trace import System
+from tests.fixtures.there import there
 
 
 def exact(folder: Path, system: System, **formats: Any) -> dict[str, float]:
     """Exact rates of olsr and lad on a trace in some number formats."""
-    header = foreign_trace.header(
-        system, dtype=formats["dtype"], facts={"normaliser": "shown", "pairs": None, "learning_rate": None}
-    )
+    facts = {"normaliser": "shown", "pairs": None, "learning_rate": None}
+    header = foreign_trace.header(system, dtype=formats["dtype"], facts=facts)
     report = fa.attack_trace(
         foreign_trace.write(folder, header, foreign_trace.records(system, **formats)), ["olsr", "lad"]
     )
@@ -64,22 +64,17 @@ def test_a_trace_keeps_the_features_that_it_is_given(tmp_path: Path, dtype: str)
     folder = foreign_trace.write(tmp_path / "trace", foreign_trace.header(system), rounds)
     assert validate(folder) == []
     for (record, _), read in zip(rounds, Trace.open(folder).rounds(), strict=True):
-        assert record.features is not None
-        assert read.features is not None
-        assert read.features.dtype == dtype
-        np.testing.assert_array_equal(read.features, record.features)
+        assert there(read.features).dtype == dtype
+        np.testing.assert_array_equal(there(read.features), record.features)
 
 
 def test_all_rounds_of_a_trace_have_features_in_one_format(tmp_path: Path) -> None:
-    system = System(rounds=2)
+    system = System(rounds=3)
     wide, narrow = (foreign_trace.records(system, feature_dtype=dtype) for dtype in ("float64", "float32"))
     header = replace(foreign_trace.header(system), rounds_per_part=1)
-    with fa.TraceWriter(tmp_path, header) as writer:
-        writer.write(*wide[0])
-        with pytest.raises(UsageError, match="round 1: features of type float32, expected float64"):
-            writer.write(*narrow[1])
-    with fa.TraceWriter(tmp_path, header, resume=True) as writer:
-        with pytest.raises(UsageError, match="round 1: features of type float32, expected float64"):
-            writer.write(*narrow[1])
-        writer.write(*wide[1])
+    for resume in (False, True):
+        with fa.TraceWriter(tmp_path, header, resume=resume) as writer:
+            writer.write(*wide[writer.next_round])
+            with pytest.raises(UsageError, match=r"round \d: features of type float32, expected float64"):
+                writer.write(*narrow[writer.next_round])
     assert validate(tmp_path) == []

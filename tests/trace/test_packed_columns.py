@@ -85,40 +85,32 @@ def test_few_values_take_few_bits_and_random_ones_stay_as_they_are() -> None:
     assert 3.2 * 80_000 < normal.size < 3.5 * 80_000
 
 
+NINE: NDArray[np.generic] = octets(*[0] * 9)
+FLOATS = np.empty((0, 2), dtype=np.float32)
 EMPTY = np.empty((0, 2), dtype=np.uint16)  # ten rows of this type have 20 numbers, whose codes take 3 bytes
 FORGED: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
     "none": ({"a.packed": octets()}, "0 packed bytes, which are too few"),
     "cut": ({"a.packed": octets(0, 8, 1, 2)}, "4 packed bytes, which are too few"),
     "cut in codes": ({"a.packed": octets(1, 0)}, "2 packed bytes, which are too few"),
     "wide codes": ({"a.packed": octets(8)}, "codes of 8 bits of uint16 in 0 blocks of others"),
-    "codes of floats": (
-        {"a.type": np.empty((0, 2), dtype=np.float32), "a.packed": octets(1)},
-        "codes of 1 bits of float32 in 0 blocks",
-    ),
-    "blocks without end": (
-        {"a.packed": octets(*[1, 255, 255, 255] * 9)},
-        "codes of 1 bits of uint16 in 3 blocks",
-    ),
-    "rows of blocks": (
-        {"a.blocks": np.array([4, 5]), "a.packed": octets(*[0] * 9)},
-        "blocks of 9 rows; expected 10",
-    ),
-    "rows below 0": ({"a.blocks": np.array([-4, 14]), "a.packed": octets(*[0] * 9)}, "blocks of 10 rows"),
-    "blocks of text": ({"a.blocks": np.array(["x"]), "a.packed": octets(*[0] * 9)}, "blocks of type <U1"),
+    "codes of floats": ({"a.type": FLOATS, "a.packed": octets(1)}, "codes of 1 bits of float32 in 0 blocks"),
+    "blocks without end": ({"a.packed": octets(*[1, 255, 255, 255] * 9)}, "codes of 1 bits of uint16 in 3"),
+    "rows of blocks": ({"a.blocks": np.array([4, 5]), "a.packed": NINE}, "blocks of 9 rows; expected 10"),
+    "rows below 0": ({"a.blocks": np.array([-4, 14]), "a.packed": NINE}, "blocks of 10 rows"),
+    "blocks of text": ({"a.blocks": np.array(["x"]), "a.packed": NINE}, "blocks of type <U1"),
     "wide list": ({"a.packed": octets(0, 9, *[0] * 9)}, "codes of 9 bits, or lists"),
     "lists without end": (
-        {"a.packed": octets(0, *[1, 0, 255, 255, 255] * 9)},
-        f"lists in more than {MOST_LEVELS} others",
+        *({"a.packed": octets(0, *[1, 0, 255, 255, 255] * 9)}, f"lists in more than {MOST_LEVELS} others"),
     ),
     "too long": ({"a.packed": octets(0, *[8, *[0] * 20] * 2, 7)}, "1 packed bytes too many"),
     "truth values": (
         {"a.type": np.empty((0, 2), dtype=np.bool_), "a.packed": octets(0, 8, *[2] * 20)},
         "a truth value that is neither 0 nor 1",
     ),
-    "twice": ({"a": np.zeros((10, 2)), "a.packed": octets(*[0] * 9)}, "there twice"),
+    "twice": ({"a": np.zeros((10, 2)), "a.packed": NINE}, "there twice"),
     "words": ({"a.packed": np.zeros(9, dtype=np.uint16)}, "packed otherwise than as bytes"),
-    "rows in the type": ({"a.type": np.zeros((1, 2)), "a.packed": octets(*[0] * 9)}, "packed otherwise"),
-    "text": ({"a.type": np.empty(0, dtype="U3"), "a.packed": octets(*[0] * 9)}, "packed otherwise"),
+    "rows in the type": ({"a.type": np.zeros((1, 2)), "a.packed": NINE}, "packed otherwise"),
+    "text": ({"a.type": np.empty(0, dtype="U3"), "a.packed": NINE}, "packed otherwise"),
 }
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from foltr_audit.recorder.round_tables import (
-    CohortColumns,
     ListColumns,
     MessageColumns,
     RoundColumns,
@@ -47,79 +45,11 @@ def test_a_plain_round() -> None:
     assert found["truth/clicks"]["clicks"].tolist() == [[0b1000_0000], [0], [0]]
 
 
-def test_everything_that_a_server_may_note() -> None:
-    ids = np.array([2**64 - 1, 3], dtype=np.uint64)
-    messages = replace(
-        MESSAGES,
-        senders=ids,
-        sizes=[100, 0],
-        sent_at=[1.5, np.nan],
-        metrics={"loss": [0.5, np.nan], "clicks": [np.nan, 3]},
-    )
-    lists = replace(LISTS, candidates=np.arange(8.0).reshape(4, 2), n_candidates=[2, 1, 1])
-    cohort = CohortColumns(
-        node=[9, *ids],
-        outcome=["late", "arrived", "failed"],
-        reason=["", "", "gone"],
-        stage=["", "", "evaluate"],
-    )
-    more = replace(
-        ROUND, messages=messages, lists=lists, cohort=cohort, facts={"learning_rate": 0.5}, started=10.0
-    )
-    found = join_tables([round_tables(more)])
-    assert found["observed/messages"]["sender"].tolist() == ids.tolist()
-    assert found["observed/messages"]["bytes"].tolist() == [100, 0]
-    assert found["observed/metrics"]["slot"].tolist() == [0, 1]
-    assert found["observed/metrics"]["name"].tolist() == ["loss", "clicks"]
-    assert found["observed/metrics"]["value"].tolist() == [0.5, 3.0]
-    assert found["observed/candidates"]["step"].tolist() == [0, 0, 1, 0]
-    assert found["observed/cohort"]["node"].tolist() == [9, *ids.tolist()]
-    assert found["observed/cohort"]["reason"].tolist() == ["", "", "gone"]
-    assert json.loads(found["observed/rounds"]["facts"][0]) == {"learning_rate": 0.5}
-    assert "ended" not in found["observed/rounds"]
-
-
-def test_a_part_fills_what_some_rounds_lack() -> None:
-    told = replace(ROUND, number=1, facts={"pairs": "all"}, messages=replace(MESSAGES, sizes=[1, 2]))
-    known = replace(TRUTH, known=[False, True, True], updates=np.ones((2, 6), dtype=np.float32))
-    found = join_tables([round_tables(ROUND, TRUTH), round_tables(told, known)])
-    assert found["observed/rounds"]["round"].tolist() == [0, 1]
-    assert found["observed/rounds"]["facts"].tolist() == ["", '{"pairs": "all"}']
-    assert found["observed/messages"]["bytes"].tolist() == [0, 0, 1, 2]
-    assert found["truth/clicks"]["known"].tolist() == [True] * 3 + [False, True, True]
-    updates = found["truth/messages"]["update"]
-    assert updates.dtype == np.float32
-    assert np.isnan(updates[:2]).all()
-    assert (updates[2:] == 1).all()
-    metrics = {"loss": np.array([0.5, 0.5])}
-    with_metrics = replace(told, messages=replace(MESSAGES, metrics=metrics))
-    assert join_tables([round_tables(ROUND), round_tables(with_metrics)])["observed/metrics"][
-        "round"
-    ].tolist() == [1, 1]
-
-
-def test_sums_of_masked_words() -> None:
-    words = MessageColumns(arrays=[np.ones((2, 7), dtype=np.uint64)], counts=[1, 1], survived=[True, True])
-    summed = replace(ROUND, messages=words, masked=True, total=np.full(7, 2**63, dtype=np.uint64))
-    failed = replace(ROUND, number=1, messages=words, masked=True, aborted="too few nodes")
-    found = join_tables([round_tables(summed), round_tables(failed)])["observed/rounds"]
-    assert found["has_total"].tolist() == [True, False]
-    assert found["total"].dtype == np.uint64
-    assert found["total"][:, 0].tolist() == [2**63, 0]
-    assert found["aborted"].tolist() == ["", "too few nodes"]
-
-
 def test_whole_numbers_of_two_types_stay_whole() -> None:
     large = replace(ROUND, number=1, messages=replace(MESSAGES, senders=np.array([2**64 - 1, 0], np.uint64)))
     small = replace(ROUND, messages=replace(MESSAGES, senders=[1, 2]))
     found = join_tables([round_tables(small), round_tables(large)])
     assert found["observed/messages"]["sender"].tolist() == [1, 2, 2**64 - 1, 0]
-
-
-def test_a_part_without_lists() -> None:
-    found = join_tables([round_tables(replace(ROUND, lists=ListColumns.none(2)))])["observed/interactions"]
-    assert found["shown"].shape == (0, 2)
-    assert found["shown"].dtype == np.uint8
 
 
 @pytest.mark.parametrize(
@@ -139,9 +69,6 @@ def test_positions_that_no_list_has_are_kept_for_readers_to_refuse() -> None:
 
 
 def test_rounds_that_do_not_go_together_are_refused() -> None:
-    sent = replace(ROUND, number=1, messages=replace(MESSAGES, senders=[1, 2]))
-    with pytest.raises(ValueError, match="observed/messages: column sender is missing in some rounds"):
-        join_tables([round_tables(ROUND), round_tables(sent)])
     wide = replace(ROUND, messages=replace(MESSAGES, arrays=[WEIGHT.astype(np.float64), BUFFER]))
     with pytest.raises(ValueError, match="column array-0 has several types: float16, float64"):
         join_tables([round_tables(ROUND), round_tables(wide)])

@@ -12,7 +12,8 @@ from foltr_audit.recorder import part_files
 from foltr_audit.errors import FoltrAuditError, UsageError
 from foltr_audit.trace import Trace, TraceWriter, validate
 from foltr_audit.trace import writer as trace_writer
-from tests.trace.test_damage import HEADER, ROUNDS, content, make, write
+from tests.fixtures.command import files
+from tests.trace.test_damage import HEADER, ROUNDS, make, write
 
 
 def test_the_bytes_are_the_same(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_the_bytes_are_the_same(tmp_path: Path) -> None:
         with TraceWriter(tmp_path / "behind", HEADER, resume=resume, behind=True) as writer:
             for number in range(writer.next_round, until):
                 writer.write(*make(number))
-    assert content(tmp_path / "behind") == content(tmp_path / "here")
+    assert files(tmp_path / "behind") == files(tmp_path / "here")
     assert validate(tmp_path / "behind") == []
 
 
