@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -30,8 +29,8 @@ from foltr_audit.judge.task import checked_answer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
+from tests.conftest import SetupOf
 from tests.fixtures.client_recordings import DATA, recorded, reordered
 from tests.fixtures.tiny import BELIEF, clicks_view, cut, view
 from tests.inference.test_pattern_decoder import (
@@ -42,8 +41,6 @@ from tests.inference.test_pattern_decoder import (
     plain_likelihoods,
     walk_down,
 )
-
-SetupOf = Callable[..., Setup]
 
 ATTACK = IntentInference()
 NOISE = GammaShare(n=3, scale=0.6)

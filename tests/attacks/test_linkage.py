@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,12 +33,10 @@ from foltr_audit.judge.protocol import judge
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.client_recordings import DATA, recorded, reordered
 from tests.fixtures.tiny import view
-
-SetupOf = Callable[..., Setup]
 
 ATTACK = Linkage()
 CHOICES = 5

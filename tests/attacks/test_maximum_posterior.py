@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -22,8 +21,8 @@ from foltr_audit.judge.task import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, RoundingNoise, ScaleFreeNoise
 from foltr_audit.rng import Streams
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import BELIEF, cut, view
 from tests.inference.test_pattern_decoder import (
     SETTINGS,
@@ -34,8 +33,6 @@ from tests.inference.test_pattern_decoder import (
     walk_down,
 )
 from tests.inference.test_replay import learner, sent, wide
-
-SetupOf = Callable[..., Setup]
 
 PATTERN, MARGINAL, PRIOR = MaximumPosterior(), MaximumPosterior(guess="marginal"), PositionPrior()
 NOISE = GammaShare(n=3, scale=0.6)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import permutations, product
 
 import numpy as np
@@ -27,9 +26,9 @@ from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, collection_of, dataset
 
-SetupOf = Callable[..., Setup]
 DECIDED = np.linspace(-1.0, 1.3, FEATURES)
 HEAVY = ("clip:norm=1.5,ord=1", "laplace:eps=0.1,sensitivity=3")
 LEARNER = "fpdgd:pairs=all,normaliser=shown,learning_rate=0.7"

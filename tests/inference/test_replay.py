@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
@@ -24,10 +23,9 @@ from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.conftest import SetupOf
 from tests.fixtures.reference import dataset, numba_threads
 from tests.fixtures.tiny import collection_of, cut, rearranged, view, with_updates
-
-SetupOf = Callable[..., Setup]
 
 SETTINGS = list(product(("all", "last-click+1"), ("shown", "candidates")))
 CLIP = "clip:norm=0.9"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -25,11 +24,9 @@ from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.reference import numba_threads
 from tests.fixtures.tiny import FEATURES, ToyClick
-
-SetupOf = Callable[..., Setup]
-
 
 EVERY_RANKER = pytest.mark.parametrize("ranker", ["linear", "neural:hidden=5", "neural:hidden=4,layers=2"])
 

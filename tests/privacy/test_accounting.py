@@ -91,18 +91,12 @@ def test_shares_that_never_arrived(n: int, arriving: int, one: float, spread: fl
 
 @pytest.mark.parametrize("shape", [0.51, 0.6, 0.75, 0.9, 0.99])
 def test_the_loss_of_missing_shares_is_concave_in_the_shift(shape: float) -> None:
-    """What "spread evenly" rests on; and it is the largest log ratio, by looking at many x."""
+    """What "spread evenly" rests on."""
     law = GammaShare(n=100, scale=1.0, count=round(100 * shape))
     shifts = np.geomspace(1e-6, 50.0, 300)
     losses = law.worst_loss(shifts)
     slopes = np.diff(losses) / np.diff(shifts)
     assert np.all(np.diff(slopes) <= 1e-9 * np.abs(slopes[1:]) + 1e-12)
-    x = np.concatenate([-np.geomspace(1e-8, 200.0, 4000), np.geomspace(1e-8, 200.0, 4000)])
-    for shift in (1e-3, 0.1, 1.0, 10.0):
-        ratios = law.log_density(x) - law.log_density(x - shift)
-        assert ratios.max() <= float(law.worst_loss(shift)) * (1 + 1e-9)
-        if shape >= 0.75:  # below, the density rises to its peak too slowly for any x that is tried
-            assert ratios.max() >= 0.99 * float(law.worst_loss(shift))
 
 
 @pytest.mark.parametrize("shape", [0.6, 0.8])
