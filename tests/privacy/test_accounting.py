@@ -222,10 +222,7 @@ def test_gaussian_noise(sigma: float, rounds: int) -> None:
 
 
 def test_gaussian_noise_of_a_sum() -> None:
-    local, own = (
-        NoiseAddition(law=Gaussian(sigma=2.0)),
-        NoiseAddition(law=Gaussian(sigma=2.0 * math.sqrt(400))),
-    )
+    local, own = (NoiseAddition(law=Gaussian(sigma=sigma)) for sigma in (2.0, 2.0 * math.sqrt(400)))
     assert epsilon(L2, local, arriving=400, delta=1e-6) == pytest.approx(
         epsilon(L2, own, view="individual", delta=1e-6)
     )
@@ -335,12 +332,9 @@ def test_more_noise_less_movement_fewer_rounds_and_more_messages_never_cost_more
 ) -> None:
     def cost(norm: float, scale: float, rounds: int, arriving: int) -> float:
         law = Gaussian(sigma=scale / 10) if gaussian else GammaShare(n=100, scale=scale)
-        there = at(
-            shares=100, arriving=arriving, rounds=rounds, delta=1e-6 if gaussian else 0.0, parameters=7
-        )
-        return upper_bound(
-            [NormBound(norm=norm, ord=order, of="update"), NoiseAddition(law=law)], there
-        ).epsilon
+        there = {"shares": 100, "arriving": arriving, "rounds": rounds, "delta": 1e-6 if gaussian else 0.0}
+        ball = NormBound(norm=norm, ord=order, of="update")
+        return epsilon(ball, NoiseAddition(law=law), parameters=7, **there)
 
     base = cost(norm, scale, rounds, arriving)
     more = 1 + 1e-9
@@ -353,26 +347,15 @@ def test_more_noise_less_movement_fewer_rounds_and_more_messages_never_cost_more
 # --- refusals ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"view": "agregate"},
-        {"unit": "list"},
-        {"parameters": 0},
-        {"shares": 0},
-        {"arriving": 0},
-        {"arriving": N + 1},
-        {"interactions": 0},
-        {"largest_weight": 0.5},
-        {"largest_weight": math.nan},
-        {"rounds": 0},
-        {"delta": 1.0},
-        {"delta": math.nan},
-        {"sampled": 0.0},
-        {"colluders": -1},
-        {"colluders": N},
-    ],
-)
-def test_situations_that_cannot_be_meant(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=rf"accounting: |--{next(iter(wrong))}: "):
-        at(**wrong)
+ZERO = ("parameters", "shares", "arriving", "interactions", "rounds", "sampled")
+OTHER = {"view": ["agregate"], "unit": ["list"], "arriving": [N + 1], "largest_weight": [0.5, math.nan]}
+OTHER |= {"delta": [1.0, math.nan], "colluders": [-1, N]}
+
+
+WRONG = [*((name, 0) for name in ZERO), *((name, one) for name in OTHER for one in OTHER[name])]
+
+
+@pytest.mark.parametrize(("name", "wrong"), WRONG)
+def test_situations_that_cannot_be_meant(name: str, wrong: Any) -> None:
+    with pytest.raises(UsageError, match=rf"accounting: |--{name}: "):
+        at(**{name: wrong})

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
-from foltr_audit.errors import UsageError
 from foltr_audit.kernels.noise import gamma_differences
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.rng import Streams
@@ -167,19 +166,3 @@ def test_shares_are_finite_and_scale(n: int, scale: float, size: int) -> None:
     assert x.shape == (3, size)
     assert np.all(np.isfinite(x))
     np.testing.assert_allclose(x, scale * shares(n, 3, size, scale=1.0), rtol=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("n", "scale", "message"),
-    [
-        (0, 1.0, "noise: 0 Gamma shares; expected at least 1"),
-        (-3, 1.0, "noise: -3 Gamma shares"),
-        (1, 0.0, "noise: scale 0.0; expected a positive number"),
-        (1, -2.0, "noise: scale -2.0"),
-        (1, math.inf, "noise: scale inf"),
-        (1, math.nan, "noise: scale nan"),
-    ],
-)
-def test_impossible_laws_are_refused(n: int, scale: float, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        GammaShare(n=n, scale=scale)

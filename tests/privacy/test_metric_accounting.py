@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from foltr_audit.privacy.accounting import AccountingContext, upper_bound
-from foltr_audit.privacy.events import ClickRandomization, MetricRandomization
+from foltr_audit.privacy.events import UNITS, ClickRandomization, MetricRandomization
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from tests.conftest import SetupOf
 
@@ -47,12 +47,8 @@ def worst_loss(p: float, v: int, interactions: int, changed: int) -> float:
 @pytest.mark.parametrize("interactions", [1, 2, 3])
 def test_a_message_never_loses_more_than_its_bound(p: float, interactions: int) -> None:
     events = (MetricRandomization(epsilon=RandomizedResponse(p, 3).epsilon),)
-    for unit, changed in (
-        ("click", 1),
-        ("interaction", 1),
-        ("query", interactions),
-        ("client", interactions),
-    ):
+    for unit in UNITS:
+        changed = 1 if unit in ("click", "interaction") else interactions
         bound = upper_bound(events, situation(unit, interactions))
         exact = worst_loss(p, 3, interactions, changed)
         assert exact <= bound.epsilon * (1 + 1e-12), unit

@@ -369,19 +369,22 @@ def test_any_text_is_a_law_that_can_be_used_or_none(text: str) -> None:
         assert law.variance >= 0
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
-def test_impossible_scales_are_refused(value: float) -> None:
-    with pytest.raises(UsageError, match=f"noise: sigma {value}; expected a positive number"):
-        Gaussian(sigma=value)
-    for law in (RoundingNoise, ScaleFreeNoise):
-        with pytest.raises(UsageError, match=f"noise: resolution {value}; expected a positive number"):
-            law(resolution=value)
-
-
-@pytest.mark.parametrize("count", [0, -2])
-def test_a_sum_of_no_shares_is_refused(count: int) -> None:
-    with pytest.raises(UsageError, match=f"noise: a sum of {count} Gamma shares; expected at least 1"):
-        GammaShare(n=5, scale=1.0, count=count)
+@pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan, math.inf])
+def test_impossible_numbers_are_refused(wrong: float) -> None:
+    for name, law in (
+        ("scale", lambda: GammaShare(n=1, scale=wrong)),
+        ("sigma", lambda: Gaussian(sigma=wrong)),
+        ("resolution", lambda: RoundingNoise(resolution=wrong)),
+        ("resolution", lambda: ScaleFreeNoise(resolution=wrong)),
+    ):
+        with pytest.raises(UsageError, match=f"noise: {name} {wrong}; expected a positive number"):
+            law()
+    if wrong <= 0:
+        count = int(wrong)
+        with pytest.raises(UsageError, match=f"noise: {count} Gamma shares; expected at least 1"):
+            GammaShare(n=count, scale=1.0)
+        with pytest.raises(UsageError, match=f"noise: a sum of {count} Gamma shares; expected at least 1"):
+            GammaShare(n=5, scale=1.0, count=count)
 
 
 # --- the loss of a shift next to the peak -----------------------------------------------------------------

@@ -147,15 +147,7 @@ def test_texts() -> None:
     assert RandomizedResponse(0.25, 11).text == "metric-rr:p=0.25"
     assert RandomizedResponse.parse("none", 11) == RandomizedResponse(1.0, 11)
     np.testing.assert_array_equal(RandomizedResponse(1.0, 11).matrix, np.eye(11))
-    for text in (
-        "metric-rr",
-        "metric-rr:p=",
-        "metric-rr:p=1.5",
-        "metric-rr:p=-0.1",
-        "metric-rr:p=nan",
-        "",
-        "laplace",
-    ):
+    for text in ("metric-rr", *(f"metric-rr:p={wrong}" for wrong in ("", 1.5, -0.1, "nan")), "", "laplace"):
         assert RandomizedResponse.parse(text, 11) is None
 
 
