@@ -12,11 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.core.pdgd import (
-    PDGD_SETTINGS,
-    PDGDSetting,
-    pdgd_setting,
-)
+from foltr_audit.core.pdgd import PDGD_SETTINGS, PDGDSetting, pdgd_setting
 from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
@@ -36,12 +32,7 @@ from tests.fixtures.reference import (
     pairwise_gradient,
 )
 
-SETTINGS = [
-    PDGDSetting("all", "shown"),
-    PDGDSetting("all", "candidates"),
-    PDGDSetting("last-click+1", "shown"),
-    PDGDSetting("last-click+1", "candidates"),
-]
+SETTINGS = [PDGDSetting(p, n) for p in ("all", "last-click+1") for n in ("shown", "candidates")]
 EVERY_SETTING = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: str(setting.text))
 CASES = 28
 EVERY_CASE = pytest.mark.parametrize("case", range(CASES))
@@ -232,21 +223,6 @@ def test_laplacian_form_takes_the_observed_weights_only(normaliser: Any) -> None
     assert differs >= 1
 
 
-@pytest.mark.parametrize(
-    ("clicks", "pairs", "length"),
-    [
-        ([0, 0, 0, 0], "last-click+1", 0),
-        ([1, 0, 0, 0], "last-click+1", 2),
-        ([0, 1, 1, 0], "last-click+1", 4),
-        ([0, 0, 0, 1], "last-click+1", 4),
-        ([1, 0, 0, 0], "all", 4),
-        ([0, 0, 0, 0], "all", 4),
-    ],
-)
-def test_observed_length(clicks: list[int], pairs: Any, length: int) -> None:
-    assert observed_length(np.array(clicks, dtype=np.bool_), 4, pairs) == length
-
-
 @EVERY_SETTING
 @pytest.mark.parametrize("clicked", [True, False])
 @pytest.mark.parametrize("k", [1, 2, 10])
@@ -370,3 +346,40 @@ def test_any_number_of_threads_gives_the_same_bytes() -> None:
             return [array.tobytes() for array in arrays]
 
     assert all_bytes(2) == all_bytes(1)
+
+
+# --- lists with far-apart weights have one scale ---------------------------------------------------------
+
+
+def general(list_: Shown, normaliser: str) -> NDArray[np.float64]:
+    """The coefficients (k,) of one list from the weights of all of its pairs."""
+    weights, clicks, out = list_.weights(normaliser), list_.clicks, np.zeros(list_.shown.size)
+    observed = min(observed_length(clicks, out.size, "last-click+1"), int((list_.shown >= 0).sum()))
+    for p in range(observed):
+        for q in range(p + 1, observed):
+            if clicks[p] != clicks[q]:
+                out[p] += weights[p, q] if clicks[p] else -weights[p, q]
+                out[q] += weights[p, q] if clicks[q] else -weights[p, q]
+    return out
+
+
+@pytest.mark.parametrize("setting", SETTINGS[2:], ids=lambda setting: str(setting.text))
+@pytest.mark.parametrize("spread", [150.0, 400.0, 590.0, 720.0, 1500.0])
+def test_far_lists_have_the_bits_of_the_general_functions(spread: float, setting: PDGDSetting) -> None:
+    rng = np.random.default_rng(int(spread))
+    K, seen = 10, 0
+    for documents in (2, 9, 10, 11, 17, 60):
+        for _ in range(20):
+            # Both ends are shown, so that every list is far from the close ones, which have other sums.
+            scores = rng.uniform(0, spread, documents)
+            scores[:2] = 0.0, spread
+            top = np.concatenate([[0, 1], 2 + rng.permutation(documents - 2)])[: min(K, documents)]
+            shown = np.full(K, -1)
+            shown[: top.size] = rng.permutation(top)
+            clicks = (rng.random(K) < 0.3) & (shown >= 0)
+            one = Shown(scores, shown, clicks, np.zeros((K, 1)))
+            found, pairs = one.coefficients(setting)
+            np.testing.assert_array_equal(found, general(one, setting.normaliser))
+            assert np.isfinite(found).all()
+            seen += int(pairs > 0)
+    assert seen > 40
