@@ -25,7 +25,6 @@ from foltr_audit.judge.intents import (
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.protocol import judge
-from foltr_audit.judge.task import checked_answer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
@@ -33,6 +32,7 @@ from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
 from tests.fixtures.client_recordings import DATA, recorded, reordered
 from tests.fixtures.tiny import BELIEF, clicks_view, cut, view
+from tests.inference import test_pattern_decoder as decoder
 from tests.inference.test_pattern_decoder import (
     SETTINGS,
     gradients,
@@ -49,8 +49,7 @@ K = 5
 
 def answer(seen: View, attack: IntentInference = ATTACK) -> tuple[Inference, Floats]:
     """What the attack says, and its log likelihoods of the intents."""
-    assert attack.why_not(seen) is None
-    said = checked_answer(attack, seen, np.random.default_rng(0))
+    said = decoder.answer(attack, seen)
     assert said.answer is not None
     return said, said.answer
 

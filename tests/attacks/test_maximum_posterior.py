@@ -17,7 +17,6 @@ from scipy.stats import chi2, norm
 from foltr_audit.core.plugins import Attack, Ball, Inference, Knowledge, View
 from foltr_audit.inference.pattern_decoder import noise_law, patterns_as_clicks
 from foltr_audit.inference.replay import Replay
-from foltr_audit.judge.task import checked_answer
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, RoundingNoise, ScaleFreeNoise
 from foltr_audit.rng import Streams
@@ -26,10 +25,13 @@ from tests.conftest import SetupOf
 from tests.fixtures.tiny import BELIEF, cut, view
 from tests.inference.test_pattern_decoder import (
     SETTINGS,
+    answer,
+    believed,
     gradients,
     known,
     lists,
     plain_likelihoods,
+    told,
     walk_down,
 )
 from tests.inference.test_replay import learner, sent, wide
@@ -57,17 +59,6 @@ def simulated(
     noise = law.sample(Streams(seed).clients("noise", 0, np.arange(n)), features)
     labels = grades[:, np.newaxis]
     return Simulated(replace(seen, messages=models + noise, labels=labels), clicks)
-
-
-def told(seen: View, **changes: Any) -> View:
-    """The same messages for an observer that believes something else."""
-    return replace(seen, knowledge=seen.knowledge.having(**changes))
-
-
-def answer(attack: Attack, seen: View) -> Inference:
-    """What an attack says; an error if it gives a shown document no number."""
-    assert attack.why_not(seen) is None
-    return checked_answer(attack, seen, np.random.default_rng(0))
 
 
 class Rates(NamedTuple):
@@ -108,12 +99,7 @@ def test_posteriors_equal_brute_force(pairs: str, normaliser: str, prior: str, k
         for guess in ("pattern", "marginal")
     }
     for i, length in enumerate([1, 2, 3, 5, 0, 4]):
-        click, stop = np.full(5, 0.5), np.zeros(5)
-        if prior == "position":
-            mixed = BELIEF.grades[:5] @ BELIEF.click
-            click, stop = mixed, BELIEF.grades[:5] @ (BELIEF.click * BELIEF.stop) / mixed
-        elif prior == "relevance":
-            click, stop = BELIEF.click[labels[i, 0]], BELIEF.stop[labels[i, 0]]
+        click, stop = believed(prior, 5, labels[i, 0])
         gradient, moved = gradients(seen, i)
         likelihood = plain_likelihoods(seen, i, gradient, moved, NOISE)
         posterior = softmax(likelihood + np.log(walk_down(click, stop, length)))
@@ -150,9 +136,6 @@ def test_why_it_cannot_run() -> None:
     reason = PATTERN.why_not(view(5, B=2, seed=1))
     assert reason == "it decodes one interaction a message; joint-map decodes several"
     seen = view(2)
-    for name in ("learning_rate", "pairs", "normaliser", "order", "features", "shown"):
-        hidden = replace(seen, knowledge=seen.knowledge.without(frozenset({name})))
-        assert PATTERN.why_not(hidden) == f"the observer does not know: {name}"
     for name in ("clip", "noise", "click_model", "lists", "interactions", "relevance", "candidates"):
         hidden = replace(seen, knowledge=seen.knowledge.without(frozenset({name})))
         assert PATTERN.why_not(hidden) is None

@@ -20,9 +20,9 @@ from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.judge.clicks import identifiability
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.utils.arrays import Bools, Floats
-from tests.attacks.test_maximum_posterior import Simulated, answer, simulated, told
+from tests.attacks.test_maximum_posterior import Simulated, simulated
 from tests.conftest import SetupOf
-from tests.inference.test_pattern_decoder import known
+from tests.inference.test_pattern_decoder import answer, known, told
 from tests.inference.test_replay import SETTINGS, Sent, learner, sent, wide
 
 EVERY: tuple[Attack, ...] = (

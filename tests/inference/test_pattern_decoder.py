@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from foltr_audit.core.click_models import CascadeClickModel
-from foltr_audit.core.plugins import Ball, ClickModel, Knowledge, View
+from foltr_audit.core.plugins import Attack, Ball, ClickModel, Inference, Knowledge, View
 from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.records.view import Candidates
 from foltr_audit.inference.pattern_decoder import (
@@ -24,6 +25,7 @@ from foltr_audit.inference.pattern_decoder import (
     patterns_as_clicks,
     why_too_long,
 )
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.kernels.patterns import (
     MOST_WEIGHED,
     best_patterns,
@@ -42,17 +44,13 @@ from tests.fixtures.reference import (
     observed_pairs,
     pairwise_gradient,
 )
+from tests.fixtures.tiny import BELIEF
 
 P, K = 5, 10
 RATE = 0.7
 LAWS: dict[str, NoiseLaw] = {"gaussian": Gaussian(sigma=0.3), "share": GammaShare(n=7, scale=0.8)}
 SETTINGS = list(product(("all", "last-click+1"), ("shown", "candidates")))
-BALLS = {
-    "none": None,
-    "far": Ball(norm=100.0, ord=2),
-    "L2": Ball(norm=0.9, ord=2),
-    "L1": Ball(norm=1.5, ord=1),
-}
+BALLS = {"none": None, "far": Ball(norm=100.0, ord=2), "L2": Ball(norm=0.9), "L1": Ball(norm=1.5, ord=1)}
 
 
 def lists(
@@ -128,6 +126,27 @@ def plain_likelihoods(seen: View, i: int, gradient: Floats, pairs: Bools, law: N
         models.append(model)
     densities: Floats = law.log_density(received - np.array(models)).sum(axis=1)
     return densities
+
+
+def told(seen: View, **changes: Any) -> View:
+    """The same messages for an observer that believes something else."""
+    return replace(seen, knowledge=seen.knowledge.having(**changes))
+
+
+def answer(attack: Attack, seen: View) -> Inference:
+    """What an attack says; an error if it refuses, or gives a shown document no number."""
+    assert attack.why_not(seen) is None
+    return checked_answer(attack, seen, np.random.default_rng(0))
+
+
+def believed(prior: str, k: int, grades: Ints) -> tuple[Floats, Floats]:
+    """P(click | examined) and P(stop | clicked) of k places by usual grades, by these, or even."""
+    if prior == "relevance":
+        return BELIEF.click[grades], BELIEF.stop[grades]
+    if prior == "uniform":
+        return np.full(k, 0.5), np.zeros(k)
+    click = BELIEF.grades[:k] @ BELIEF.click
+    return click, BELIEF.grades[:k] @ (BELIEF.click * BELIEF.stop) / click
 
 
 def decoded(seen: View) -> Floats:

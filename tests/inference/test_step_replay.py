@@ -17,21 +17,14 @@ from foltr_audit.attacks.olsr import OLSR
 from foltr_audit.attacks.raifle import Raifle
 
 import foltr_audit as fa
-from foltr_audit.core.plugins import Attack, Ball, ClientStep, Inference, Knowledge, View
+from foltr_audit.core.plugins import Attack, Ball, ClientStep, Knowledge, View
 from foltr_audit.errors import PluginError
 from foltr_audit.inference.replay import StepReplay
-from foltr_audit.judge.task import checked_answer
 from foltr_audit.utils.arrays import Bools, Floats
 from tests.fixtures.reference import exact_pair_weights, pairwise_gradient
-from tests.inference.test_pattern_decoder import LAWS, RATE, known, lists
+from tests.inference.test_pattern_decoder import LAWS, RATE, answer, known, lists
 
 Step = Callable[[Floats, Floats, Floats], Floats]
-
-
-def answer(attack: Attack, seen: View) -> Inference:
-    """What an attack says; an error if it refuses."""
-    assert attack.why_not(seen) is None
-    return checked_answer(attack, seen, np.random.default_rng(0))
 
 
 def with_step(seen: View, step: ClientStep | Step, **changes: object) -> View:
