@@ -167,9 +167,7 @@ def test_probabilities_sum_to_one_or_are_none(evidence: Floats) -> None:
 
 def test_sampled_lists_are_refused() -> None:
     seen = replace(toy_view(2, B=3), knowledge=replace(EVERYTHING, lists="sampled"))
-    reason = QueryIdentification().why_not(seen)
-    assert reason is not None
-    assert "deterministic" in reason
+    assert "deterministic" in str(QueryIdentification().why_not(seen))
 
 
 def test_neither_the_query_nor_what_was_shown_is_needed() -> None:

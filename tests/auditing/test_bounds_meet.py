@@ -10,9 +10,8 @@ import pytest
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.simulation.setup import Setup
 from tests.conftest import SetupOf
-from tests.fixtures.audits import findings
+from tests.fixtures.audits import CLIENT, findings
 
-CLIENT = {"units": ("client",), "canaries": ("message",), "views": ("individual",)}
 CLICK = {"units": ("click",), "canaries": ("data:worst",), "views": ("individual",)}
 GAUSSIAN = "clip:norm=1+gaussian:eps={eps},delta=0.00001,sensitivity=2"
 CASES: list[Any] = [

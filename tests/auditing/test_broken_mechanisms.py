@@ -8,31 +8,21 @@ from typing import Any
 import pytest
 
 from tests.conftest import SetupOf
-from tests.fixtures.audits import Broken, ToyClip, ToyLaplace, findings
+from tests.fixtures.audits import CLIENT, Broken, ToyClip, ToyLaplace, findings
 
-CLIENT: dict[str, Any] = {
-    "units": ("client",),
-    "canaries": ("message",),
-    "views": ("individual",),
-    "trials": 1500,
-}
-NO_CLICK: dict[str, Any] = {
-    "units": ("interaction",),
-    "canaries": ("data:no-click",),
-    "views": ("individual",),
-    "trials": 500,
-}
+MESSAGES = {**CLIENT, "trials": 1500}
+NO_CLICK = {**CLIENT, "units": ("interaction",), "canaries": ("data:no-click",), "trials": 500}
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize(
     ("broken", "clip_off", "game"),
     [
-        ("half noise", False, CLIENT),
-        ("half scale", False, CLIENT),
-        ("one noise for all coordinates", False, CLIENT),
-        ("one noise a round", False, CLIENT),
-        ("", True, CLIENT),
+        ("half noise", False, MESSAGES),
+        ("half scale", False, MESSAGES),
+        ("one noise for all coordinates", False, MESSAGES),
+        ("one noise a round", False, MESSAGES),
+        ("", True, MESSAGES),
         ("silent", False, NO_CLICK),
     ],
 )

@@ -20,7 +20,7 @@ from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
-from tests.fixtures.audits import ToyClip, ToyLaplace, findings
+from tests.fixtures.audits import CLIENT, ToyClip, ToyLaplace, findings
 from tests.fixtures.tiny import FEATURES
 
 MODEL = np.linspace(-0.3, 0.3, FEATURES)
@@ -109,15 +109,13 @@ class StepNoise(Defense):
         return parameters + GammaShare(n=1, scale=2.5).sample(own.streams("noise"), parameters.shape[1])
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (NoiseAddition(law=GammaShare(n=1, scale=2.5)),)
 
 
 def test_noise_after_every_step_is_drawn_anew_and_accounted(setup_of: SetupOf) -> None:
     """Once its draw came again after every step, and its exact loss was told as 86 beside a proof of 1.2."""
     setup = setup_of(chain=(ToyClip(), StepNoise()))
-    protocol: dict[str, Any] = {"units": ("client",), "canaries": ("message",), "views": ("individual",)}
-    protocol["delta"] = 0.0
+    protocol = {**CLIENT, "delta": 0.0}
     (found,) = audited(setup, **protocol, interactions=1, claim=1.3, trials=2000)
     assert found.verdict == "proven"
     assert found.upper.epsilon == found.exact == pytest.approx(1.2)
@@ -150,7 +148,6 @@ class ClipAndNoise(Defense):
         return np.asarray(models / np.maximum(size, 1.0) + self.less * noise)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (NormBound(norm=1.0, ord=2, of="model"), NoiseAddition(law=Gaussian(sigma=0.5)))
 
 
@@ -181,7 +178,6 @@ class Bounds(Defense):
         return np.where(lazy, models, done)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return {
             "ball": (NormBound(norm=1.0, ord=2, of="model"),),
             "grid": (GridRounding(step=0.25, nearest=True),),
@@ -212,7 +208,6 @@ class AfterItsNoise(Defense):
         return np.asarray(np.rint((models + noise) / 0.25) * 0.25)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (NoiseAddition(law=Gaussian(sigma=0.5)), GridRounding(step=0.25, nearest=True))
 
 
@@ -223,12 +218,8 @@ def test_what_cannot_be_told_is_said(setup_of: SetupOf) -> None:
     assert declared(setup_of()).state == "nothing declared"
 
 
-OTHERS = (
-    "quantise:range=2,levels=9",
-    "sign:scale=0.1",
-    "random-k:k=3,rescale=true",
-    "clip:norm=0.5,at=message,of=update",
-)
+CLIP = "clip:norm=0.5,at=message,of=update"
+OTHERS = ("quantise:range=2,levels=9", "sign:scale=0.1", "random-k:k=3,rescale=true", CLIP)
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -256,7 +247,6 @@ class BallAndGrid(Defense):
         return models + GammaShare(n=1, scale=40.0).sample(context.streams("noise"), models.shape[1])
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         ball = NormBound(norm=25.0, ord=1, of="model")
         if self.then == "grid":
             return (ball, GridRounding(step=0.25, nearest=True))

@@ -43,7 +43,6 @@ class UnaryEncoding(Defense):
         return np.where(clicks, drawn < 0.5, drawn < 1 / (1 + np.exp(self.eps))) & (shown >= 0)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (ClickRandomization(epsilon=self.eps),)
 
 

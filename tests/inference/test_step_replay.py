@@ -230,9 +230,7 @@ def test_the_joint_search_of_one_list_is_map() -> None:
 
 def test_gradient_matching_reads_lists_that_are_too_long_to_enumerate() -> None:
     seen, clicks = sent(listwise, n=3, k=16, d=30, shortest=16)
-    reason = MaximumPosterior().why_not(seen)
-    assert reason is not None
-    assert "16 documents" in reason
+    assert "16 documents" in str(MaximumPosterior().why_not(seen))
     some = clicks.any(axis=2)
     assert (answer(Raifle(), seen).guess == clicks)[some].mean() > 0.95
 
@@ -300,9 +298,7 @@ def test_a_clip_of_a_whole_update_is_of_one_list() -> None:
 
 def test_attacks_on_scores_need_a_ranker_or_a_step_with_scores() -> None:
     seen, _ = sent(listwise)
-    reason = HigherScore().why_not(seen)
-    assert reason is not None
-    assert "gives none" in reason
+    assert "gives none" in str(HigherScore().why_not(seen))
     scored = fa.numpy_step(listwise, scores=lambda model, features: features @ model)
     told = with_step(seen, scored)
     found = answer(HigherScore(), told)

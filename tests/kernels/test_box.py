@@ -22,7 +22,6 @@ P = 46
 
 def free(design: Floats, values: Floats, upper: Floats) -> Floats:
     """Least absolute deviations without a box."""
-    del upper
     return least_absolute(design, values)
 
 
