@@ -36,16 +36,8 @@ class Sent(NamedTuple):
 
 def known(**more: Any) -> Knowledge:
     """What a server knows of FOLtR-ES."""
-    given = Knowledge(
-        relevance=True,
-        lists="deterministic",
-        belief=BELIEF,
-        metric="maxrr",
-        sigma=SIGMA,
-        noise="metric-rr:p=0.5",
-        number_format="float64",
-    )
-    return given.having(**more)
+    given = Knowledge(relevance=True, lists="deterministic", belief=BELIEF, number_format="float64")
+    return given.having(metric="maxrr", sigma=SIGMA, noise="metric-rr:p=0.5").having(**more)
 
 
 def sent(n: int, B: int = 1, k: int = 3, *, seed: int = 0, shorter: bool = False, **more: Any) -> Sent:

@@ -193,14 +193,8 @@ def test_probabilities_come_true(pairs: str, normaliser: str, clip: Ball | None)
     by_grade = MaximumPosterior(prior="relevance")
     assert min(*calibrated(made, PATTERN), *calibrated(made, by_grade)) > 1e-3
     eager = replace(BELIEF, click=np.array([0.4, 0.7, 0.9]))
-    for wrong in (
-        {"noise": GammaShare(n=3, scale=1.8).text},
-        {"noise": GammaShare(n=3, scale=0.2).text},
-        {"noise": GammaShare(n=30, scale=0.6).text},
-        {"noise": GammaShare(n=1, scale=0.6).text},
-        {"belief": eager},
-        {"belief": None},
-    ):
+    laws = [GammaShare(n=n, scale=scale).text for n, scale in ((3, 1.8), (3, 0.2), (30, 0.6), (1, 0.6))]
+    for wrong in (*({"noise": law} for law in laws), {"belief": eager}, {"belief": None}):
         assert min(calibrated(made, PATTERN, **wrong)) < 1e-6, wrong
 
 
@@ -268,27 +262,13 @@ def test_without_noise_every_list_is_read_but_ties(
 # --- wrong knowledge ------------------------------------------------------------------------------
 
 SHARE = GammaShare(n=100, scale=2.5)
-WRONG: dict[str, dict[str, Any]] = {
-    "twice the rate": {"learning_rate": 2 * 0.7},
-    "a tenth of the rate": {"learning_rate": 0.07},
-    "nearly no rate": {"learning_rate": 1e-300},
-    "an endless rate": {"learning_rate": 1e300},
-    "another clip": {"clip": Ball(norm=1.0)},
-    "a clip in the other norm": {"clip": Ball(norm=2.0, ord=1)},
-    "far too small a clip": {"clip": Ball(norm=1e-9)},
-    "no clip": {"clip": None},
-    "garbage noise": {"noise": "gamma-share:n=-3,scale=cheese"},
-    "no noise law": {"noise": None},
-    "gaussian noise": {"noise": "gaussian:sigma=0.4"},
-    "tiny noise": {"noise": "laplace:scale=1e-300"},
-    "huge noise": {"noise": "laplace:scale=1e300"},
-    "no noise": {"noise": "none"},
-    "other pairs": {"pairs": "last-click+1"},
-    "another normaliser": {"normaliser": "candidates"},
-    "no belief": {"belief": None},
-}
-SEVERE = ("twice the rate", "a tenth of the rate", "nearly no rate", "far too small a clip", "no clip")
-HARMLESS = ("garbage noise", "no noise law", "no belief")
+SEVERE: list[tuple[str, Any]] = [("learning_rate", rate) for rate in (2 * 0.7, 0.07, 1e-300)]
+SEVERE += [("clip", Ball(norm=1e-9)), ("clip", None)]
+HARMLESS = [("noise", "gamma-share:n=-3,scale=cheese"), ("noise", None), ("belief", None)]
+NOISES = ("gaussian:sigma=0.4", "laplace:scale=1e-300", "laplace:scale=1e300", "none")
+WRONG = [*SEVERE, *HARMLESS, *(("noise", noise) for noise in NOISES), ("learning_rate", 1e300)]
+WRONG += [("clip", Ball(norm=1.0)), ("clip", Ball(norm=2.0, ord=1)), ("pairs", "last-click+1")]
+WRONG += [("normaliser", "candidates")]
 
 
 @pytest.fixture(scope="module")
@@ -306,14 +286,15 @@ def sound(said: Inference) -> None:
         assert np.all((values >= 0) & (values <= 1 + 1e-12))
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_knowledge_degrades(what: str, decodable: Simulated) -> None:
-    right, wrong = (rates(PATTERN, decodable, **changes).exact for changes in ({}, WRONG[what]))
+@pytest.mark.parametrize("changed", WRONG, ids=str)
+def test_wrong_knowledge_degrades(changed: tuple[str, Any], decodable: Simulated) -> None:
+    changes = dict([changed])
+    right, wrong = (rates(PATTERN, decodable, **each).exact for each in ({}, changes))
     assert lead(right, wrong) >= -3
-    assert what not in SEVERE or wrong.mean() < 0.5
-    assert what not in HARMLESS or wrong.mean() > 0.9
+    assert changed not in SEVERE or wrong.mean() < 0.5
+    assert changed not in HARMLESS or wrong.mean() > 0.9
     for attack in (PATTERN, MARGINAL, MaximumPosterior(prior="relevance")):
-        sound(answer(attack, told(decodable.view, **WRONG[what])))
+        sound(answer(attack, told(decodable.view, **changes)))
 
 
 def test_features_of_another_query_tell_nothing(decodable: Simulated) -> None:

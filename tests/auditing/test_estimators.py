@@ -94,18 +94,10 @@ def perfect(n: int, m: int | None = None) -> TrialScores:
 
 # --- known mechanisms -----------------------------------------------------------------------------
 
-TIGHT = [
-    ("clopper-pearson", laplace(1.0)),
-    ("clopper-pearson", laplace(2.0)),
-    ("clopper-pearson", randomised_response(1.0)),
-    ("clopper-pearson", randomised_response(3.0)),
-    ("betting", laplace(1.0)),
-    ("betting", randomised_response(3.0)),
-    ("one-run", randomised_response(1.0)),
-    ("gaussian-dp", gaussian(0.5, 1e-5)),
-    ("gaussian-dp", gaussian(1.0, 1e-5)),
-    ("gaussian-dp", gaussian(3.0, 1e-5)),
-]
+TIGHT = [("clopper-pearson", make(eps)) for make in (laplace, randomised_response) for eps in (1.0, 2.0, 3.0)]
+TIGHT += [("betting", laplace(1.0)), ("betting", randomised_response(3.0))]
+TIGHT += [("one-run", randomised_response(1.0))]
+TIGHT += [("gaussian-dp", gaussian(mu, 1e-5)) for mu in (0.5, 1.0, 3.0)]
 
 
 @pytest.mark.parametrize(("name", "mechanism"), TIGHT, ids=lambda x: x if isinstance(x, str) else x.name)

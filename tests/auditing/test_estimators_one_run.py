@@ -38,12 +38,7 @@ def at_most(pmf: NDArray[np.float64], v: int, weight: float) -> float:
 
 
 @settings(max_examples=80)
-@given(
-    guessed=st.integers(1, 60),
-    data=st.data(),
-    eps=st.floats(0, 8),
-    weight=st.floats(0, 20),
-)
+@given(guessed=st.integers(1, 60), data=st.data(), eps=st.floats(0, 8), weight=st.floats(0, 20))
 def test_the_chance_of_right_guesses_against_every_term(
     guessed: int, data: st.DataObject, eps: float, weight: float
 ) -> None:

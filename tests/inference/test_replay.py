@@ -214,19 +214,16 @@ def test_a_path_that_goes_on_from_its_beginning_is_the_whole_path(
 
 def test_a_view_says_why_it_cannot_be_replayed() -> None:
     known = view(1).knowledge
+    over = {"normaliser": "candidates"}
     for changes, reason in (
         ({}, None),
         ({"candidates": False}, None),
-        ({"normaliser": "candidates"}, None),
-        (
-            {"normaliser": "candidates", "candidates": False},
-            "the observer does not know: candidates (PDGD normalises over them)",
-        ),
+        (over, None),
+        (over | {"candidates": False}, "the observer does not know: candidates (PDGD normalises over them)"),
         ({"pairs": "some"}, "unknown pairs 'some'; expected all or last-click+1"),
         ({"normaliser": "some"}, "unknown normaliser 'some'; expected shown or candidates"),
     ):
-        seen = replace(view(1), knowledge=known.having(**changes))
-        assert why_no_replay(seen) == reason
+        assert why_no_replay(replace(view(1), knowledge=known.having(**changes))) == reason
     assert all(known.has(name) for name in NEEDS)
 
 
