@@ -280,9 +280,8 @@ def test_it_is_exact_where_it_knows_all() -> None:
     seen = sent(2).view
     assert ESFirstClick(prior="relevance").exact_posterior(seen)
     assert not ESFirstClick().exact_posterior(seen)
-    lost: dict[str, str | None]
-    for lost in ({"noise": None}, {"belief": None}, {"noise": "laplace:scale=1"}):
-        assert not ESFirstClick(prior="relevance").exact_posterior(told(seen, **lost))
+    for name, lost in (("noise", None), ("belief", None), ("noise", "laplace:scale=1")):
+        assert not ESFirstClick(prior="relevance").exact_posterior(told(seen, **{name: lost}))
     assert not ESFirstClick(prior="relevance").exact_posterior(replace(seen, labels=None))
 
 

@@ -194,8 +194,8 @@ def test_probabilities_come_true(pairs: str, normaliser: str, clip: Ball | None)
     assert min(*calibrated(made, PATTERN), *calibrated(made, by_grade)) > 1e-3
     eager = replace(BELIEF, click=np.array([0.4, 0.7, 0.9]))
     laws = [GammaShare(n=n, scale=scale).text for n, scale in ((3, 1.8), (3, 0.2), (30, 0.6), (1, 0.6))]
-    for wrong in (*({"noise": law} for law in laws), {"belief": eager}, {"belief": None}):
-        assert min(calibrated(made, PATTERN, **wrong)) < 1e-6, wrong
+    for name, wrong in (*(("noise", law) for law in laws), ("belief", eager), ("belief", None)):
+        assert min(calibrated(made, PATTERN, **{name: wrong})) < 1e-6, wrong
 
 
 # --- best -----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -193,7 +193,7 @@ def test_increasing_transformations_of_the_scores_change_nothing(name: str, game
             return 4 * scores - 3
         return np.asarray(np.sinh(np.arctan(scores) - 0.3) * 7 - 1)
 
-    other = TrialScores(**{part: moved(getattr(game, part)) for part in PARTS})
+    other = replace(game, **{part: moved(getattr(game, part)) for part in PARTS})  # type: ignore[arg-type]
     assert bound(name, other, 1e-5) == bound(name, game, 1e-5)
 
 
@@ -241,7 +241,7 @@ def test_bounds_fall_with_confidence_and_with_delta(name: str) -> None:
 )
 def test_trials_that_are_refused(changed: dict[str, NDArray[np.float64]], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        TrialScores(**dict.fromkeys(PARTS, np.zeros(20)) | changed)
+        replace(perfect(20), **changed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", NAMES)

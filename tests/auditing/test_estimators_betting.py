@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foltr_audit.auditing.estimators import ESTIMATORS
 from foltr_audit.auditing.estimators.betting import Bets
-from tests.auditing.test_estimators import bound, laplace, parted, randomised_response
+from tests.auditing.test_estimators import bound, laplace, randomised_response
 
 kinds = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)
 deltas = st.sampled_from([0.0, 1e-5, 0.1])
@@ -94,8 +94,8 @@ def test_a_stream_that_turns_useless_keeps_its_bound() -> None:
     rng = np.random.default_rng(2)
     game = randomised_response(3.0).trials(rng, 256)
     noise = rng.integers(0, 2, size=(2, 5000)).astype(np.float64)
-    parts = ((game.choose_zero, game.zero, noise[0]), (game.choose_one, game.one, noise[1]))
-    longer = parted(*map(np.concatenate, parts), game.choose_zero.size)
+    zero, one = np.append(game.zero, noise[0]), np.append(game.one, noise[1])
+    longer = replace(game, zero=zero, one=one)
     assert bound("betting", longer).epsilon == pytest.approx(bound("betting", game).epsilon, abs=1e-9)
     assert bound("betting", game).epsilon > 2
     assert ESTIMATORS["clopper-pearson"](longer, delta=0.0, confidence=0.95, rng=rng).epsilon < 0.5

@@ -196,12 +196,8 @@ def test_so_few_trials_that_they_cannot_refute_a_claim_are_named() -> None:
     assert any("cannot refute a claim of 10" in row.warning for row in report.warnings)
 
 
-IMPOSSIBLE: list[tuple[str, Any, str]] = [
-    ("eps", 0.0, "eps"),
-    ("eps", math.nan, "eps"),
-    ("delta", 1.0, "delta"),
-]
-IMPOSSIBLE += [("trials", 10, "trials"), ("confidence", 1.0, "confidence")]
+NUMBERS = (("eps", 0.0), ("eps", math.nan), ("delta", 1.0), ("trials", 10), ("confidence", 1.0))
+IMPOSSIBLE: list[tuple[str, Any, str]] = [(name, value, name) for name, value in NUMBERS]
 IMPOSSIBLE += [("estimator", "clopper", "did you mean 'clopper-pearson'")]
 IMPOSSIBLE += [("estimator", "gaussian-dp", "expected a delta above 0")]
 

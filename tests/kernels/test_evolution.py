@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -52,10 +52,10 @@ def fast(
     clicks = Streams(5).clients("clicks/x", 3, cohort.clients)
     click, stop = (np.array(values) for values in model.setting(2))
     data, queries = cohort.data, cohort.queries
-    asked = (read_only(data.features.astype(dtype)), data.offsets, data.labels.astype(np.int8), queries)
-    by_whom = (np.zeros_like(queries), cohort.clients, cohort.parameters, seeds)
-    drawn = (click, stop, 3, clicks.purpose_code, np.uint64(clicks.key))
-    return play_perturbed(*asked, *by_whom, learner.sigma, learner.antithetic, *drawn)
+    given: list[Any] = [read_only(data.features.astype(dtype)), data.offsets, data.labels.astype(np.int8)]
+    given += [queries, np.zeros_like(queries), cohort.clients, cohort.parameters, seeds]
+    given += [learner.sigma, learner.antithetic, click, stop, 3, clicks.purpose_code, np.uint64(clicks.key)]
+    return play_perturbed(*given)
 
 
 def through_arrays(

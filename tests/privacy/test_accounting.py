@@ -348,7 +348,12 @@ def test_more_noise_less_movement_fewer_rounds_and_more_messages_never_cost_more
 
 
 ZERO = ("parameters", "shares", "arriving", "interactions", "rounds", "sampled")
-OTHER = {"view": ["agregate"], "unit": ["list"], "arriving": [N + 1], "largest_weight": [0.5, math.nan]}
+OTHER: dict[str, list[Any]] = {
+    "view": ["agregate"],
+    "unit": ["list"],
+    "arriving": [N + 1],
+    "largest_weight": [0.5, math.nan],
+}
 OTHER |= {"delta": [1.0, math.nan], "colluders": [-1, N]}
 
 
