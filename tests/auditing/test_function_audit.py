@@ -83,7 +83,7 @@ def test_gaussian_noise_at_a_delta_stands_and_30_percent_less_is_refuted() -> No
     """The bound on a true mu of .38 is .36 on average, six standard deviations above the claimed .27."""
     sigma, delta = 1 / gaussian_mu(1.0, 1e-5), 1e-5
     claim: dict[str, Any] = {"eps": 1.0, "delta": delta, "estimator": "gaussian-dp"}
-    intact = audited(gaussian(sigma), **claim, confidence=SURE)
+    intact = audited(gaussian(sigma), **claim, confidence=SURE, trials=4000)
     weak = audited(gaussian(0.7 * sigma), **claim)
     assert (intact.verdict, weak.verdict) == ("not refuted", "refuted")
     assert "normal" in weak.assumes

@@ -222,7 +222,7 @@ def test_curve_of_a_chain_without_a_proof() -> None:
 
 
 def test_participations_limit_the_rounds_that_compose() -> None:
-    chain, whole = clipped(0.5, 1, GammaShare(n=1, scale=2.0)), replace(SITUATION, unit="client", rounds=40)
+    chain, whole = clipped(0.5, 1, GammaShare(n=1, scale=2.0)), replace(SITUATION, unit="client", rounds=8)
     some, two = replace(whole, participations=2), replace(whole, rounds=2)
     assert trade_off(chain, some).auc == trade_off(chain, two).auc < trade_off(chain, whole).auc
 
