@@ -200,7 +200,7 @@ def test_their_noise_is_compared_and_recommended(tmp_path: Path) -> None:
     ).json()
     assert {row["alternative"] for row in compared["results"]} == {"none", "proven-their-logistic"}
     recommended = run(
-        *("recommend", *SMALL, "--max-eps", "4", "--candidates", "6", "--runs", "1", "--jobs", "1"),
+        *("recommend", *SMALL, "--max-eps", "4", "--candidates", "12", "--runs", "1", "--jobs", "1"),
         *("--out", tmp_path / "recommended", "--json"),
     ).json()
     assert any("proven-their-logistic" in str(row) for row in recommended["candidates"])
