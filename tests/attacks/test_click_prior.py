@@ -10,9 +10,8 @@ from foltr_audit.attacks.click_prior import PositionPrior, RelevancePrior
 
 from foltr_audit.core.plugins import View
 from foltr_audit.inference.pattern_decoder import patterns_as_clicks
-from tests.attacks.test_maximum_posterior import answer
 from tests.fixtures.tiny import BELIEF, rearranged, view, with_updates
-from tests.inference.test_pattern_decoder import walk_down
+from tests.inference.test_pattern_decoder import answer, believed, walk_down
 
 
 def short(n: int = 9, B: int = 2, k: int = 5) -> View:
@@ -26,14 +25,10 @@ def test_scores_equal_all_ways_to_read_a_list(attack: PositionPrior) -> None:
     said = answer(attack, seen)
     assert seen.labels is not None
     assert said.any_click is not None
-    mixed = BELIEF.grades[:5] @ BELIEF.click
-    by_position = mixed, BELIEF.grades[:5] @ (BELIEF.click * BELIEF.stop) / mixed
     for i, b in np.ndindex(9, 2):
         grades = seen.labels[i, b]
         length = int((grades >= 0).sum())
-        click, stop = by_position
-        if attack.name == "relevance-prior":
-            click, stop = BELIEF.click[grades], BELIEF.stop[grades]
+        click, stop = believed(attack.name.removesuffix("-prior"), 5, grades)
         chances = walk_down(click, stop, length)
         expected = chances @ patterns_as_clicks(np.arange(2**length), 5)
         np.testing.assert_allclose(said.scores[i, b], expected, rtol=1e-9, atol=1e-12)

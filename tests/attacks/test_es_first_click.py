@@ -15,14 +15,14 @@ from foltr_audit.attacks.first_position import FirstPosition
 from foltr_audit.attacks.seen_clicks import SeenClicks
 from scipy.stats import chi2
 
-from foltr_audit.core.plugins import Attack, Inference, Knowledge, View
-from foltr_audit.judge.task import checked_answer
+from foltr_audit.core.plugins import Inference, Knowledge, View
 from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.randomized_response import RandomizedResponse
 from foltr_audit.simulation.learners.foltr_es import FOLtRES
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.tiny import BELIEF
-from tests.inference.test_pattern_decoder import walk_down
+from tests.inference.test_pattern_decoder import answer as answer
+from tests.inference.test_pattern_decoder import believed, told, walk_down
 
 SIGMA, FEATURES = 0.7, 5
 
@@ -36,16 +36,8 @@ class Sent(NamedTuple):
 
 def known(**more: Any) -> Knowledge:
     """What a server knows of FOLtR-ES."""
-    given = Knowledge(
-        relevance=True,
-        lists="deterministic",
-        belief=BELIEF,
-        metric="maxrr",
-        sigma=SIGMA,
-        noise="metric-rr:p=0.5",
-        number_format="float64",
-    )
-    return given.having(**more)
+    given = Knowledge(relevance=True, lists="deterministic", belief=BELIEF, number_format="float64")
+    return given.having(metric="maxrr", sigma=SIGMA, noise="metric-rr:p=0.5").having(**more)
 
 
 def sent(n: int, B: int = 1, k: int = 3, *, seed: int = 0, shorter: bool = False, **more: Any) -> Sent:
@@ -105,12 +97,6 @@ def hidden(seen: View) -> tuple[View, Ints]:
     return turned, order
 
 
-def answer(attack: Attack, seen: View) -> Inference:
-    """What an attack says; an error if it gives a shown document no number."""
-    assert attack.why_not(seen) is None
-    return checked_answer(attack, seen, np.random.default_rng(0))
-
-
 def patterns_of(said: Inference) -> Floats:
     """The probabilities of patterns, which are there."""
     assert said.patterns is not None
@@ -138,17 +124,6 @@ def explained(mean: float, n: int, k: int, channel: Floats) -> Floats:
     return total
 
 
-def believed(prior: str, labels: Ints, k: int) -> Floats:
-    """Probability of each pattern of a list of k documents before the message, (2^k,)."""
-    click, stop = np.full(k, 0.5), np.zeros(k)
-    if prior == "relevance":
-        click, stop = BELIEF.click[labels], BELIEF.stop[labels]
-    elif prior == "position":
-        click = BELIEF.grades[:k] @ BELIEF.click
-        stop = BELIEF.grades[:k] @ (BELIEF.click * BELIEF.stop) / click
-    return walk_down(click, stop, k)
-
-
 @pytest.mark.parametrize("prior", ["position", "relevance", "uniform"])
 @pytest.mark.parametrize(("B", "antithetic"), [(1, True), (2, True), (5, True), (2, False), (3, False)])
 @pytest.mark.parametrize("p", [0.25, 0.9, 1.0])
@@ -169,7 +144,7 @@ def test_posteriors_equal_brute_force_over_joint_patterns(
         ranks = explained(float(made.view.messages[i, number]), n, k, channel)
         joint = ranks[np.ix_(*[first] * n)]
         for axis, b in enumerate(places):
-            prior_of = believed(prior, made.view.labels[i, b], k)
+            prior_of = walk_down(*believed(prior, k, made.view.labels[i, b]), k)
             joint = joint * prior_of.reshape([-1 if a == axis else 1 for a in range(n)])
         joint = joint / joint.sum()
         for axis, b in enumerate(places):
@@ -256,67 +231,26 @@ def test_posteriors_are_calibrated_and_wrong_laws_are_not() -> None:
 
     limit = float(chi2.ppf(1 - 1e-4, 10))
     assert statistic(made.view) < limit
-    wrong = replace(made.view, knowledge=made.view.knowledge.having(noise="metric-rr:p=0.9"))
-    assert statistic(wrong) > 3 * limit
+    assert statistic(told(made.view, noise="metric-rr:p=0.9")) > 3 * limit
 
 
 def test_an_unknown_law_is_the_mean_over_all_p() -> None:
     made = sent(50, 1, 5, seed=9)
-    blind = replace(made.view, knowledge=made.view.knowledge.having(noise=None))
-    middle = replace(made.view, knowledge=made.view.knowledge.having(noise=f"metric-rr:p={6 / 11:.17g}"))
-    np.testing.assert_allclose(
-        answer(ESFirstClick(), blind).scores, answer(ESFirstClick(), middle).scores, rtol=1e-12
+    blind, middle = (
+        answer(ESFirstClick(), told(made.view, noise=noise)).scores
+        for noise in (None, f"metric-rr:p={6 / 11:.17g}")
     )
+    np.testing.assert_allclose(blind, middle, rtol=1e-12)
 
 
 def test_messages_that_belief_or_all_clicks_rule_out_say_what_they_can() -> None:
     """Rank 3 on a list of two documents; a click where nobody clicks: numbers, not NaN."""
     made = sent(2, 1, 2, seed=10, noise="none")
     never = replace(BELIEF, click=np.zeros(3))
-    seen = replace(
-        made.view,
-        messages=np.array([[1 / 3, 0.0], [1 / 2, 0.0]]),
-        knowledge=made.view.knowledge.having(belief=never),
-    )
+    seen = told(replace(made.view, messages=np.array([[1 / 3, 0.0], [1 / 2, 0.0]])), belief=never)
     said = answer(ESFirstClick(), seen)
     assert patterns_of(said)[0, 0].tolist() == [1, 0, 0, 0], "impossible: the belief stands"
     assert patterns_of(said)[1, 0].tolist() == [0, 0, 1, 0], "possible, though never believed"
-
-
-def test_messages_at_once_equal_messages_one_by_one() -> None:
-    made = sent(9, 4, 5, seed=11, shorter=True)
-    ragged = replace(made.view, shown=np.where(np.arange(4)[:, np.newaxis] > 2, -1, made.view.shown))
-    for seen in (made.view, ragged):
-        said = answer(ESFirstClick(), seen)
-        for i in range(9):
-            assert seen.labels is not None
-            assert seen.seeds is not None
-            alone = replace(
-                seen,
-                parameters=seen.parameters[[i]],
-                messages=seen.messages[[i]],
-                seeds=seen.seeds[[i]],
-                shown=seen.shown[[i]],
-                features=seen.features[[i]],
-                labels=seen.labels[[i]],
-                clients=np.ones(1, dtype=np.int64),
-            )
-            assert answer(ESFirstClick(), alone).scores.tobytes() == said.scores[[i]].tobytes()
-
-
-def test_without_messages() -> None:
-    seen = sent(3).view
-    nothing = replace(
-        seen,
-        parameters=seen.parameters[:0],
-        messages=seen.messages[:0],
-        shown=seen.shown[:0],
-        features=seen.features[:0],
-        labels=np.empty((0, 1, 3), dtype=np.int64),
-        seeds=np.empty(0, dtype=np.uint64),
-        clients=np.empty(0, dtype=np.int64),
-    )
-    assert answer(ESFirstClick(), nothing).guess.shape == (0, 1, 3)
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -346,9 +280,8 @@ def test_it_is_exact_where_it_knows_all() -> None:
     seen = sent(2).view
     assert ESFirstClick(prior="relevance").exact_posterior(seen)
     assert not ESFirstClick().exact_posterior(seen)
-    for lost in ({"noise": None}, {"belief": None}, {"noise": "laplace:scale=1"}):
-        told = replace(seen, knowledge=seen.knowledge.having(**lost))
-        assert not ESFirstClick(prior="relevance").exact_posterior(told)
+    for name, lost in (("noise", None), ("belief", None), ("noise", "laplace:scale=1")):
+        assert not ESFirstClick(prior="relevance").exact_posterior(told(seen, **{name: lost}))
     assert not ESFirstClick(prior="relevance").exact_posterior(replace(seen, labels=None))
 
 
@@ -364,7 +297,7 @@ def test_baselines_read_every_kind() -> None:
         answer(PositionPrior(), seen)
         said = answer(RelevancePrior(), seen)
         for i, b in product(range(20), range(2)):
-            expected = believed("relevance", made.view.labels[i, b], 4)
+            expected = walk_down(*believed("relevance", 4, made.view.labels[i, b]), 4)
             np.testing.assert_allclose(patterns_of(said)[i, b], expected, rtol=1e-12)
 
 

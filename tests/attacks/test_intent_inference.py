@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,14 +25,14 @@ from foltr_audit.judge.intents import (
 from foltr_audit.judge.observer import Observer
 from foltr_audit.judge.pieces import join_pieces
 from foltr_audit.judge.protocol import judge
-from foltr_audit.judge.task import checked_answer
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
+from tests.conftest import SetupOf
 from tests.fixtures.client_recordings import DATA, recorded, reordered
 from tests.fixtures.tiny import BELIEF, clicks_view, cut, view
+from tests.inference import test_pattern_decoder as decoder
 from tests.inference.test_pattern_decoder import (
     SETTINGS,
     gradients,
@@ -43,8 +42,6 @@ from tests.inference.test_pattern_decoder import (
     walk_down,
 )
 
-SetupOf = Callable[..., Setup]
-
 ATTACK = IntentInference()
 NOISE = GammaShare(n=3, scale=0.6)
 K = 5
@@ -52,8 +49,7 @@ K = 5
 
 def answer(seen: View, attack: IntentInference = ATTACK) -> tuple[Inference, Floats]:
     """What the attack says, and its log likelihoods of the intents."""
-    assert attack.why_not(seen) is None
-    said = checked_answer(attack, seen, np.random.default_rng(0))
+    said = decoder.answer(attack, seen)
     assert said.answer is not None
     return said, said.answer
 

@@ -25,10 +25,10 @@ from foltr_audit.kernels.cascade import cascade_clicks
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw
 from foltr_audit.rng import Streams
 from foltr_audit.utils.arrays import Bools, Floats
-from tests.attacks.test_maximum_posterior import answer, lead, simulated, sound, told
+from tests.attacks.test_maximum_posterior import lead, simulated, sound
 from tests.fixtures.reference import exact_pair_weights, observed_pairs, pairwise_gradient
 from tests.fixtures.tiny import BELIEF, view
-from tests.inference.test_pattern_decoder import RATE, known, lists, walk_down
+from tests.inference.test_pattern_decoder import RATE, answer, believed, known, lists, told, walk_down
 
 JOINT, QUICK, PRIOR = JointMaximumPosterior(), JointMaximumPosterior(sweeps=2), PositionPrior()
 
@@ -118,8 +118,7 @@ def test_the_guess_is_the_maximum_of_all_joint_patterns(pairs: str, clip: Ball |
     """Two lists of three documents: replay pair by pair, reads one by one, density by density."""
     law, k, n = GammaShare(n=7, scale=0.4), 3, 6
     seen = several(n, 2, law, known(pairs, "shown", clip, law), k=k, features=5, seed=3).view
-    mixed = BELIEF.grades[:k] @ BELIEF.click
-    prior = np.log(walk_down(mixed, BELIEF.grades[:k] @ (BELIEF.click * BELIEF.stop) / mixed, k))
+    prior = np.log(walk_down(*believed("position", k, np.empty(0, dtype=np.int64)), k))
     guess, joints = answer(JOINT, seen).guess, list(product(range(2**k), repeat=2))
     for i in range(n):
         ends = [end for one in stepped(seen, i, 0, seen.parameters[i]) for end in stepped(seen, i, 1, one)]
@@ -169,9 +168,6 @@ def test_messages_that_nothing_explains_are_answered_by_votes() -> None:
 def test_why_it_cannot_run() -> None:
     seen = view(3, B=2)
     assert JOINT.why_not(seen) is None
-    for name in ("learning_rate", "pairs", "normaliser", "order", "features", "shown"):
-        hidden = replace(seen, knowledge=seen.knowledge.without(frozenset({name})))
-        assert JOINT.why_not(hidden) == f"the observer does not know: {name}"
     long = lists([15], known("all", "shown", None, GammaShare(n=3, scale=1.0)), k=15)
     assert JOINT.why_not(long) == "a list has 15 documents; it weighs every click pattern of up to 14"
 

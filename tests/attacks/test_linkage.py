@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,12 +33,10 @@ from foltr_audit.judge.protocol import judge
 from foltr_audit.judge.queries import TruthRanks
 from foltr_audit.rng import Streams
 from foltr_audit.simulation.recorder import MemoryRoundStore
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.client_recordings import DATA, recorded, reordered
 from tests.fixtures.tiny import view
-
-SetupOf = Callable[..., Setup]
 
 ATTACK = Linkage()
 CHOICES = 5
@@ -118,12 +116,8 @@ def test_directions_are_cosines_of_what_differs_from_the_mean() -> None:
     ours, theirs = rng.normal(size=(6, 4)), rng.normal(size=(7, 4))
     pairs = rng.integers(0, 7, size=(6, 3))
     a, b = ours - ours.mean(axis=0), theirs - theirs.mean(axis=0)
-    cosines = np.array(
-        [
-            [a[i] @ b[j] / np.linalg.norm(a[i]) / np.linalg.norm(b[j]) for j in row]
-            for i, row in enumerate(pairs)
-        ]
-    )
+    a, b = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (a, b))
+    cosines = np.array([[a[i] @ b[j] for j in row] for i, row in enumerate(pairs)])
     z = (cosines - cosines.mean()) / cosines.std()
     expected = norm.logpdf(z, loc=0.25) - norm.logpdf(z)
     np.testing.assert_allclose(same_direction(ours, theirs, pairs), expected, rtol=1e-9, atol=1e-9)
@@ -198,15 +192,15 @@ def test_numbers_of_interactions_link_clients(setup_of: SetupOf) -> None:
     assert count[few].mean() > 2 * count[~few].mean(), "who is rare is found"
 
 
+USERS = {"click_models": ("perfect", "navigational")}
+
+
 @pytest.mark.parametrize(
     ("use", "world"),
     [
-        ("clicks", {"intents": [0] * 1200, "click_models": ("perfect", "navigational")}),
+        ("clicks", {"intents": [0] * 1200, **USERS}),
         ("intents", {"intents": [0, 1] * 300}),
-        (
-            "clicks/intents/direction/count",
-            {"intents": [0, 0, 1, 1] * 150, "click_models": ("perfect", "navigational")},
-        ),
+        ("clicks/intents/direction/count", {"intents": [0, 0, 1, 1] * 150, **USERS}),
     ],
 )
 def test_what_persists_is_seen_and_what_does_not_is_not(
@@ -238,15 +232,10 @@ def test_the_order_of_clients_does_not_matter(setup_of: SetupOf) -> None:
     recording = recorded(setup_of, rounds=3, intents=[0, 1] * 10)
     one, other = judged(recording), judged(reordered(recording))
     assert one.client.tolist() == other.client.tolist()
-    for name in ("linkage",):
-        np.testing.assert_allclose(
-            one.placed[name].probability, other.placed[name].probability, rtol=1e-9, atol=0
-        )
-        assert np.array_equal(one.placed[name].rank, other.placed[name].rank)
-    assert (
-        one.placed["linkage"].probability.tobytes()
-        == judged(recording).placed["linkage"].probability.tobytes()
-    )
+    mine, theirs, again = (each.placed["linkage"] for each in (one, other, judged(recording)))
+    np.testing.assert_allclose(mine.probability, theirs.probability, rtol=1e-9, atol=0)
+    assert np.array_equal(mine.rank, theirs.rank)
+    assert mine.probability.tobytes() == again.probability.tobytes()
 
 
 @settings(max_examples=60, derandomize=True)

@@ -29,7 +29,6 @@ from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.testing import samples
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import dataset
-from tests.fixtures.tiny import rearranged
 
 EVERY_SETTING = pytest.mark.parametrize(
     ("pairs", "normaliser"),
@@ -205,29 +204,6 @@ def test_the_weights_are_the_learners_coefficients() -> None:
     np.testing.assert_allclose(
         answer.scores.sum(axis=(1, 2)), 0.0, atol=1e-14
     )  # every pair: one up, one down
-
-
-@settings(max_examples=30, derandomize=True)
-@given(documents=st.permutations(range(K)), messages=st.permutations(range(12)), noisy=st.booleans())
-def test_the_order_of_documents_and_messages_does_not_matter(
-    documents: list[int], messages: list[int], noisy: bool
-) -> None:
-    view, _ = stepped(3, 12)
-    if noisy:
-        noise = np.random.default_rng(4).normal(size=view.messages.shape)
-        view = replace(view, messages=view.messages + noise)
-    here, there = infer(view), infer(rearranged(view, np.array(messages), np.array(documents)))
-    np.testing.assert_allclose(there.scores, here.scores[messages][:, :, documents], rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(there.guess, here.guess[messages][:, :, documents])
-
-
-def test_messages_at_once_equal_messages_one_by_one() -> None:
-    view, _ = stepped(5, 8)
-    together = infer(view)
-    for i in range(len(view)):
-        alone = infer(rearranged(view, np.array([i])))
-        np.testing.assert_allclose(alone.scores[0], together.scores[i], rtol=0, atol=1e-13)
-        np.testing.assert_array_equal(alone.guess[0], together.guess[i])
 
 
 def test_twin_documents_cannot_be_told_apart() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,22 +19,14 @@ from foltr_audit.core.plugins import Attack, Ball, View
 from foltr_audit.inference.relaxation import ClickRelaxation
 from foltr_audit.judge.clicks import identifiability
 from foltr_audit.privacy.noise import GammaShare
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
-from tests.attacks.test_maximum_posterior import Simulated, answer, simulated, told
-from tests.inference.test_pattern_decoder import known
+from tests.attacks.test_maximum_posterior import Simulated, simulated
+from tests.conftest import SetupOf
+from tests.inference.test_pattern_decoder import answer, known, told
 from tests.inference.test_replay import SETTINGS, Sent, learner, sent, wide
 
-SetupOf = Callable[..., Setup]
-
-EVERY: tuple[Attack, ...] = (
-    OLSR(),
-    OLSRTheta(),
-    LeastAbsolute(),
-    Tukey(),
-    BoxLeastSquares(),
-    BoxLeastAbsolute(),
-)
+BOXES = (BoxLeastSquares(), BoxLeastAbsolute())
+EVERY: tuple[Attack, ...] = (OLSR(), OLSRTheta(), LeastAbsolute(), Tukey(), *BOXES)
 
 
 def tells(real: Sent) -> Bools:

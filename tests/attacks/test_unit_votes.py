@@ -12,8 +12,8 @@ from foltr_audit.attacks.unit_votes import UnitVotes
 import foltr_audit as fa
 from foltr_audit.core.plugins import Ball, FirstLayer, Inference, Knowledge, View
 from foltr_audit.core.rankers import make_ranker
-from foltr_audit.judge.task import checked_answer
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.inference import test_pattern_decoder as decoder
 
 D, UNITS, K = 24, 6, 5
 
@@ -48,24 +48,26 @@ def clients(n: int, *, B: int = 1, keep: float = 0.5, seed: int = 0) -> Clients:
             messages[i, : UNITS * D] += 0.1 * r * np.outer(w * on, x).reshape(-1)
             messages[i, UNITS * D : -UNITS] += 0.1 * r * w * on
             messages[i, -UNITS:] += 0.1 * r * on * (W @ x + b)
-    made = View(
+    return Clients(view_of(ranker.text, "model", model, messages, features), gradients > 0, seen)
+
+
+def view_of(ranker: str, kind: str, model: Floats, messages: Floats, features: Floats) -> View:
+    """Noiseless messages of lists that show K documents in their order."""
+    n, B = features.shape[:2]
+    return View(
         observer="individual",
-        kind="model",
+        kind=kind,
         parameters=np.tile(model, (n, 1)),
         messages=messages,
         shown=np.tile(np.arange(K), (n, B, 1)),
         features=features,
-        knowledge=Knowledge(
-            ranker=ranker.text, number_format="float64", feature_format="float64", noise="none"
-        ),
+        knowledge=Knowledge(ranker=ranker, number_format="float64", feature_format="float64", noise="none"),
     )
-    return Clients(made, gradients > 0, seen)
 
 
 def answer(seen: View) -> Inference:
     """What the attack says."""
-    assert UnitVotes().why_not(seen) is None
-    return checked_answer(UnitVotes(), seen, np.random.default_rng(0))
+    return decoder.answer(UnitVotes(), seen)
 
 
 @pytest.mark.parametrize("lists", [1, 2])
@@ -133,16 +135,7 @@ def test_two_hidden_layers_are_read_by_the_slopes_of_their_units() -> None:
     gradients = rng.uniform(0.2, 1.0, size=(n, 1, K)) * rng.choice([-1.0, 1.0], size=(n, 1, K))
     rows = ranker.jacobian(model, features)
     updates = np.einsum("nbk,nbkp->np", gradients, rows)
-    known = Knowledge(ranker=ranker.text, number_format="float64", feature_format="float64", noise="none")
-    seen = View(
-        observer="individual",
-        kind="update",
-        parameters=np.tile(model, (n, 1)),
-        messages=updates,
-        shown=np.tile(np.arange(K), (n, 1, 1)),
-        features=features,
-        knowledge=known,
-    )
+    seen = view_of(ranker.text, "update", model, updates, features)
     live = np.asarray(rows[..., : UNITS * D].any(axis=3))
     assert live.mean() > 0.7
     assert np.array_equal(answer(seen).guess[live], (gradients > 0)[live])
@@ -182,14 +175,7 @@ def test_a_layer_that_does_not_fit_is_named() -> None:
     assert "ends at number 83" in str(layer.problem(82, D))
 
 
-def rows_of(values: Floats, layer: FirstLayer) -> Floats:
-    """The rows of W1, one after the other."""
-    return np.stack(
-        [values[:, layer.start + h * D : layer.start + (h + 1) * D] for h in range(layer.units)], 1
-    )
-
-
 def test_rows_of_the_layer_are_its_units() -> None:
     values = np.arange(2.0 * 110).reshape(2, 110)
-    layer = FirstLayer(start=5, units=4, inputs=D)
-    assert np.array_equal(layer.rows(values), rows_of(values, layer))
+    rows = [values[:, 5 + h * D : 5 + (h + 1) * D] for h in range(4)]
+    assert np.array_equal(FirstLayer(start=5, units=4, inputs=D).rows(values), np.stack(rows, 1))

@@ -18,9 +18,8 @@ from foltr_audit.privacy.noise import Gaussian
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
 from tests.fixtures import tiny
-from tests.fixtures.audits import findings
+from tests.fixtures.audits import CLIENT, findings
 
-CLIENT: dict[str, Any] = {"units": ("client",), "canaries": ("message",), "views": ("individual",)}
 GRID = "clip:norm=1.5+discrete-gaussian:sigma=6,step=0.0009765625,sensitivity=3,delta=0.00001"
 
 
@@ -102,7 +101,6 @@ class CentralNoise(Defense):
         return aggregate + 1.0
 
     def events(self, context: Any) -> tuple[PrivacyEvent, ...]:
-        del context
         return (NoiseAddition(law=Gaussian(sigma=1.0)),)
 
 
@@ -119,7 +117,6 @@ class Pools(Attack):
     name: ClassVar[str] = "toy-pools"
 
     def infer(self, view: View, rng: np.random.Generator) -> Inference:
-        del rng
         mean: Floats = view.updates.mean(axis=0)
         scores = np.broadcast_to(view.features[:, 0] @ mean, view.shown[:, 0].shape)[:, np.newaxis]
         return Inference(scores=scores, guess=np.zeros(view.shown.shape, dtype=np.bool_))

@@ -30,21 +30,10 @@ class OfQueries(Defense):
     name: ClassVar[str] = "toy-of-queries"
 
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
-        del context
         return models.copy()
 
     def claims(self, context: RoundContext) -> tuple[PrivacyClaim, ...]:
-        del context
-        return (
-            PrivacyClaim(
-                mechanism=self.name,
-                epsilon=0.3,
-                delta=1e-4,
-                unit="query",
-                relation="replace-one",
-                view="individual",
-            ),
-        )
+        return self.claims_for(["individual"], "query", 0.3, 1e-4)
 
 
 class AddsOrRemoves(OfQueries):

@@ -6,21 +6,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from benchmarks.audit_faults import CHAINS
-from benchmarks.faults import NOISE_FAULTS, broken
+from benchmarks.faults import CLICK_FAULTS, NOISE_FAULTS, broken
 from foltr_audit.auditing.audit import AuditResult
 from foltr_audit.auditing.declarations import DeclarationCheck, LinkTestInput, LinkTests, check_declarations
 from foltr_audit.auditing.scripted import GameClients
 from foltr_audit.auditing.verdict import FALSE
 from foltr_audit.core.defense_chain import parse_chain
 from foltr_audit.core.plugins import Defense, PrivacyEvent, RoundContext
-from foltr_audit.privacy.events import GridRounding, NoiseAddition, NormBound, NormScaling
+from foltr_audit.privacy.events import ClickRandomization, GridRounding, NoiseAddition, NormBound, NormScaling
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Floats
 from tests.conftest import SetupOf
-from tests.fixtures.audits import ToyClip, ToyLaplace, findings
+from tests.fixtures.audits import CLIENT, ToyClip, ToyLaplace, findings
 from tests.fixtures.tiny import FEATURES
 
 MODEL = np.linspace(-0.3, 0.3, FEATURES)
@@ -109,15 +110,13 @@ class StepNoise(Defense):
         return parameters + GammaShare(n=1, scale=2.5).sample(own.streams("noise"), parameters.shape[1])
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (NoiseAddition(law=GammaShare(n=1, scale=2.5)),)
 
 
 def test_noise_after_every_step_is_drawn_anew_and_accounted(setup_of: SetupOf) -> None:
     """Once its draw came again after every step, and its exact loss was told as 86 beside a proof of 1.2."""
     setup = setup_of(chain=(ToyClip(), StepNoise()))
-    protocol: dict[str, Any] = {"units": ("client",), "canaries": ("message",), "views": ("individual",)}
-    protocol["delta"] = 0.0
+    protocol = {**CLIENT, "delta": 0.0}
     (found,) = audited(setup, **protocol, interactions=1, claim=1.3, trials=2000)
     assert found.verdict == "proven"
     assert found.upper.epsilon == found.exact == pytest.approx(1.2)
@@ -150,7 +149,6 @@ class ClipAndNoise(Defense):
         return np.asarray(models / np.maximum(size, 1.0) + self.less * noise)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (NormBound(norm=1.0, ord=2, of="model"), NoiseAddition(law=Gaussian(sigma=0.5)))
 
 
@@ -181,7 +179,6 @@ class Bounds(Defense):
         return np.where(lazy, models, done)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return {
             "ball": (NormBound(norm=1.0, ord=2, of="model"),),
             "grid": (GridRounding(step=0.25, nearest=True),),
@@ -212,7 +209,6 @@ class AfterItsNoise(Defense):
         return np.asarray(np.rint((models + noise) / 0.25) * 0.25)
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (NoiseAddition(law=Gaussian(sigma=0.5)), GridRounding(step=0.25, nearest=True))
 
 
@@ -223,12 +219,8 @@ def test_what_cannot_be_told_is_said(setup_of: SetupOf) -> None:
     assert declared(setup_of()).state == "nothing declared"
 
 
-OTHERS = (
-    "quantise:range=2,levels=9",
-    "sign:scale=0.1",
-    "random-k:k=3,rescale=true",
-    "clip:norm=0.5,at=message,of=update",
-)
+CLIP = "clip:norm=0.5,at=message,of=update"
+OTHERS = ("quantise:range=2,levels=9", "sign:scale=0.1", "random-k:k=3,rescale=true", CLIP)
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -256,7 +248,6 @@ class BallAndGrid(Defense):
         return models + GammaShare(n=1, scale=40.0).sample(context.streams("noise"), models.shape[1])
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         ball = NormBound(norm=25.0, ord=1, of="model")
         if self.then == "grid":
             return (ball, GridRounding(step=0.25, nearest=True))
@@ -366,3 +357,54 @@ def test_no_false_alarm_of_whole_audits(setup_of: SetupOf) -> None:
             for found in audited(setup, trials=100):
                 assert found.declared == "as declared", (name, seed, found.declared_why)
                 assert found.verdict != "contradiction"
+
+
+# --- clicks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", CLICK_FAULTS)
+def test_clicks_that_are_randomised_less_than_declared_are_found(fault: str, setup_of: SetupOf) -> None:
+    setup = setup_of(defense=CHAINS["click-rr"], clients=5)
+    for found in audited(broken(setup, fault), views=("individual",)):
+        assert found.declared == "broken"
+        assert found.verdict in FALSE
+
+
+class UnaryEncoding(Defense):
+    """Reports a click with probability 1/2, and a document without one with 1 / (1 + e^eps)."""
+
+    name = "toy-unary-encoding"
+    eps: float = 1.0
+    ahead: bool = False
+
+    def on_clicks(
+        self, clicks: NDArray[np.bool_], shown: NDArray[np.int64], step: int, context: RoundContext
+    ) -> NDArray[np.bool_]:
+        k = clicks.shape[1]
+        streams = context.streams("unary")
+        if self.ahead:  # all interactions at once, as their number allows
+            several = int(context.counts.max(initial=1))
+            drawn = streams.uniform(k * several).reshape(-1, several, k)[:, step]
+        else:
+            drawn = streams.uniform(k, first=step * k)
+        return np.where(clicks, drawn < 0.5, drawn < 1 / (1 + np.exp(self.eps))) & (shown >= 0)
+
+    def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
+        return (ClickRandomization(epsilon=self.eps),)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_clicks_that_lie_more_often_than_others_are_as_declared(ahead: bool, setup_of: SetupOf) -> None:
+    """Their flips go with the clicks, and so with each other; nothing beyond the run is asked for."""
+    setup = setup_of(chain=(UnaryEncoding(ahead=ahead),), rounds=1)
+    for interactions in (1, 3):
+        assert declared(setup, interactions=interactions).state == "as declared"
+    assert declared(setup_of(chain=(UnaryEncoding(eps=0.5),))).state == "as declared"
+
+
+@pytest.mark.parametrize("text", ["click-rr:keep=0.999", "click-rr:eps=7"])
+def test_rare_lies_are_as_declared(text: str, setup_of: SetupOf) -> None:
+    """Two that fall together by chance were too many for the normal law of a correlation."""
+    for seed in range(20):
+        found = declared(setup_of(defense=(text,), seed=seed), interactions=4)
+        assert found.state == "as declared", (seed, found.why)

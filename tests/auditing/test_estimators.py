@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -17,8 +17,10 @@ from foltr_audit.auditing.estimators.base import best_of_direction, worth_in_eps
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_epsilon
 
-Draw = Callable[[np.random.Generator, int], tuple[NDArray[np.float64], NDArray[np.float64]]]
+Scores = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], tuple[Scores, Scores]]
 
+PARTS = ("choose_zero", "choose_one", "zero", "one")
 NAMES = sorted(ESTIMATORS)
 BY_RANKS = [name for name in NAMES if name != "gaussian-dp"]
 BY_GAPS = ("one-run", "one-run-fdp")  # they divide a gap between scores in its middle
@@ -45,7 +47,7 @@ class Mechanism:
 
 
 def randomised_response(eps: float) -> Mechanism:
-    def draw(rng: np.random.Generator, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def draw(rng: np.random.Generator, n: int) -> tuple[Scores, Scores]:
         lies = rng.random((2, n)) < 1 / (1 + math.exp(eps))
         return lies[0].astype(np.float64), 1.0 - lies[1]
 
@@ -55,7 +57,7 @@ def randomised_response(eps: float) -> Mechanism:
 def laplace(eps: float, *, clipped: bool = True) -> Mechanism:
     """Sensitivity 1. Clipped: the log likelihood ratio, rounded: its last digits tell the values apart."""
 
-    def draw(rng: np.random.Generator, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def draw(rng: np.random.Generator, n: int) -> tuple[Scores, Scores]:
         zero, one = rng.laplace(scale=1 / eps, size=(2, n)) + np.array([[0.0], [1.0]])
         if not clipped:
             return zero, one
@@ -66,7 +68,7 @@ def laplace(eps: float, *, clipped: bool = True) -> Mechanism:
 
 
 def gaussian(mu: float, delta: float) -> Mechanism:
-    def draw(rng: np.random.Generator, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def draw(rng: np.random.Generator, n: int) -> tuple[Scores, Scores]:
         zero, one = rng.normal(size=(2, n)) + np.array([[0.0], [mu]])
         return zero, one
 
@@ -79,6 +81,12 @@ def bound(
     return ESTIMATORS[name](trials, delta=delta, confidence=confidence, rng=np.random.default_rng(seed))
 
 
+def parted(zero: Scores, one: Scores, m: int, *, independent: bool = False) -> TrialScores:
+    """Trials of which the first m of each hypothesis are for choosing."""
+    parts = {"choose_zero": zero[:m], "choose_one": one[:m], "zero": zero[m:], "one": one[m:]}
+    return TrialScores(**parts, independent=independent)
+
+
 def perfect(n: int, m: int | None = None) -> TrialScores:
     m = m or n
     return TrialScores(choose_zero=np.zeros(m), choose_one=np.ones(m), zero=np.zeros(n), one=np.ones(n))
@@ -86,18 +94,10 @@ def perfect(n: int, m: int | None = None) -> TrialScores:
 
 # --- known mechanisms -----------------------------------------------------------------------------
 
-TIGHT = [
-    ("clopper-pearson", laplace(1.0)),
-    ("clopper-pearson", laplace(2.0)),
-    ("clopper-pearson", randomised_response(1.0)),
-    ("clopper-pearson", randomised_response(3.0)),
-    ("betting", laplace(1.0)),
-    ("betting", randomised_response(3.0)),
-    ("one-run", randomised_response(1.0)),
-    ("gaussian-dp", gaussian(0.5, 1e-5)),
-    ("gaussian-dp", gaussian(1.0, 1e-5)),
-    ("gaussian-dp", gaussian(3.0, 1e-5)),
-]
+TIGHT = [("clopper-pearson", make(eps)) for make in (laplace, randomised_response) for eps in (1.0, 2.0, 3.0)]
+TIGHT += [("betting", laplace(1.0)), ("betting", randomised_response(3.0))]
+TIGHT += [("one-run", randomised_response(1.0))]
+TIGHT += [("gaussian-dp", gaussian(mu, 1e-5)) for mu in (0.5, 1.0, 3.0)]
 
 
 @pytest.mark.parametrize(("name", "mechanism"), TIGHT, ids=lambda x: x if isinstance(x, str) else x.name)
@@ -120,9 +120,7 @@ def test_gaussians_of_several_sigma_are_not_overstated(name: str, sigma: float) 
 def test_scores_without_meaning_show_nothing_or_little(name: str) -> None:
     rng = np.random.default_rng(3)
     for _ in range(5):
-        parts = [rng.normal(size=400) for _ in range(4)]
-        trials = TrialScores(choose_zero=parts[0], choose_one=parts[1], zero=parts[2], one=parts[3])
-        assert bound(name, trials).epsilon < 0.1
+        assert bound(name, parted(rng.normal(size=800), rng.normal(size=800), 400)).epsilon < 0.1
 
 
 def test_the_last_digits_of_a_likelihood_ratio_are_found() -> None:
@@ -131,8 +129,7 @@ def test_the_last_digits_of_a_likelihood_ratio_are_found() -> None:
     scores = [np.abs(x) - np.abs(x - 1) for x in (zero, one)]
     for digits, above in ((17, True), (9, False)):
         a, b = (np.round(x, digits) if digits < 17 else x for x in scores)
-        trials = TrialScores(choose_zero=a[:10_000], choose_one=b[:10_000], zero=a[10_000:], one=b[10_000:])
-        assert (bound("clopper-pearson", trials).epsilon > 1.0) is above
+        assert (bound("clopper-pearson", parted(a, b, 10_000)).epsilon > 1.0) is above
 
 
 # --- ceilings -------------------------------------------------------------------------------------
@@ -196,12 +193,7 @@ def test_increasing_transformations_of_the_scores_change_nothing(name: str, game
             return 4 * scores - 3
         return np.asarray(np.sinh(np.arctan(scores) - 0.3) * 7 - 1)
 
-    other = TrialScores(
-        choose_zero=moved(game.choose_zero),
-        choose_one=moved(game.choose_one),
-        zero=moved(game.zero),
-        one=moved(game.one),
-    )
+    other = replace(game, **{part: moved(getattr(game, part)) for part in PARTS})  # type: ignore[arg-type]
     assert bound(name, other, 1e-5) == bound(name, game, 1e-5)
 
 
@@ -248,14 +240,8 @@ def test_bounds_fall_with_confidence_and_with_delta(name: str) -> None:
     ],
 )
 def test_trials_that_are_refused(changed: dict[str, NDArray[np.float64]], message: str) -> None:
-    parts = dict.fromkeys(("choose_zero", "choose_one", "zero", "one"), np.zeros(20)) | changed
     with pytest.raises(UsageError, match=message):
-        TrialScores(
-            choose_zero=parts["choose_zero"],
-            choose_one=parts["choose_one"],
-            zero=parts["zero"],
-            one=parts["one"],
-        )
+        replace(perfect(20), **changed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", NAMES)

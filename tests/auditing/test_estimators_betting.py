@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.auditing.estimators import ESTIMATORS, TrialScores
+from foltr_audit.auditing.estimators import ESTIMATORS
 from foltr_audit.auditing.estimators.betting import Bets
 from tests.auditing.test_estimators import bound, laplace, randomised_response
 
@@ -78,10 +79,7 @@ def test_more_pairs_never_take_a_bound_back(n: int) -> None:
     game = laplace(2.0).trials(rng, n, m=500)
 
     def after(t: int) -> float:
-        part = TrialScores(
-            choose_zero=game.choose_zero, choose_one=game.choose_one, zero=game.zero[:t], one=game.one[:t]
-        )
-        return bound("betting", part).epsilon
+        return bound("betting", replace(game, zero=game.zero[:t], one=game.one[:t])).epsilon
 
     bounds = [after(t) for t in range(20, n + 1, n // 20)]
     assert all(
@@ -96,12 +94,8 @@ def test_a_stream_that_turns_useless_keeps_its_bound() -> None:
     rng = np.random.default_rng(2)
     game = randomised_response(3.0).trials(rng, 256)
     noise = rng.integers(0, 2, size=(2, 5000)).astype(np.float64)
-    longer = TrialScores(
-        choose_zero=game.choose_zero,
-        choose_one=game.choose_one,
-        zero=np.concatenate([game.zero, noise[0]]),
-        one=np.concatenate([game.one, noise[1]]),
-    )
+    zero, one = np.append(game.zero, noise[0]), np.append(game.one, noise[1])
+    longer = replace(game, zero=zero, one=one)
     assert bound("betting", longer).epsilon == pytest.approx(bound("betting", game).epsilon, abs=1e-9)
     assert bound("betting", game).epsilon > 2
     assert ESTIMATORS["clopper-pearson"](longer, delta=0.0, confidence=0.95, rng=rng).epsilon < 0.5

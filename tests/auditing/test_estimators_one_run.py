@@ -21,6 +21,7 @@ from foltr_audit.auditing.estimators.one_run import (
     one_run,
 )
 from foltr_audit.errors import UsageError
+from tests.auditing.test_estimators import parted
 
 
 def chance(eps: float) -> float:
@@ -37,12 +38,7 @@ def at_most(pmf: NDArray[np.float64], v: int, weight: float) -> float:
 
 
 @settings(max_examples=80)
-@given(
-    guessed=st.integers(1, 60),
-    data=st.data(),
-    eps=st.floats(0, 8),
-    weight=st.floats(0, 20),
-)
+@given(guessed=st.integers(1, 60), data=st.data(), eps=st.floats(0, 8), weight=st.floats(0, 20))
 def test_the_chance_of_right_guesses_against_every_term(
     guessed: int, data: st.DataObject, eps: float, weight: float
 ) -> None:
@@ -138,20 +134,10 @@ def test_false_alarms_where_delta_reveals_many_coins_at_once(delta: float) -> No
 # --- guesses --------------------------------------------------------------------------------------
 
 
-def game(
-    zero: list[float], one: list[float], evaluated_zero: list[float], evaluated_one: list[float]
-) -> TrialScores:
-    return TrialScores(
-        choose_zero=np.array(zero),
-        choose_one=np.array(one),
-        zero=np.array(evaluated_zero),
-        one=np.array(evaluated_one),
-    )
-
-
 def test_the_most_extreme_canaries_are_guessed() -> None:
     ranks = [float(x) for x in range(20)]
-    trials = game(ranks[::2], ranks[1::2], [0.0] * 5 + [9.0] * 5, [19.0] * 5 + [12.0] * 5)
+    zero, one = ranks[::2] + [0.0] * 5 + [9.0] * 5, ranks[1::2] + [19.0] * 5 + [12.0] * 5
+    trials = parted(np.array(zero), np.array(one), 10)
     coins = np.array([True, False] * 5)
     # scores 19 0 19 0 19 9 12 9 12 9: ranks .975 .025 .975 .025 .975 .475 .625 .475 .625 .475
     assert guesses(trials, coins, GuessRule(low=0.2, high=0.2, share=0.5)) == (5, 5)
@@ -164,7 +150,8 @@ def test_the_number_of_guesses_does_not_depend_on_the_scores() -> None:
     rng = np.random.default_rng(1)
     rule = GuessRule(low=0.25, high=0.1, share=0.35)
     for scores in (np.zeros(40), rng.normal(size=40), np.full(40, np.inf)):
-        trials = game([*range(10)], [*range(10)], scores.tolist(), scores.tolist())
+        both = np.append(np.arange(10.0), scores)
+        trials = parted(both, both, 10)
         assert guesses(trials, rng.random(40) < 0.5, rule)[0] == 14
 
 
@@ -226,13 +213,7 @@ def test_trials_that_share_noise_are_not_both_read() -> None:
         for _ in range(200):
             common = rng.integers(0, 2, size=400) * 10.0
             zero, one = common + (rng.random((2, 400)) < [[0.269], [0.731]])
-            trials = TrialScores(
-                choose_zero=zero[:100] % 10,
-                choose_one=one[:100] % 10,
-                zero=zero[100:] % 10,
-                one=one[100:] % 10,
-                independent=independent,
-            )
+            trials = parted(zero % 10, one % 10, 100, independent=independent)
             found = one_run(trials, delta=0.0, confidence=0.95, rng=rng).epsilon
             alarms[independent] += found > 1.0
     assert max(alarms.values()) <= stats.binom.ppf(0.9999, 200, 0.05)

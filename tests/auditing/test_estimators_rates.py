@@ -20,6 +20,7 @@ from foltr_audit.auditing.estimators.base import (
     upper_rates,
     worth_in_epsilon,
 )
+from tests.auditing.test_estimators import parted
 
 BY_COUNTS = sorted({*ESTIMATORS} - {"gaussian-dp"})
 
@@ -108,8 +109,7 @@ def test_atoms_at_either_end_are_reached(name: str, far: float) -> None:
     rng = np.random.default_rng(1)
     blind, telling = rng.normal(size=4000), np.where(rng.random(4000) < 1 / 3, far, rng.normal(size=4000))
     zero, one = (blind, telling) if far > 0 else (telling, blind)
-    trials = TrialScores(choose_zero=zero[:2000], choose_one=one[:2000], zero=zero[2000:], one=one[2000:])
-    assert ESTIMATORS[name](trials, delta=1e-6, confidence=0.95, rng=rng).epsilon > 3.5
+    assert ESTIMATORS[name](parted(zero, one, 2000), delta=1e-6, confidence=0.95, rng=rng).epsilon > 3.5
 
 
 def test_a_threshold_is_chosen_on_its_own_part_only() -> None:

@@ -18,6 +18,7 @@ from foltr_audit.auditing.estimators.one_run import (
     choose_guessing,
     guesses,
 )
+from tests.auditing.test_estimators import parted
 
 Scores = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Scores]
@@ -39,14 +40,7 @@ def rarely(share: float) -> Draw:
 def game(seed: int, zero: Draw, one: Draw, n: int, *, independent: bool = True) -> TrialScores:
     rng = np.random.default_rng(seed)
     choosing = max(60, n // 4)
-    zeros, ones = zero(rng, n + choosing), one(rng, n + choosing)
-    return TrialScores(
-        choose_zero=zeros[:choosing],
-        choose_one=ones[:choosing],
-        zero=zeros[choosing:],
-        one=ones[choosing:],
-        independent=independent,
-    )
+    return parted(zero(rng, n + choosing), one(rng, n + choosing), choosing, independent=independent)
 
 
 @pytest.mark.parametrize("independent", [True, False])
@@ -121,7 +115,7 @@ def test_where_a_pair_shares_its_noise_guesses_still_show_more_than_error_rates(
     for seed in range(30):
         noise = np.random.default_rng(seed).laplace(size=(1250, shifts.size))
         zero, one = ((np.abs(x) - np.abs(x - shifts)).sum(axis=1).round(9) for x in (noise, noise + shifts))
-        trials = TrialScores(choose_zero=zero[:250], choose_one=one[:250], zero=zero[250:], one=one[250:])
+        trials = parted(zero, one, 250)
         for name, found in shown.items():
             rng = np.random.default_rng(1000 + seed)
             found.append(ESTIMATORS[name](trials, delta=0.0, confidence=0.95, rng=rng).epsilon)

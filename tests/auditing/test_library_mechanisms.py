@@ -14,13 +14,10 @@ import pytest
 
 import foltr_audit as fa
 from foltr_audit.report.results.function_audit import FunctionAuditRow
+from tests.auditing.test_function_audit import EPS, SURE
 
 Rng = np.random.Generator
 Release = Callable[[float, Rng], object]
-
-EPS = 1.2
-SURE = 1 - 1e-7
-"""Confidence at which an intact mechanism is refuted once in ten million audits."""
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from foltr_audit.privacy.events import (
     NormBound,
     NormScaling,
     OpaqueChange,
+    PrivacyEvent,
 )
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.simulation.setup import learner_as
@@ -113,37 +114,33 @@ def test_randomised_clicks_by_every_report(setup_of: SetupOf, learner: str, unit
     assert max(ratios) <= differ * epsilon + 1e-9
 
 
+NOISE, CLICKS, ROUNDING = NoiseAddition(law=LAPLACE), ClickRandomization(epsilon=1.0), GridRounding(step=0.1)
+NOTHING = ObservationNoise(certain=True)
+
+
 @pytest.mark.parametrize(
     ("events", "summed", "expected"),
     [
-        ((), None, ObservationNoise(certain=True)),
-        ((BALL, MessageAggregation(at_least=3)), 5, ObservationNoise(certain=True)),
-        ((BALL, NoiseAddition(law=LAPLACE)), None, ObservationNoise(law=LAPLACE)),
-        ((BALL, NoiseAddition(law=LAPLACE)), 4, ObservationNoise(law=GammaShare(n=1, scale=2.5, count=4))),
-        (
-            (BALL, NoiseAddition(law=LAPLACE), MessageAggregation(at_least=2)),
-            4,
-            ObservationNoise(law=LAPLACE.summed(4)),
-        ),
-        ((NoiseAddition(law=LAPLACE), NoiseAddition(law=LAPLACE)), None, ObservationNoise()),
-        ((NoiseAddition(law=LAPLACE), BALL), None, ObservationNoise()),
-        ((OpaqueChange(mechanism="?"), NoiseAddition(law=LAPLACE)), None, ObservationNoise()),
-        ((NoiseAddition(law=LAPLACE), NormScaling(factor=2.0, of="update")), None, ObservationNoise()),
-        ((ClickRandomization(epsilon=1.0), BALL), None, ObservationNoise(reports=1.0)),
-        ((ClickRandomization(epsilon=1.0), NoiseAddition(law=LAPLACE)), None, ObservationNoise()),
-        (
-            (BALL, NoiseAddition(law=LAPLACE), GridRounding(step=0.1)),
-            None,
-            ObservationNoise(law=LAPLACE, rounded=True),
-        ),
-        ((BALL, GridRounding(step=0.1)), None, ObservationNoise()),
+        ((), 1, NOTHING),
+        ((BALL, MessageAggregation(at_least=3)), 5, NOTHING),
+        ((BALL, NOISE), 1, ObservationNoise(law=LAPLACE)),
+        ((BALL, NOISE), 4, ObservationNoise(law=GammaShare(n=1, scale=2.5, count=4))),
+        ((BALL, NOISE, MessageAggregation(at_least=2)), 4, ObservationNoise(law=LAPLACE.summed(4))),
+        ((NOISE, NOISE), 1, ObservationNoise()),
+        ((NOISE, BALL), 1, ObservationNoise()),
+        ((OpaqueChange(mechanism="?"), NOISE), 1, ObservationNoise()),
+        ((NOISE, NormScaling(factor=2.0, of="update")), 1, ObservationNoise()),
+        ((CLICKS, BALL), 1, ObservationNoise(reports=1.0)),
+        ((CLICKS, NOISE), 1, ObservationNoise()),
+        ((BALL, NOISE, ROUNDING), 1, ObservationNoise(law=LAPLACE, rounded=True)),
+        ((BALL, ROUNDING), 1, ObservationNoise()),
     ],
 )
 def test_what_stands_between_messages_and_observer(
-    events: object, summed: object, expected: ObservationNoise
+    events: tuple[PrivacyEvent, ...], summed: int, expected: ObservationNoise
 ) -> None:
-    acts = [(make(Defense, "none"), event) for event in events]  # type: ignore[attr-defined]
-    assert ObservationNoise.of(acts, summed or 1, 1) == expected  # type: ignore[arg-type]
+    acts = [(make(Defense, "none"), event) for event in events]
+    assert ObservationNoise.of(acts, summed, 1) == expected
 
 
 def test_the_likelihood_ratio_is_that_of_the_densities() -> None:

@@ -18,7 +18,7 @@ from foltr_audit.utils.arrays import Floats, Ints
 from tests.auditing.test_estimators import Mechanism, bound, gaussian, laplace, randomised_response
 from tests.auditing.test_estimators_false_alarms import most
 from tests.conftest import SetupOf
-from tests.fixtures.audits import findings, session
+from tests.fixtures.audits import CLIENT, findings, session
 
 SUM = "clip:norm=1.5+gamma-laplace:eps=1.2,sensitivity=3"
 
@@ -104,6 +104,14 @@ def test_false_alarms_at_the_stop_stay_within_the_nominal_level(mechanism: Mecha
     assert alarms(0.5 * mechanism.true, 480) > most(60)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", [laplace(1.0), randomised_response(1.0)], ids=lambda each: each.name)
+def test_false_alarms_at_the_stop_of_a_thousand_audits(mechanism: Mechanism) -> None:
+    rng = np.random.default_rng(14)
+    games = [stopped(mechanism, rng, mechanism.true) for _ in range(1000)]
+    assert sum(bound("betting", game).epsilon > mechanism.true for game in games) <= most(1000)
+
+
 # --- audits ---------------------------------------------------------------------------------------
 
 
@@ -129,13 +137,8 @@ def test_a_trial_is_the_same_whichever_others_are_played(
 
 def test_an_audit_stops_at_the_same_trial_with_the_same_bound(setup_of: SetupOf) -> None:
     def found(**changes: Any) -> tuple[object, ...]:
-        game: dict[str, Any] = {
-            "views": ("aggregate",),
-            "trials": 4000,
-            "claim": 0.3,
-            "stop_early": True,
-            **changes,
-        }
+        game: dict[str, Any] = {"views": ("aggregate",), "trials": 4000, "claim": 0.3, "stop_early": True}
+        game |= changes
         (only,) = findings(setup_of(chain=parse_chain([SUM])), **game)
         return only.verdict, only.lower, only.estimates, only.why
 
@@ -150,12 +153,7 @@ def test_an_audit_stops_at_the_same_trial_with_the_same_bound(setup_of: SetupOf)
 def test_a_proven_claim_is_not_refuted_by_luck(setup_of: SetupOf) -> None:
     """Only a contradiction would end it: a bound above it by more than one run in a million shows."""
     chain = "clip:norm=1.5,ord=1+laplace:eps=1.2,sensitivity=3"
-    game: dict[str, Any] = {
-        "units": ("client",),
-        "canaries": ("message",),
-        "views": ("individual",),
-        "trials": 4000,
-    }
+    game = {**CLIENT, "trials": 4000}
     (only,) = findings(setup_of(chain=parse_chain([chain])), **game, stop_early=True)
     assert only.verdict == "proven"
     assert only.lower.trials <= 4000

@@ -21,37 +21,24 @@ def told(
     *,
     worst_case: bool = True,
 ) -> tuple[str, str]:
-    return verdict_on(
-        ClaimEvidence(
-            claimed=claimed,
-            proven=proven,
-            exact=exact,
-            measured=measured,
-            strict=strict,
-            broken=broken,
-            worst_case=worst_case,
-        )
-    )
+    numbers = {"claimed": claimed, "proven": proven, "exact": exact, "measured": measured, "strict": strict}
+    return verdict_on(ClaimEvidence(**numbers, broken=broken, worst_case=worst_case))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("claimed", "proven", "exact", "measured", "expected"),
-    [
-        (1.2, 1.2, 1.2, 1.1, "proven"),
-        (1.2, 1.2, None, 0.0, "proven"),
-        (1.2, 8.1, 2.0, 1.1, "false by exact loss"),
-        (1.2, math.inf, math.inf, 5.5, "refuted"),
-        (1.2, math.inf, math.inf, 0.0, "false by exact loss"),
-        (1.2, 8.1, 0.9, 0.4, "not refuted"),
-        (1.2, 8.1, None, 0.4, "not refuted"),
-        (1.2, 8.1, None, 1.3, "refuted"),
-        (math.inf, math.inf, math.inf, 7.0, "not refuted"),
-    ],
-)
-def test_verdicts(claimed: float, proven: float, exact: float | None, measured: float, expected: str) -> None:
-    verdict, why = told(claimed, proven, exact, measured)
-    assert verdict == expected
-    assert why
+VERDICTS: dict[str, list[tuple[float, float, float | None, float]]] = {
+    "proven": [(1.2, 1.2, 1.2, 1.1), (1.2, 1.2, None, 0.0)],
+    "false by exact loss": [(1.2, 8.1, 2.0, 1.1), (1.2, math.inf, math.inf, 0.0)],
+    "refuted": [(1.2, math.inf, math.inf, 5.5), (1.2, 8.1, None, 1.3)],
+    "not refuted": [(1.2, 8.1, 0.9, 0.4), (1.2, 8.1, None, 0.4), (math.inf, math.inf, math.inf, 7.0)],
+}
+
+
+@pytest.mark.parametrize("expected", VERDICTS)
+def test_verdicts(expected: str) -> None:
+    """By what is claimed, proven, lost exactly and measured."""
+    for evidence in VERDICTS[expected]:
+        verdict, why = told(*evidence)
+        assert (verdict, bool(why)) == (expected, True), evidence
 
 
 def test_chance_refutes_no_proof() -> None:

@@ -215,7 +215,6 @@ class BoundOnTheSum(Defense):
         return aggregate.copy()
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (NormBound(norm=1e-6, ord=2, of="update"),)
 
 
@@ -225,11 +224,9 @@ class SumNoiseOnMessages(Defense):
     name: ClassVar[str] = "sum-noise-on-messages"
 
     def on_message(self, models: Floats, context: RoundContext) -> Floats:
-        del context
         return models.copy()
 
     def events(self, context: RoundContext) -> tuple[PrivacyEvent, ...]:
-        del context
         return (CorrelatedNoise(sigma=6.0),)
 
 

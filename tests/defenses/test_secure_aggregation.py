@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,13 +15,12 @@ from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.privacy.events import GridRounding, KeyShares, MessageAggregation
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.fresh_clients import FreshClients
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.simulation.training.models import WeightedMean
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, ToyAggregate, ToyMessage, ToyWire, context
 from tests.simulation.test_federation import same_bytes
 
-SetupOf = Callable[..., Setup]
 START = np.linspace(-0.4, 0.5, FEATURES)
 
 

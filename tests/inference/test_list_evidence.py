@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -12,6 +12,7 @@ from foltr_audit.attacks.joint_posterior import JointMaximumPosterior
 from foltr_audit.attacks.shown_lists import ShownLists
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from foltr_audit.core.plugins import Attack, View
 from foltr_audit.core.plugins.registry import make
@@ -27,9 +28,9 @@ from foltr_audit.simulation.fresh_clients import FreshClients
 from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import FEATURES, collection_of, dataset
 
-SetupOf = Callable[..., Setup]
 DECIDED = np.linspace(-1.0, 1.3, FEATURES)
 HEAVY = ("clip:norm=1.5,ord=1", "laplace:eps=0.1,sensitivity=3")
 LEARNER = "fpdgd:pairs=all,normaliser=shown,learning_rate=0.7"
@@ -271,7 +272,7 @@ def test_lists_that_tell_nothing_are_refused(setup_of: SetupOf) -> None:
     made = recorded(setup_of, "deterministic", 2)
     for name in ("candidates", "lists", "rank_with"):
         hidden = made.views[0].knowledge.without(frozenset({name}))
-        view = View(**{**vars(made.views[0]), "knowledge": hidden})
+        view = replace(made.views[0], knowledge=hidden)
         assert name in (ShownLists().why_not(view) or "")
 
 
@@ -288,7 +289,7 @@ def test_enough_histories_weigh_everything(setup_of: SetupOf) -> None:
     """Three lists of three documents: the posterior of the first one against all 8 x 8 patterns."""
     made = recorded(setup_of, "sampled", 3, repeats=1)
     whole = made.views[0]
-    view = View(**{**vars(whole), "shown": np.where(np.arange(10) < 3, whole.shown, -1)}).trimmed()
+    view = replace(whole, shown=np.where(np.arange(10) < 3, whole.shown, -1)).trimmed()
     decoder, every = PatternDecoder(view), np.arange(len(view))
     found = ListDecoder(decoder, histories=64).posteriors(every)
     joint = np.empty((len(view), 8, 8))
@@ -304,9 +305,5 @@ def test_enough_histories_weigh_everything(setup_of: SetupOf) -> None:
         exact = np.logaddexp.reduce(joint, axis=axis)
         long = view.is_document.all(axis=(1, 2))
         assert long.any()
-        np.testing.assert_allclose(shares(found[b])[long], shares(exact)[long], rtol=1e-6, atol=1e-9)
-
-
-def shares(log_weights: Floats) -> Floats:
-    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        mine, theirs = (softmax(each[long], axis=1) for each in (found[b], exact))
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-9)

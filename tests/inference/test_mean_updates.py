@@ -17,25 +17,8 @@ from foltr_audit.utils.arrays import Floats
 
 def drawn(rng: np.random.Generator, clients: int, cohort: int, rounds: int) -> Participation:
     """Cohorts without replacement, whose members weigh differently."""
-    return Participation(
-        clients=clients,
-        rounds=tuple(
-            RoundMembers(rng.permutation(clients)[:cohort], rng.uniform(0.5, 1.5, cohort))
-            for _ in range(rounds)
-        ),
-    )
-
-
-def batches(clients: int, cohort: int, rounds: int) -> Participation:
-    """Fixed cohorts, one after the other."""
-    number = clients // cohort
-    return Participation(
-        clients=clients,
-        rounds=tuple(
-            RoundMembers(np.arange(cohort) + cohort * (turn % number), np.ones(cohort))
-            for turn in range(rounds)
-        ),
-    )
+    every = [(rng.permutation(clients)[:cohort], rng.uniform(0.5, 1.5, cohort)) for _ in range(rounds)]
+    return Participation(clients=clients, rounds=tuple(RoundMembers(*each) for each in every))
 
 
 @settings(max_examples=25)
@@ -56,7 +39,8 @@ def test_constant_updates_are_found_exactly(seed: int, clients: int, drift: int)
 
 def test_fixed_cohorts_give_the_means_of_batches_and_nothing_else() -> None:
     rng = np.random.default_rng(3)
-    taking_part = batches(12, 4, 30)
+    batches = [RoundMembers(np.arange(4) + 4 * (turn % 3), np.ones(4)) for turn in range(30)]
+    taking_part = Participation(clients=12, rounds=tuple(batches))
     assert np.linalg.matrix_rank(taking_part.matrix) == 3
     truth = rng.normal(size=(12, 5))
     sums = taking_part.matrix @ truth
@@ -72,10 +56,8 @@ def test_fixed_cohorts_give_the_means_of_batches_and_nothing_else() -> None:
 
 
 def test_two_rounds_that_differ_in_one_client_give_its_update() -> None:
-    taking_part = Participation(
-        clients=4,
-        rounds=tuple(RoundMembers(np.array(who), np.ones(len(who))) for who in ([0, 1, 2, 3], [1, 2, 3])),
-    )
+    rounds = tuple(RoundMembers(np.arange(first, 4), np.ones(4 - first)) for first in (0, 1))
+    taking_part = Participation(clients=4, rounds=rounds)
     rng = np.random.default_rng(5)
     sums = taking_part.matrix @ (truth := rng.normal(size=(4, 40)))
     np.testing.assert_allclose(sums[0] - sums[1], truth[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +16,17 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from foltr_audit.core.click_models import CascadeClickModel
-from foltr_audit.core.plugins import Ball, ClickModel, Knowledge, View
+from foltr_audit.core.plugins import Attack, Ball, ClickModel, Inference, Knowledge, View
 from foltr_audit.core.plugins.registry import make
-from foltr_audit.core.records.view import Candidates
+from foltr_audit.core.records.view import Candidates, ClickBelief
+from foltr_audit.inference.count_decoder import cascade_rates, median_rates, weighted_median
 from foltr_audit.inference.pattern_decoder import (
     PatternDecoder,
     density_table,
     patterns_as_clicks,
     why_too_long,
 )
+from foltr_audit.judge.task import checked_answer
 from foltr_audit.kernels.patterns import (
     MOST_WEIGHED,
     best_patterns,
@@ -42,17 +45,13 @@ from tests.fixtures.reference import (
     observed_pairs,
     pairwise_gradient,
 )
+from tests.fixtures.tiny import BELIEF
 
 P, K = 5, 10
 RATE = 0.7
 LAWS: dict[str, NoiseLaw] = {"gaussian": Gaussian(sigma=0.3), "share": GammaShare(n=7, scale=0.8)}
 SETTINGS = list(product(("all", "last-click+1"), ("shown", "candidates")))
-BALLS = {
-    "none": None,
-    "far": Ball(norm=100.0, ord=2),
-    "L2": Ball(norm=0.9, ord=2),
-    "L1": Ball(norm=1.5, ord=1),
-}
+BALLS = {"none": None, "far": Ball(norm=100.0, ord=2), "L2": Ball(norm=0.9), "L1": Ball(norm=1.5, ord=1)}
 
 
 def lists(
@@ -128,6 +127,27 @@ def plain_likelihoods(seen: View, i: int, gradient: Floats, pairs: Bools, law: N
         models.append(model)
     densities: Floats = law.log_density(received - np.array(models)).sum(axis=1)
     return densities
+
+
+def told(seen: View, **changes: Any) -> View:
+    """The same messages for an observer that believes something else."""
+    return replace(seen, knowledge=seen.knowledge.having(**changes))
+
+
+def answer(attack: Attack, seen: View) -> Inference:
+    """What an attack says; an error if it refuses, or gives a shown document no number."""
+    assert attack.why_not(seen) is None
+    return checked_answer(attack, seen, np.random.default_rng(0))
+
+
+def believed(prior: str, k: int, grades: Ints) -> tuple[Floats, Floats]:
+    """P(click | examined) and P(stop | clicked) of k places by usual grades, by these, or even."""
+    if prior == "relevance":
+        return BELIEF.click[grades], BELIEF.stop[grades]
+    if prior == "uniform":
+        return np.full(k, 0.5), np.zeros(k)
+    click = BELIEF.grades[:k] @ BELIEF.click
+    return click, BELIEF.grades[:k] @ (BELIEF.click * BELIEF.stop) / click
 
 
 def decoded(seen: View) -> Floats:
@@ -345,3 +365,51 @@ def test_rows_do_not_depend_on_each_other(
         assert together.tobytes() == function(posterior).tobytes()
         turned = function(np.ascontiguousarray(posterior[::-1]))
     assert together[::-1].tobytes() == turned.tobytes()
+
+
+# --- click rates before any message ----------------------------------------------------------------------
+
+
+@settings(max_examples=30, derandomize=True)
+@given(st.integers(1, 6), st.integers(0, 10**6))
+def test_rates_sum_over_all_patterns(k: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    click, stop = rng.random((2, 3, k))
+    for i, rates in enumerate(cascade_rates(click, stop)):
+        chances = walk_down(click[i], stop[i], k)
+        np.testing.assert_allclose(rates, chances @ patterns_as_clicks(np.arange(2**k), k), rtol=1e-12)
+
+
+def test_padding_is_never_clicked() -> None:
+    click, stop = BELIEF.by_grade(np.array([[2, 0, -1], [-1, -1, -1]]))
+    rates = cascade_rates(click, stop)
+    assert rates[0, 2] == 0
+    assert not rates[1].any()
+    assert cascade_rates(np.zeros((2, 0)), np.zeros((2, 0))).shape == (2, 0)
+
+
+@pytest.mark.parametrize("k", [1, 2, 6])
+def test_medians_are_those_over_all_lists_of_grades(k: int) -> None:
+    rates, chances = [], []
+    for grades in product(range(3), repeat=k):
+        rates.append(cascade_rates(BELIEF.click[list(grades)], BELIEF.stop[list(grades)]))
+        chances.append(np.prod(BELIEF.grades[np.arange(k), list(grades)]))
+    table, weights = np.array(rates), np.array(chances)
+    for j, median in enumerate(median_rates(BELIEF, k)):
+        errors = [weights @ np.abs(table[:, j] - other) for other in np.unique(table[:, j])]
+        assert weights @ np.abs(table[:, j] - median) == pytest.approx(min(errors), rel=1e-9)
+
+
+def test_positions_beyond_the_known_ones_are_like_the_last() -> None:
+    short = ClickBelief(click=BELIEF.click, stop=BELIEF.stop, grades=BELIEF.grades[:2])
+    longer = np.concatenate([BELIEF.grades[:2], BELIEF.grades[1:2].repeat(3, axis=0)])
+    same = ClickBelief(click=BELIEF.click, stop=BELIEF.stop, grades=longer)
+    assert np.array_equal(median_rates(short, 5), median_rates(same, 5))
+
+
+@settings(derandomize=True)
+@given(st.lists(st.tuples(st.integers(-5, 5), st.integers(1, 4)), min_size=1, max_size=12))
+def test_the_weighted_median_is_that_of_repeated_values(pairs: list[tuple[int, int]]) -> None:
+    values, weights = np.array(pairs, dtype=np.float64).T
+    repeated = np.sort(values.repeat(weights.astype(np.int64)))
+    assert weighted_median(values, weights) == repeated[(repeated.size - 1) // 2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +10,10 @@ import pytest
 from foltr_audit.core.plugins import Ball, View
 from foltr_audit.inference.relaxation import ClickRelaxation, Loss
 from foltr_audit.inference.replay import Replay
-from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.conftest import SetupOf
 from tests.fixtures.tiny import view
 from tests.inference.test_replay import SETTINGS, learner, sent, wide
-
-SetupOf = Callable[..., Setup]
 
 
 def seen_by(n: int, B: int, clip: Ball | None, *, normaliser: str = "shown") -> View:

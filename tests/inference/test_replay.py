@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
@@ -24,10 +23,9 @@ from foltr_audit.simulation.recorder import trace_header
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.trace import TraceHeader
 from foltr_audit.utils.arrays import Bools, Floats
+from tests.conftest import SetupOf
 from tests.fixtures.reference import dataset, numba_threads
 from tests.fixtures.tiny import collection_of, cut, rearranged, view, with_updates
-
-SetupOf = Callable[..., Setup]
 
 SETTINGS = list(product(("all", "last-click+1"), ("shown", "candidates")))
 CLIP = "clip:norm=0.9"
@@ -216,19 +214,16 @@ def test_a_path_that_goes_on_from_its_beginning_is_the_whole_path(
 
 def test_a_view_says_why_it_cannot_be_replayed() -> None:
     known = view(1).knowledge
+    over = {"normaliser": "candidates"}
     for changes, reason in (
         ({}, None),
         ({"candidates": False}, None),
-        ({"normaliser": "candidates"}, None),
-        (
-            {"normaliser": "candidates", "candidates": False},
-            "the observer does not know: candidates (PDGD normalises over them)",
-        ),
+        (over, None),
+        (over | {"candidates": False}, "the observer does not know: candidates (PDGD normalises over them)"),
         ({"pairs": "some"}, "unknown pairs 'some'; expected all or last-click+1"),
         ({"normaliser": "some"}, "unknown normaliser 'some'; expected shown or candidates"),
     ):
-        seen = replace(view(1), knowledge=known.having(**changes))
-        assert why_no_replay(seen) == reason
+        assert why_no_replay(replace(view(1), knowledge=known.having(**changes))) == reason
     assert all(known.has(name) for name in NEEDS)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +12,7 @@ from scipy.optimize import linprog, lsq_linear, nnls
 
 from foltr_audit.kernels.regression import box_least_absolute, box_least_squares, least_absolute
 from foltr_audit.utils.arrays import Floats
+from tests.fixtures.reference import numba_threads
 from tests.kernels.test_lad import NOISES, noise, tied
 
 Solver = Callable[[Floats, Floats, Floats], Floats]
@@ -22,7 +22,6 @@ P = 46
 
 def free(design: Floats, values: Floats, upper: Floats) -> Floats:
     """Least absolute deviations without a box."""
-    del upper
     return least_absolute(design, values)
 
 
@@ -369,12 +368,8 @@ def test_systems_at_once_equal_systems_one_by_one(solver: Solver) -> None:
     for i in range(30):
         alone = solver(design[i : i + 1], values[i : i + 1], upper[i : i + 1])
         assert alone.tobytes() == together[i].tobytes()
-    threads = numba.get_num_threads()
-    try:
-        numba.set_num_threads(1)
+    with numba_threads(1):
         assert solver(design, values, upper).tobytes() == together.tobytes()
-    finally:
-        numba.set_num_threads(threads)
 
 
 @EVERY
@@ -405,14 +400,14 @@ def test_values_of_any_size_in_a_box_of_one(solver: Solver, kind: str, size: flo
         np.testing.assert_array_equal(c, (falls > 0).astype(np.float64))
 
 
-@BOTH
+@EVERY
 def test_systems_without_content(solver: Solver) -> None:
     rng = np.random.default_rng(14)
     X, y, ones = rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5)), np.ones((2, 3))
     nothing = [[0.0] * 3] * 2
     assert solver(X, np.zeros((2, 5)), ones).tolist() == nothing
     assert solver(np.zeros((2, 5, 3)), y, ones).tolist() == nothing
-    assert solver(X, y, np.zeros((2, 3))).tolist() == nothing
+    assert solver is free or solver(X, y, np.zeros((2, 3))).tolist() == nothing
     assert solver(X[:, :0], y[:, :0], ones).tolist() == nothing
     assert solver(X[..., :0], y, ones[:, :0]).shape == (2, 0)
     assert solver(X[:0], y[:0], ones[:0]).shape == (0, 3)

@@ -14,17 +14,12 @@ from foltr_audit.privacy import noise
 from foltr_audit.privacy.noise import GammaShare, Gaussian, NoiseLaw, RoundingNoise, ScaleFreeNoise
 
 ACCURACY = 1e-7
+COUNTS = (1, 10, 100, 300, 500, 900, 1000, 2000, 5000, 20_000)
 LAWS: list[NoiseLaw] = [
-    *(
-        GammaShare(n=1000, scale=2.5, count=count)
-        for count in (1, 10, 100, 300, 500, 900, 1000, 2000, 5000, 20_000)
-    ),
-    GammaShare(n=1000, scale=1e-300),
-    GammaShare(n=1000, scale=1e300),
-    Gaussian(sigma=0.3),
-    Gaussian(sigma=1e-9),
-    RoundingNoise(resolution=2.0**-24),
-    RoundingNoise(resolution=2.0**-50),
+    *(GammaShare(n=1000, scale=2.5, count=count) for count in COUNTS),
+    *(GammaShare(n=1000, scale=scale) for scale in (1e-300, 1e300)),
+    *(Gaussian(sigma=sigma) for sigma in (0.3, 1e-9)),
+    *(RoundingNoise(resolution=2.0**-bits) for bits in (24, 50)),
     ScaleFreeNoise(resolution=2.0**-24),
 ]
 EVERY_LAW = pytest.mark.parametrize("law", LAWS, ids=lambda law: f"{law.text},unit={law.scale:g}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -50,23 +51,11 @@ def fast(
     """Lists and clicks of the kernel in round 3."""
     clicks = Streams(5).clients("clicks/x", 3, cohort.clients)
     click, stop = (np.array(values) for values in model.setting(2))
-    return play_perturbed(
-        read_only(cohort.data.features.astype(dtype)),
-        cohort.data.offsets,
-        cohort.data.labels.astype(np.int8),
-        cohort.queries,
-        np.zeros_like(cohort.queries),
-        cohort.clients,
-        cohort.parameters,
-        seeds,
-        learner.sigma,
-        learner.antithetic,
-        click,
-        stop,
-        3,
-        clicks.purpose_code,
-        np.uint64(clicks.key),
-    )
+    data, queries = cohort.data, cohort.queries
+    given: list[Any] = [read_only(data.features.astype(dtype)), data.offsets, data.labels.astype(np.int8)]
+    given += [queries, np.zeros_like(queries), cohort.clients, cohort.parameters, seeds]
+    given += [learner.sigma, learner.antithetic, click, stop, 3, clicks.purpose_code, np.uint64(clicks.key)]
+    return play_perturbed(*given)
 
 
 def through_arrays(
@@ -87,11 +76,10 @@ def through_arrays(
     return shown, clicks
 
 
-@pytest.mark.parametrize(
-    "model",
-    [PerfectClickModel(), NavigationalClickModel(), InformationalClickModel()],
-    ids=lambda model: model.name,
-)
+MODELS = [PerfectClickModel(), NavigationalClickModel(), InformationalClickModel()]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 @pytest.mark.parametrize("antithetic", [True, False])
 def test_the_fast_path_is_the_array_path(model: CascadeClickModel, antithetic: bool) -> None:
     for C, B, sigma in ((1, 1, 0.5), (37, 4, 0.01), (37, 5, 2.0), (16, 2, 1e-9), (33, 7, 1.0)):
@@ -107,15 +95,7 @@ def test_the_fast_path_is_the_array_path(model: CascadeClickModel, antithetic: b
 def test_documents_that_score_alike_keep_their_order() -> None:
     here, learner = cohort(20, 3), FOLtRES()
     flat = Cohort(here.data, here.queries, here.clients, np.zeros(tiny.FEATURES))
-    features = np.zeros_like(here.data.features)
-    same = tiny.dataset(here.data.lengths.tolist(), 3)
-    same = Dataset(
-        features=features,
-        labels=same.labels,
-        offsets=same.offsets,
-        query_ids=same.query_ids,
-        document_ids=same.document_ids,
-    )
+    same = replace(here.data, features=np.zeros_like(here.data.features))
     shown, _ = fast(flat._replace(data=same), learner, seeds_of(20), PerfectClickModel())
     sizes = same.lengths[here.queries][..., np.newaxis]
     assert np.array_equal(shown, np.where(np.arange(10) < sizes, np.arange(10), -1))

@@ -89,13 +89,15 @@ def test_clicks_on_places_prefer_nobody_in_expectation() -> None:
     """Over all lists; with the lists of the current ranker alone they do."""
     k = 3
     for current, candidate in orders(4):
+        fair, own, odds = list_law(current, candidate, k), list_law(current, current, k), {}
+        for shown in fair:
+            u = numbers_for(current, candidate, shown, 0)
+            odds[shown] = filled("probabilistic", current, candidate, u, k)[1]
         for clicks in list(product((False, True), repeat=k))[1:]:
-            expected, alone = 0.0, 0.0
-            for shown, p in list_law(current, candidate, k).items():
-                u = numbers_for(current, candidate, shown, 0)
-                odds = filled("probabilistic", current, candidate, u, k)[1]
-                expected += p * preference(odds, np.array(clicks))
-                alone += list_law(current, current, k)[shown] * preference(odds, np.array(clicks))
+            preferred = {shown: preference(odds[shown], np.array(clicks)) for shown in fair}
+            expected, alone = (
+                sum(law[shown] * each for shown, each in preferred.items()) for law in (fair, own)
+            )
             assert abs(expected) < 1e-13
             if clicks == (True, False, False) and candidate[0] != current[0]:
                 assert alone < -0.1

@@ -248,15 +248,6 @@ def test_values_of_all_sizes_at_once() -> None:
     assert np.isfinite(least_absolute(rng.normal(size=(50, P, M)), values)).all()
 
 
-def test_systems_without_content() -> None:
-    rng = np.random.default_rng(23)
-    assert least_absolute(rng.normal(size=(2, 5, 3)), np.zeros((2, 5))).tolist() == [[0.0] * 3] * 2
-    assert least_absolute(np.zeros((2, 5, 3)), np.ones((2, 5))).tolist() == [[0.0] * 3] * 2
-    assert least_absolute(np.zeros((2, 0, 3)), np.ones((2, 0))).tolist() == [[0.0] * 3] * 2
-    assert least_absolute(np.zeros((2, 5, 0)), np.ones((2, 5))).shape == (2, 0)
-    assert least_absolute(np.zeros((0, 5, 3)), np.ones((0, 5))).shape == (0, 3)
-
-
 # --- its parts ---------------------------------------------------------------------------------------
 
 

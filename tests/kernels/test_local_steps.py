@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -19,17 +19,15 @@ from foltr_audit.kernels import local_steps
 from foltr_audit.kernels.messages import projected
 from foltr_audit.kernels.plackett_luce import sampled_lists
 from foltr_audit.rng import ClientStreams
-from foltr_audit.simulation.client import ClientRules, ClientSimulator
+from foltr_audit.simulation.client import ClientSimulator
 from foltr_audit.simulation.client_data import ClientData
 from foltr_audit.simulation.federation import Federation
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from foltr_audit.simulation.setup import Setup
 from foltr_audit.utils.arrays import Bools, Floats, Ints
+from tests.conftest import SetupOf
 from tests.fixtures.reference import numba_threads
 from tests.fixtures.tiny import FEATURES, ToyClick
-
-SetupOf = Callable[..., Setup]
-
 
 EVERY_RANKER = pytest.mark.parametrize("ranker", ["linear", "neural:hidden=5", "neural:hidden=4,layers=2"])
 
@@ -74,6 +72,14 @@ def through_arrays(setup: Setup, *, sampled: bool = True) -> ClientSimulator:
     return clients
 
 
+def both_ways_agree(setup: Setup, steps: int, model: Floats, *, sampled: bool = True) -> None:
+    """The kernel, which knows these rules, does byte for byte what the array path does."""
+    kernel = clients_of(setup, sampled=sampled)
+    assert kernel.rules.kernel_rules() is not None
+    expected = all_bytes(through_arrays(setup, sampled=sampled), setup, steps, model)
+    assert all_bytes(kernel, setup, steps, model) == expected
+
+
 def model_of(setup: Setup, spread: float = 1.0) -> Floats:
     """A model whose scores lie that far apart."""
     return np.linspace(-1.0, 1.3, setup.ranker.n_parameters) * spread
@@ -106,10 +112,7 @@ def test_the_kernel_and_the_array_path_are_one_engine(
         setup = with_ranker(
             setup_of(clients=clients, learner=learner, click_model=click_model, chain=chain), ranker
         )
-        model = model_of(setup, spread)
-        assert clients_of(setup).rules.kernel_rules() is not None
-        expected = all_bytes(through_arrays(setup), setup, steps, model)
-        assert all_bytes(clients_of(setup), setup, steps, model) == expected
+        both_ways_agree(setup, steps, model_of(setup, spread))
 
 
 @EVERY_RANKER
@@ -117,9 +120,7 @@ def test_the_kernel_and_the_array_path_are_one_engine(
 def test_the_ball_acts_without_pairs_or_not(always: bool, ranker: str, setup_of: SetupOf) -> None:
     learner = f"fpdgd:interactions=4,clip_without_pairs={str(always).lower()}"
     setup = with_ranker(setup_of(clients=30, learner=learner, defense=("clip:norm=0.5",)), ranker)
-    model = np.ones(setup.ranker.n_parameters)
-    expected = all_bytes(through_arrays(setup), setup, 4, model)
-    assert all_bytes(clients_of(setup), setup, 4, model) == expected
+    both_ways_agree(setup, 4, np.ones(setup.ranker.n_parameters))
 
 
 class L1Clip(Defense):
@@ -141,8 +142,7 @@ def test_a_plug_in_may_declare_its_ball(setup_of: SetupOf) -> None:
     assert rules is not None
     assert (rules.norm, rules.order) == (0.8, 1)
     model = np.full(FEATURES, 0.3)
-    expected = all_bytes(through_arrays(setup), setup, 4, model)
-    assert all_bytes(clients_of(setup), setup, 4, model) == expected
+    both_ways_agree(setup, 4, model)
     context = setup.context(3, np.arange(30), 4, model)
     local, done = clients_of(setup).play(asked(setup, context), context)
     assert np.abs(local.models).sum(axis=1).max() <= 0.8 + 1e-12
@@ -195,10 +195,7 @@ def test_both_ways_rank_with_the_global_model(
     for clients, steps in ((1, 2), (40, 11)):
         learner = f"fpdgd:interactions={steps},learning_rate=0.4,normaliser={normaliser},rank_with=global"
         setup = with_ranker(setup_of(clients=clients, learner=learner, chain=(Clip(norm=5.0),)), ranker)
-        model = model_of(setup, spread)
-        assert clients_of(setup).rules.kernel_rules() is not None
-        expected = all_bytes(through_arrays(setup), setup, steps, model)
-        assert all_bytes(clients_of(setup), setup, steps, model) == expected
+        both_ways_agree(setup, steps, model_of(setup, spread))
 
 
 @EVERY_RANKER
@@ -209,11 +206,10 @@ def test_both_ways_list_by_score(rank_with: str, spread: float, ranker: str, set
     for clients, steps in ((1, 2), (40, 6)):
         learner = f"fpdgd:interactions={steps},learning_rate=0.4,rank_with={rank_with}"
         setup = with_ranker(setup_of(clients=clients, learner=learner, chain=(Clip(norm=5.0),)), ranker)
-        model, by_score = model_of(setup, spread), clients_of(setup, sampled=False)
-        assert by_score.rules.kernel_rules() is not None
-        expected = all_bytes(through_arrays(setup, sampled=False), setup, steps, model)
-        assert all_bytes(by_score, setup, steps, model) == expected
-        assert all_bytes(clients_of(setup), setup, steps, model) != expected
+        model = model_of(setup, spread)
+        both_ways_agree(setup, steps, model, sampled=False)
+        drawn, by_score = (clients_of(setup, sampled=each) for each in (True, False))
+        assert all_bytes(drawn, setup, steps, model) != all_bytes(by_score, setup, steps, model)
 
 
 @pytest.mark.parametrize("rank_with", ["local", "global"])
@@ -289,12 +285,6 @@ class OwnSteps(FPDGD):
         return super().local_step(parameters, *rest)  # type: ignore[arg-type]
 
 
-def rules_with(setup: Setup, **changes: object) -> ClientRules:
-    from dataclasses import replace
-
-    return replace(clients_of(setup).rules, **changes)  # type: ignore[arg-type]
-
-
 def test_code_of_a_plug_in_is_never_passed_over(setup_of: SetupOf) -> None:
     """Each of these acts as the built-in one that it replaces, and so must the whole round."""
     setup = setup_of(clients=20, click_model="navigational", defense=("clip:norm=0.7",))
@@ -302,10 +292,11 @@ def test_code_of_a_plug_in_is_never_passed_over(setup_of: SetupOf) -> None:
     expected = all_bytes(clients_of(setup), setup, 4, model)
     learner = OwnSteps(**setup.learner.model_dump())
     own = setup_of(clients=20, click_model="navigational", chain=(OwnClip(norm=0.7),))
+    usual = clients_of(setup).rules
     for rules in (
-        rules_with(setup, click_model=Stubborn()),
-        rules_with(setup, learner=learner),
-        rules_with(setup, chain=own.chain),
+        replace(usual, click_model=Stubborn()),
+        replace(usual, learner=learner),
+        replace(usual, chain=own.chain),
     ):
         assert rules.kernel_rules() is None
         assert all_bytes(ClientSimulator(rules, world_of(setup)), setup, 4, model) == expected

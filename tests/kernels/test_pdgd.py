@@ -6,21 +6,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.core.pdgd import (
-    PDGD_SETTINGS,
-    PDGDSetting,
-    pdgd_setting,
-)
+from foltr_audit.core.pdgd import PDGD_SETTINGS, PDGDSetting, pdgd_setting
 from foltr_audit.core.rankers import LinearRanker
 from foltr_audit.errors import UsageError
 from foltr_audit.kernels.jit import read_only
-from foltr_audit.kernels.pdgd import pair_weights, pdgd_coefficients
+from foltr_audit.kernels.pdgd import fill_pairs, pair_weights, pdgd_coefficients, plain_fill_pairs
 from foltr_audit.kernels.ranking import top_lists
 from foltr_audit.simulation.learners.fpdgd import FPDGD
 from tests.fixtures.reference import (
@@ -36,12 +33,7 @@ from tests.fixtures.reference import (
     pairwise_gradient,
 )
 
-SETTINGS = [
-    PDGDSetting("all", "shown"),
-    PDGDSetting("all", "candidates"),
-    PDGDSetting("last-click+1", "shown"),
-    PDGDSetting("last-click+1", "candidates"),
-]
+SETTINGS = [PDGDSetting(p, n) for p in ("all", "last-click+1") for n in ("shown", "candidates")]
 EVERY_SETTING = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: str(setting.text))
 CASES = 28
 EVERY_CASE = pytest.mark.parametrize("case", range(CASES))
@@ -232,21 +224,6 @@ def test_laplacian_form_takes_the_observed_weights_only(normaliser: Any) -> None
     assert differs >= 1
 
 
-@pytest.mark.parametrize(
-    ("clicks", "pairs", "length"),
-    [
-        ([0, 0, 0, 0], "last-click+1", 0),
-        ([1, 0, 0, 0], "last-click+1", 2),
-        ([0, 1, 1, 0], "last-click+1", 4),
-        ([0, 0, 0, 1], "last-click+1", 4),
-        ([1, 0, 0, 0], "all", 4),
-        ([0, 0, 0, 0], "all", 4),
-    ],
-)
-def test_observed_length(clicks: list[int], pairs: Any, length: int) -> None:
-    assert observed_length(np.array(clicks, dtype=np.bool_), 4, pairs) == length
-
-
 @EVERY_SETTING
 @pytest.mark.parametrize("clicked", [True, False])
 @pytest.mark.parametrize("k", [1, 2, 10])
@@ -370,3 +347,118 @@ def test_any_number_of_threads_gives_the_same_bytes() -> None:
             return [array.tobytes() for array in arrays]
 
     assert all_bytes(2) == all_bytes(1)
+
+
+# --- lists with far-apart weights have one scale ---------------------------------------------------------
+
+
+def general(list_: Shown, normaliser: str) -> NDArray[np.float64]:
+    """The coefficients (k,) of one list from the weights of all of its pairs."""
+    weights, clicks, out = list_.weights(normaliser), list_.clicks, np.zeros(list_.shown.size)
+    observed = min(observed_length(clicks, out.size, "last-click+1"), int((list_.shown >= 0).sum()))
+    for p in range(observed):
+        for q in range(p + 1, observed):
+            if clicks[p] != clicks[q]:
+                out[p] += weights[p, q] if clicks[p] else -weights[p, q]
+                out[q] += weights[p, q] if clicks[q] else -weights[p, q]
+    return out
+
+
+@pytest.mark.parametrize("setting", SETTINGS[2:], ids=lambda setting: str(setting.text))
+@pytest.mark.parametrize("spread", [150.0, 400.0, 590.0, 720.0, 1500.0])
+def test_far_lists_have_the_bits_of_the_general_functions(spread: float, setting: PDGDSetting) -> None:
+    rng = np.random.default_rng(int(spread))
+    K, seen = 10, 0
+    for documents in (2, 9, 10, 11, 17, 60):
+        for _ in range(20):
+            # Both ends are shown, so that every list is far from the close ones, which have other sums.
+            scores = rng.uniform(0, spread, documents)
+            scores[:2] = 0.0, spread
+            top = np.concatenate([[0, 1], 2 + rng.permutation(documents - 2)])[: min(K, documents)]
+            shown = np.full(K, -1)
+            shown[: top.size] = rng.permutation(top)
+            clicks = (rng.random(K) < 0.3) & (shown >= 0)
+            one = Shown(scores, shown, clicks, np.zeros((K, 1)))
+            found, pairs = one.coefficients(setting)
+            np.testing.assert_array_equal(found, general(one, setting.normaliser))
+            assert np.isfinite(found).all()
+            seen += int(pairs > 0)
+    assert seen > 40
+
+
+# --- eight lists at once ---------------------------------------------------------------------------------
+
+
+@numba.njit(error_model="numpy")
+def compiled_pairs(
+    drawn: Any,
+    tails: Any,
+    clicks: Any,
+    first: int,
+    candidates: bool,
+    only_observed: bool,
+    left: Any,
+    out: Any,
+    pairs: Any,
+) -> None:
+    fill_pairs(drawn, tails, clicks, first, candidates, only_observed, left, out, pairs)
+
+
+def lists(seed: int, k: int) -> tuple[Any, Any, Any]:
+    """Weights (k, 16), some lists shorter than k or far apart, the weights of other documents, and clicks."""
+    rng = np.random.default_rng([seed, k])
+    lengths = rng.integers(0, k + 1, size=16)
+    drawn = rng.random((k, 16)) ** 4
+    drawn[:, 3] *= 1e-26
+    drawn[0, 5] = np.nan
+    drawn[np.arange(k)[:, np.newaxis] >= lengths] = 0.0
+    return drawn, rng.random(16), (rng.random((k, 16)) < 0.3) & (drawn != 0.0)
+
+
+def found(fill: Any, given: tuple[Any, Any, Any], candidates: bool, only_observed: bool) -> tuple[Any, Any]:
+    drawn, tails, clicks = given
+    out, pairs = np.full(drawn.shape, np.nan), np.full(16, 99)
+    left = np.empty((2 * drawn.shape[0] + 2, 8))
+    for first in (0, 8):
+        fill(drawn, tails, clicks, first, candidates, only_observed, left, out, pairs)
+    return out, pairs
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 10, 12])
+@pytest.mark.parametrize("only_observed", [True, False])
+@pytest.mark.parametrize("candidates", [True, False])
+def test_eight_lists_have_the_bits_of_one_after_the_other(
+    candidates: bool, only_observed: bool, k: int
+) -> None:
+    given = lists(0, k)
+    here, plain = (
+        found(fill, given, candidates, only_observed) for fill in (compiled_pairs, plain_fill_pairs)
+    )
+    assert here[1].tolist() == plain[1].tolist()
+    kept = here[1] >= 0
+    assert here[0][:, kept].tobytes() == plain[0][:, kept].tobytes()
+
+
+@pytest.mark.parametrize("only_observed", [True, False])
+@pytest.mark.parametrize("candidates", [True, False])
+def test_coefficients_are_sums_of_exact_weights(candidates: bool, only_observed: bool) -> None:
+    drawn, tails, clicks = lists(1, 9)
+    out, pairs = found(compiled_pairs, (drawn, tails, clicks), candidates, only_observed)
+    far = [
+        column for column in range(16) if np.isnan(drawn[:, column]).any() or (drawn[:, column] == 0).all()
+    ]
+    compared = 0
+    for column in sorted(set(range(16)) - {3, *far}):
+        shown = np.flatnonzero(drawn[:, column])
+        scores = np.log(np.append(drawn[shown, column], tails[column]))
+        exact = exact_pair_weights(scores, shown.tolist(), candidates)
+        expected = np.zeros(9)
+        teaching = observed_pairs(clicks[shown, column].tolist(), only_observed)
+        for winner, loser in teaching:
+            expected[winner] += exact[winner, loser]
+            expected[loser] -= exact[winner, loser]
+        np.testing.assert_allclose(out[:, column], expected, rtol=1e-9, atol=1e-12)
+        assert pairs[column] == len(teaching)
+        compared += len(teaching)
+    assert compared > 20
+    assert pairs[3] <= 0

@@ -14,6 +14,7 @@ import pytest
 
 from foltr_audit.kernels.threads import in_parts
 from tests.fixtures.import_graph import ROOT
+from tests.fixtures.reference import numba_threads
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
@@ -31,12 +32,8 @@ def test_every_row_is_visited_once(count: int, size: int) -> None:
 
 def test_one_thread_takes_all_rows_at_once() -> None:
     seen = []
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
+    with numba_threads(1):
         in_parts(lambda begin, end: seen.append((threading.get_ident(), begin, end)), 7, 3)
-    finally:
-        numba.set_num_threads(before)
     assert seen == [(threading.get_ident(), 0, 7)]
 
 

@@ -37,15 +37,9 @@ CHECKS: dict[type[Plugin], Callable[[Any], list[ContractCheck]]] = {
 }
 
 LAWS: tuple[AdditiveNoise, ...] = (
-    GammaShare(n=1, scale=2.5),
-    GammaShare(n=2, scale=2.5),
-    GammaShare(n=1000, scale=2.5),
-    GammaShare(n=10, scale=2.5, count=3),
-    Gaussian(sigma=0.3),
-    Skellam(sigma=0.5, step=0.25),
-    Skellam(sigma=2.5, step=1e-05),
-    DiscreteGaussian(sigma=0.5, step=0.25),
-    DiscreteGaussian(sigma=2.5, step=1e-05),
+    *(GammaShare(n=n, scale=2.5) for n in (1, 2, 1000)),
+    *(GammaShare(n=10, scale=2.5, count=3), Gaussian(sigma=0.3)),
+    *(law(sigma=s, step=d) for law in (Skellam, DiscreteGaussian) for s, d in ((0.5, 0.25), (2.5, 1e-05))),
 )
 
 NO_PAPER = {"first-position", "none"}

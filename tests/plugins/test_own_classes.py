@@ -176,14 +176,9 @@ def test_worker_processes_import_what_the_user_named(module: Path) -> None:
     sys.path.insert(0, str(module.parent))
     tight = cast("type[Clip]", import_class("own_defenses:Tight"))
     spec = {**SMALL, "data": {"source": "synthetic:mq2007:60"}}
-    grid = {
-        "defenses": [tight(norm=1.5)],
-        "runs": 1,
-        "audit": False,
-        "spec": spec,
-        "click_models": ["perfect"],
-    }
-    report = fa.compare({**grid, "attacks": [Last()]}, jobs=2)
+    grid = {"click_models": ["perfect"], "attacks": [Last()]}
+    grid |= {"defenses": [tight(norm=1.5)], "runs": 1, "audit": False, "spec": spec}
+    report = fa.compare(grid, jobs=2)
     assert [row.setting.name for row in report.results] == ["none", "own_defenses:Tight:norm=1.5"]
     assert not report.failed
 

@@ -14,13 +14,10 @@ from pydantic import Field, ValidationError
 from foltr_audit.core.plugins import (
     Attack,
     ClickModel,
-    ClientStep,
     Defense,
     Learner,
     Plugin,
-    Poisoning,
     Scenario,
-    Server,
     plain,
 )
 from foltr_audit.core.plugins.registry import (
@@ -53,12 +50,6 @@ def test_the_installed_plugins_are_those_of_pyproject(base: type[Plugin]) -> Non
     assert list(names(base)) == sorted(names(base))
 
 
-@pytest.mark.parametrize("base", GROUPS)
-def test_every_registered_plugin_loads(base: type[Plugin]) -> None:
-    for name in names(base):
-        assert issubclass(plugin_class(base, name), base)
-
-
 def test_every_plugin_of_the_three_folders_is_registered() -> None:
     stated = {value for base in GROUPS for value in PROJECT["entry-points"].get(GROUPS[base], {}).values()}
     for path in (path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py"))):
@@ -73,40 +64,30 @@ def test_every_plugin_of_the_three_folders_is_registered() -> None:
 
 
 def test_every_kind_has_words_of_its_own() -> None:
-    assert (
-        set(SINGULAR)
-        == set(GROUPS)
-        == {Attack, Defense, Scenario, ClickModel, Learner, ClientStep, Poisoning, Server}
-    )
+    assert set(SINGULAR) == set(GROUPS)
     assert len(set(GROUPS.values())) == len(GROUPS)
 
 
 # --- from text ------------------------------------------------------------------------------------
 
 
+LEARNER = "fpdgd:clip_without_pairs=false,interactions=4,learning_rate=0.1,normaliser=candidates,pairs=all"
+DISTANCE = "higher-distance:compare=documents,more_than=4"
+
+
 @pytest.mark.parametrize(
-    ("base", "text", "canonical", "label"),
+    ("base", "text", "label", "canonical"),
     [
-        (Attack, "olsr", "olsr", "olsr"),
-        (Attack, " olsr : tolerance = 1e-3 ", "olsr:tolerance=0.001", "olsr:tolerance=0.001"),
-        (
-            Attack,
-            "higher-distance:more_than=4",
-            "higher-distance:compare=documents,more_than=4",
-            "higher-distance:more_than=4",
-        ),
-        (Attack, "first-position", "first-position", "first-position"),
-        (Defense, "clip:norm=3.0", "clip:norm=3", "clip:norm=3"),
-        (
-            Learner,
-            "fpdgd:pairs=all,interactions=4,clip_without_pairs=no",
-            "fpdgd:clip_without_pairs=false,interactions=4,learning_rate=0.1,normaliser=candidates,pairs=all",
-            "fpdgd:clip_without_pairs=false,pairs=all",
-        ),
+        (Attack, "olsr", "olsr", None),
+        (Attack, " olsr : tolerance = 1e-3 ", "olsr:tolerance=0.001", None),
+        (Attack, "higher-distance:more_than=4", "higher-distance:more_than=4", DISTANCE),
+        (Attack, "first-position", "first-position", None),
+        (Defense, "clip:norm=3.0", "clip:norm=3", None),
+        (Learner, LEARNER.replace("false", "no"), "fpdgd:clip_without_pairs=false,pairs=all", LEARNER),
     ],
 )
-def test_text_forms(base: type[Plugin], text: str, canonical: str, label: str) -> None:
-    plugin = make(base, text)
+def test_text_forms(base: type[Plugin], text: str, label: str, canonical: str | None) -> None:
+    plugin, canonical = make(base, text), canonical or label
     assert plugin.text == canonical
     assert plugin.label == label
     assert make(base, canonical) == plugin == make(base, label)
@@ -148,21 +129,9 @@ def test_refused_texts(base: type[Plugin], text: str, message: str) -> None:
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (True, "true"),
-        (False, "false"),
-        (3.0, "3"),
-        (-0.5, "-0.5"),
-        (1e-9, "1e-09"),
-        (0.1 + 0.2, "0.30000000000000004"),
-        (7, "7"),
-        ("all", "all"),
-    ],
-)
-def test_plain_values(value: object, text: str) -> None:
-    assert plain(value) == text
+def test_plain_values() -> None:
+    texts = "true false 3 -0.5 1e-09 0.30000000000000004 7 all"
+    assert [plain(value) for value in (True, False, 3.0, -0.5, 1e-9, 0.1 + 0.2, 7, "all")] == texts.split()
 
 
 def test_remade_changes_parameters_and_validates_them() -> None:
@@ -178,18 +147,10 @@ def test_remade_changes_parameters_and_validates_them() -> None:
 
 
 def test_parameters_are_listed() -> None:
+    number = {"type": "float", "default": None, "required": True}
     assert parameters(plugin_class(Defense, "laplace")) == [
-        {
-            "name": name,
-            "type": "float",
-            "default": None,
-            "required": True,
-            "description": description,
-        }
-        for name, description in (
-            ("eps", "claimed epsilon of a round"),
-            ("sensitivity", "largest L1 distance of two messages"),
-        )
+        {"name": "eps", **number, "description": "claimed epsilon of a round"},
+        {"name": "sensitivity", **number, "description": "largest L1 distance of two messages"},
     ]
     rows = {row["name"]: row for row in parameters(plugin_class(Learner, "fpdgd"))}
     assert rows["interactions"]["type"] == "int"

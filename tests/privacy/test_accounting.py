@@ -91,18 +91,12 @@ def test_shares_that_never_arrived(n: int, arriving: int, one: float, spread: fl
 
 @pytest.mark.parametrize("shape", [0.51, 0.6, 0.75, 0.9, 0.99])
 def test_the_loss_of_missing_shares_is_concave_in_the_shift(shape: float) -> None:
-    """What "spread evenly" rests on; and it is the largest log ratio, by looking at many x."""
+    """What "spread evenly" rests on."""
     law = GammaShare(n=100, scale=1.0, count=round(100 * shape))
     shifts = np.geomspace(1e-6, 50.0, 300)
     losses = law.worst_loss(shifts)
     slopes = np.diff(losses) / np.diff(shifts)
     assert np.all(np.diff(slopes) <= 1e-9 * np.abs(slopes[1:]) + 1e-12)
-    x = np.concatenate([-np.geomspace(1e-8, 200.0, 4000), np.geomspace(1e-8, 200.0, 4000)])
-    for shift in (1e-3, 0.1, 1.0, 10.0):
-        ratios = law.log_density(x) - law.log_density(x - shift)
-        assert ratios.max() <= float(law.worst_loss(shift)) * (1 + 1e-9)
-        if shape >= 0.75:  # below, the density rises to its peak too slowly for any x that is tried
-            assert ratios.max() >= 0.99 * float(law.worst_loss(shift))
 
 
 @pytest.mark.parametrize("shape", [0.6, 0.8])
@@ -228,10 +222,7 @@ def test_gaussian_noise(sigma: float, rounds: int) -> None:
 
 
 def test_gaussian_noise_of_a_sum() -> None:
-    local, own = (
-        NoiseAddition(law=Gaussian(sigma=2.0)),
-        NoiseAddition(law=Gaussian(sigma=2.0 * math.sqrt(400))),
-    )
+    local, own = (NoiseAddition(law=Gaussian(sigma=sigma)) for sigma in (2.0, 2.0 * math.sqrt(400)))
     assert epsilon(L2, local, arriving=400, delta=1e-6) == pytest.approx(
         epsilon(L2, own, view="individual", delta=1e-6)
     )
@@ -341,12 +332,9 @@ def test_more_noise_less_movement_fewer_rounds_and_more_messages_never_cost_more
 ) -> None:
     def cost(norm: float, scale: float, rounds: int, arriving: int) -> float:
         law = Gaussian(sigma=scale / 10) if gaussian else GammaShare(n=100, scale=scale)
-        there = at(
-            shares=100, arriving=arriving, rounds=rounds, delta=1e-6 if gaussian else 0.0, parameters=7
-        )
-        return upper_bound(
-            [NormBound(norm=norm, ord=order, of="update"), NoiseAddition(law=law)], there
-        ).epsilon
+        there = {"shares": 100, "arriving": arriving, "rounds": rounds, "delta": 1e-6 if gaussian else 0.0}
+        ball = NormBound(norm=norm, ord=order, of="update")
+        return epsilon(ball, NoiseAddition(law=law), parameters=7, **there)
 
     base = cost(norm, scale, rounds, arriving)
     more = 1 + 1e-9
@@ -359,26 +347,20 @@ def test_more_noise_less_movement_fewer_rounds_and_more_messages_never_cost_more
 # --- refusals ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"view": "agregate"},
-        {"unit": "list"},
-        {"parameters": 0},
-        {"shares": 0},
-        {"arriving": 0},
-        {"arriving": N + 1},
-        {"interactions": 0},
-        {"largest_weight": 0.5},
-        {"largest_weight": math.nan},
-        {"rounds": 0},
-        {"delta": 1.0},
-        {"delta": math.nan},
-        {"sampled": 0.0},
-        {"colluders": -1},
-        {"colluders": N},
-    ],
-)
-def test_situations_that_cannot_be_meant(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=rf"accounting: |--{next(iter(wrong))}: "):
-        at(**wrong)
+ZERO = ("parameters", "shares", "arriving", "interactions", "rounds", "sampled")
+OTHER: dict[str, list[Any]] = {
+    "view": ["agregate"],
+    "unit": ["list"],
+    "arriving": [N + 1],
+    "largest_weight": [0.5, math.nan],
+}
+OTHER |= {"delta": [1.0, math.nan], "colluders": [-1, N]}
+
+
+WRONG = [*((name, 0) for name in ZERO), *((name, one) for name in OTHER for one in OTHER[name])]
+
+
+@pytest.mark.parametrize(("name", "wrong"), WRONG)
+def test_situations_that_cannot_be_meant(name: str, wrong: Any) -> None:
+    with pytest.raises(UsageError, match=rf"accounting: |--{name}: "):
+        at(**{name: wrong})

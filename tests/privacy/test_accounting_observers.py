@@ -118,12 +118,8 @@ def test_a_small_chance_to_open_a_message_counts_to_delta() -> None:
 
 @pytest.mark.parametrize("view", ["aggregate", "colluding"])
 def test_a_sum_of_one_message_shows_its_last_bits(view: str) -> None:
-    one = {
-        "number_format": "float64",
-        "view": view,
-        "arriving": 1,
-        "colluders": 0 if view == "colluding" else None,
-    }
+    one = {"number_format": "float64", "view": view, "arriving": 1}
+    one["colluders"] = 0 if view == "colluding" else None
     assert epsilon(L1, WHOLE, **one) == math.inf
     assert epsilon(L1, WHOLE, **{**one, "arriving": 2}) == pytest.approx(1.2)
 

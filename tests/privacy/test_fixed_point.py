@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -119,16 +118,9 @@ def test_values_outside_the_range_name_client_and_coordinate(value: float) -> No
 
 def test_refusals() -> None:
     encoding = FixedPoint(bits=32, range=1, fraction=8)
-    wrong: tuple[dict[str, Any], ...] = (
-        {"bits": 15},
-        {"bits": 65},
-        {"range": 0.0},
-        {"range": np.nan},
-        {"fraction": -1},
-    )
-    for one in wrong:
-        with pytest.raises(UsageError, match=next(iter(one))):
-            replace(encoding, **one)
+    for name, value in (("bits", 15), ("bits", 65), ("range", 0.0), ("range", np.nan), ("fraction", -1)):
+        with pytest.raises(UsageError, match=name):
+            replace(encoding, **{name: value})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="expected integers"):
         encoding.encode([[0.5]], np.array([1.5]))
     with pytest.raises(UsageError, match="expected integers"):

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
-from foltr_audit.errors import UsageError
 from foltr_audit.kernels.noise import gamma_differences
 from foltr_audit.privacy.noise import GammaShare
 from foltr_audit.rng import Streams
-from tests.fixtures.reference import chi_square_p, numba_threads
+from tests.fixtures.reference import chi_square_p
 
 SCALE = 2.5  # sensitivity 3, eps 1.2
 SUMS = 8000
@@ -160,18 +159,6 @@ def test_shares_of_coordinates_and_clients_are_unrelated(n: int) -> None:
     assert np.corrcoef(np.tanh(x).ravel(), np.tanh(x).ravel())[0, 1] > 0.99
 
 
-def test_a_share_depends_on_its_client_and_not_on_the_others() -> None:
-    law, clients = GammaShare(n=10, scale=1.0), np.array([5, 2, 9])
-    together = law.sample(Streams(3).clients("noise", 4, clients), 7)
-    for row, client in zip(together, clients, strict=True):
-        alone = law.sample(Streams(3).clients("noise", 4, np.array([client])), 7)
-        np.testing.assert_array_equal(alone[0], row)
-        longer = law.sample(Streams(3).clients("noise", 4, np.array([client])), 9)
-        np.testing.assert_array_equal(longer[0, :7], row)
-    # The number of shares comes from the law, never from how many clients there happen to be.
-    assert np.var(shares(1000, 3, 20_000)) < 10 * GammaShare(n=1000, scale=SCALE).variance
-
-
 @settings(max_examples=50, derandomize=True)
 @given(n=st.integers(1, 10**6), scale=st.floats(1e-6, 1e6), size=st.integers(0, 20))
 def test_shares_are_finite_and_scale(n: int, scale: float, size: int) -> None:
@@ -179,27 +166,3 @@ def test_shares_are_finite_and_scale(n: int, scale: float, size: int) -> None:
     assert x.shape == (3, size)
     assert np.all(np.isfinite(x))
     np.testing.assert_allclose(x, scale * shares(n, 3, size, scale=1.0), rtol=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("n", "scale", "message"),
-    [
-        (0, 1.0, "noise: 0 Gamma shares; expected at least 1"),
-        (-3, 1.0, "noise: -3 Gamma shares"),
-        (1, 0.0, "noise: scale 0.0; expected a positive number"),
-        (1, -2.0, "noise: scale -2.0"),
-        (1, math.inf, "noise: scale inf"),
-        (1, math.nan, "noise: scale nan"),
-    ],
-)
-def test_impossible_laws_are_refused(n: int, scale: float, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        GammaShare(n=n, scale=scale)
-
-
-def test_any_number_of_threads_gives_the_same_bytes() -> None:
-    ids = np.arange(300)
-    with numba_threads(2):
-        two = gamma_differences(0.1, 50, ids, 1, 2, np.uint64(3)).tobytes()
-    with numba_threads(1):
-        assert gamma_differences(0.1, 50, ids, 1, 2, np.uint64(3)).tobytes() == two

@@ -1,4 +1,4 @@
-"""Gaussian DP: delta, eps and mu against integrals, high precision, another library and each other."""
+"""Gaussian DP: delta, eps, mu and sigma against integrals, high precision, another library and each other."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable
 
 import mpmath
+import numpy as np
 import pytest
 from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 from foltr_audit.errors import UsageError
 from foltr_audit.privacy.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu
+from foltr_audit.privacy.loss.composition import classical_gaussian_sigma, epsilon_of_renyi, gaussian_sigma
 
 mus = st.floats(0.01, 40)
 small_deltas = st.floats(-40, -0.5).map(math.exp)
@@ -97,3 +99,58 @@ def test_refused_values(wrong: float) -> None:
     for call in calls:
         with pytest.raises(UsageError, match="gaussian dp: "):
             call()
+
+
+# --- calibration of noise, and Renyi divergences ---------------------------------------------------------
+
+
+def delta_of(eps: float, sigma: float) -> float:
+    """Theorem 8 of Balle & Wang, for a shift of 1."""
+    return precise_delta(1 / sigma, eps)
+
+
+@settings(max_examples=60, derandomize=True)
+@given(
+    log_eps=st.floats(-6.0, 3.0), log_delta=st.floats(-30.0, -0.01), sensitivity=st.sampled_from([1.0, 3.0])
+)
+def test_sigma_is_enough_and_hardly_more(log_eps: float, log_delta: float, sensitivity: float) -> None:
+    eps, delta = 10.0**log_eps, 10.0**log_delta
+    sigma = gaussian_sigma(eps, delta, sensitivity) / sensitivity
+    assert delta_of(eps, sigma) <= delta
+    assert delta_of(eps, sigma) > delta * (1 - 1e-5)
+    assert delta_of(eps, 0.99 * sigma) > delta, "one per cent less is too little"
+
+
+def test_published_sigmas() -> None:
+    """eps 1, delta 1e-5: 3.73 by the analytic calibration, 4.84 by the classical one (Balle & Wang 2018)."""
+    assert gaussian_sigma(1.0, 1e-5, 1.0) == pytest.approx(3.7306, abs=1e-3)
+    assert classical_gaussian_sigma(1.0, 1e-5, 1.0) == pytest.approx(4.8448, abs=1e-3)
+    assert classical_gaussian_sigma(0.5, 1e-5, 3.0) == pytest.approx(6 * 4.8448, abs=1e-2)
+
+
+@pytest.mark.parametrize("delta", [1e-30, 1e-10, 1e-5, 1e-2, 0.3, 0.999])
+def test_the_classical_calibration_holds_up_to_one_and_not_far_above(delta: float) -> None:
+    for eps in (1e-6, 0.01, 0.5, 1.0):
+        assert delta_of(eps, classical_gaussian_sigma(eps, delta, 1.0)) <= delta
+    for eps in (1.0000001, 8.0, math.nan):
+        with pytest.raises(ValueError, match="classical calibration holds up to 1"):
+            classical_gaussian_sigma(eps, delta, 1.0)
+    far = 1000.0
+    assert delta_of(far, math.sqrt(2 * math.log(1.25 / delta)) / far) > delta, "why it is refused"
+
+
+@pytest.mark.parametrize("sigma", [0.5, 2.0, 10.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-8, 1e-5, 1e-2])
+def test_renyi_divergences_give_an_epsilon_that_is_never_too_small(sigma: float, delta: float) -> None:
+    found = epsilon_of_renyi(lambda order: order / (2 * sigma**2), delta)
+    if delta_of(0.0, sigma) <= delta:
+        assert 0.0 <= found < 0.05, "the exact one is 0"
+        return
+    exact = optimize.brentq(lambda eps: gaussian_delta(1.0 / sigma, eps) - delta, 0.0, 100.0)
+    assert exact <= found <= 1.5 * exact
+    assert epsilon_of_renyi(lambda order: 0.5 * order / (2 * sigma**2), delta) < found
+
+
+def test_no_divergence_is_no_epsilon() -> None:
+    assert epsilon_of_renyi(lambda order: 0.0, 0.5) == 0.0
+    assert np.isinf(epsilon_of_renyi(lambda order: math.inf, 1e-5))

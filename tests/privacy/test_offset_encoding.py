@@ -66,14 +66,7 @@ def test_no_weight_is_no_number() -> None:
 
 
 def test_headers_name_the_settings() -> None:
-    facts: dict[str, Fact] = {
-        "of": "model",
-        "masking": "flower-secagg",
-        "clipping_range": 8.0,
-        "quantization_range": 2**22,
-        "modulus_bits": 32,
-        "max_weight": 1000.0,
-    }
+    facts: dict[str, Fact] = {"of": "model", "masking": "flower-secagg", **vars(ENCODING)}
     header = TraceHeader(
         kind="masked",
         dtype="uint64",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -29,10 +28,7 @@ from foltr_audit.privacy.loss.composition import (
 from foltr_audit.privacy.loss.losses import GaussianLoss, LaplaceLoss, PrivacyLoss, PureLoss
 from foltr_audit.privacy.noise import GammaShare, Gaussian
 from foltr_audit.simulation.federation import Federation
-from foltr_audit.simulation.setup import Setup
-
-SetupOf = Callable[..., Setup]
-
+from tests.conftest import SetupOf
 
 _CUT = 1e-4  # relative: a millionth of delta may be spent on runs with very many rounds
 

@@ -20,8 +20,9 @@ from foltr_audit.privacy.secure_aggregation import (
     masks,
     protocol,
 )
+from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets
 from foltr_audit.privacy.secure_aggregation.masks import MaskGraph, default_neighbours, neighbours_of
-from foltr_audit.privacy.secure_aggregation.protocol import client_seconds
+from foltr_audit.privacy.secure_aggregation.protocol import circle, client_seconds
 from foltr_audit.rng import ClientStreams, Streams
 
 ENCODING = FixedPoint(bits=40, range=8, fraction=20)
@@ -153,11 +154,9 @@ def test_masks_that_do_not_cancel_are_made_for_a_sum_too() -> None:
     assert_same_but_for_messages(secure.run(*given, sum_only=True), full)
 
 
-def order_of(clients: NDArray[np.int64]) -> NDArray[np.int64]:
-    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets
-    from foltr_audit.privacy.secure_aggregation.protocol import circle
-
-    return circle(ClientSecrets(streams(clients)), clients, 0).order
+def order_of(clients: NDArray[np.int64], round_: int = 0, neighbours: int = 0) -> NDArray[np.int64]:
+    """The circle of a round."""
+    return circle(ClientSecrets(streams(clients, round_)), clients, neighbours).order
 
 
 @pytest.mark.parametrize("bits", [16, 33, 64])
@@ -318,11 +317,8 @@ def test_groups_are_the_connected_components(n: int, wanted: int, data: st.DataO
 
 
 def test_the_circle_is_drawn_anew_every_round() -> None:
-    from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets
-    from foltr_audit.privacy.secure_aggregation.protocol import circle
-
     clients = np.arange(500)
-    orders = [circle(ClientSecrets(streams(clients, round_)), clients, 4).order for round_ in range(2)]
+    orders = [order_of(clients, round_, 4) for round_ in range(2)]
     assert all(np.array_equal(np.sort(order), clients) for order in orders)
     fixed = int((orders[0] == orders[1]).sum())
     assert fixed < 8  # about Poisson(1): P[>= 8] is 10^-5

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum
-from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets, CurveKey, HashKey
+from foltr_audit.privacy.secure_aggregation import FixedPoint, SecureSum, SecureSumResult
+from foltr_audit.privacy.secure_aggregation.keys import ClientSecrets, CurveKey, HashKey, bound_seed
 from foltr_audit.privacy.secure_aggregation.masks import expand
 from foltr_audit.rng import ClientStreams, Streams
 
@@ -162,3 +164,45 @@ def test_self_masks_hide_a_message_even_when_all_pair_masks_are_known() -> None:
     masks = masks_of(given)
     assert np.array_equal(masks[0], ENCODING.reduced(own[0] + pair)), "the smaller id adds the pair mask"
     assert np.array_equal(masks[1], ENCODING.reduced(own[1] - pair)), "the other subtracts it"
+
+
+# --- masks that depend on what a client received ---------------------------------------------------------
+
+CLIENTS = 9
+EIGHTHS = np.arange(5.0 * CLIENTS).reshape(CLIENTS, 5) / 8  # exact in the encoding
+PROTOCOL = SecureSum(encoding=FixedPoint(bits=48, range=64, fraction=24), threshold=2)
+
+
+def run(digests: list[bytes] | None, lost: tuple[int, ...] = ()) -> SecureSumResult:
+    ones, after = np.ones(CLIENTS, dtype=np.int64), np.isin(np.arange(CLIENTS), lost)
+    return PROTOCOL.run(EIGHTHS, ones, streams(CLIENTS), after=after, digests=digests)
+
+
+@pytest.mark.parametrize("lost", [(), (0,), (2, 7)])
+def test_equal_digests_give_the_plain_sum_also_after_drop_outs(lost: tuple[int, ...]) -> None:
+    found = run([b"one"] * CLIENTS, lost).sum
+    assert found is not None
+    assert np.array_equal(found, np.delete(EIGHTHS, lost, axis=0).sum(axis=0))
+    without = run(None, lost).sum
+    assert without is not None
+    assert np.array_equal(found, without)
+
+
+def test_masks_differ_between_rounds_and_models_that_clients_agree_on() -> None:
+    one, two = run([b"one"] * CLIENTS), run([b"two"] * CLIENTS)
+    assert not np.any(one.payload == two.payload)
+
+
+@given(other=st.integers(0, CLIENTS - 1))
+def test_one_client_who_received_something_else_makes_noise_of_the_sum(other: int) -> None:
+    found = run([b"two" if row == other else b"one" for row in range(CLIENTS)]).sum
+    assert found is not None
+    # By chance a coordinate of 48 random bits is as near as this with probability 2^-23.
+    assert np.all(np.abs(found - EIGHTHS.sum(axis=0)) > 1.0)
+
+
+def test_a_bound_seed_is_a_function_of_seed_and_digest() -> None:
+    seeds = {bound_seed(seed, digest) for seed in (b"a" * 32, b"b" * 32) for digest in (b"", b"x", b"y")}
+    assert len(seeds) == 6
+    assert bound_seed(b"a" * 32, b"") == b"a" * 32
+    assert bound_seed(b"a" * 32, b"x") == bound_seed(b"a" * 32, b"x")

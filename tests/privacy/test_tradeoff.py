@@ -1,7 +1,11 @@
-"""Trade-off curves: closed forms, and every test of small mechanisms by brute force."""
+"""Trade-off curves, and the largest epsilon within a limit: closed forms, brute force, and riskcal."""
+
+from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ from foltr_audit.errors import UsageError
 from foltr_audit.privacy.accounting import AccountingContext, trade_off
 from foltr_audit.privacy.events import NoiseAddition, NormBound, PrivacyEvent
 from foltr_audit.privacy.noise import AdditiveNoise, GammaShare, Gaussian
-from foltr_audit.privacy.tradeoff import TradeOff, pooled_curve
+from foltr_audit.privacy.tradeoff import TradeOff, epsilon_of_accuracy, epsilon_of_auc, pooled_curve
 
 ABOVE = 1e-12  # rounding
 EPSILONS = st.just(0.0) | st.floats(1e-3, 6.0)
@@ -122,17 +126,15 @@ def test_randomised_response_of_many_values_reaches_the_success(values: int, eps
 def test_the_best_guess_of_one_of_several_gaussian_messages(values: int, mu: float) -> None:
     """Means on the corners of a simplex, mu apart: the guess takes the nearest, by quadrature."""
     at, weight = np.polynomial.hermite_e.hermegauss(150)
-    right = float(weight @ norm.cdf(at + mu / math.sqrt(2) * math.sqrt(1)) ** (values - 1)) / math.sqrt(
-        2 * math.pi
-    )
+    right = float(weight @ norm.cdf(at + mu / math.sqrt(2)) ** (values - 1)) / math.sqrt(2 * math.pi)
     assert right <= float(TradeOff.of_mu(mu).success(1 / values)) + 1e-9
 
 
-@given(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3), st.floats(0.0, 3.0), st.randoms())
-def test_no_guess_of_a_secret_exceeds_the_success(priors: list[float], eps: float, random: object) -> None:
+@given(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3), st.floats(0.0, 3.0), st.integers(0, 2**32 - 1))
+def test_no_guess_of_a_secret_exceeds_the_success(priors: list[float], eps: float, seed: int) -> None:
     """A secret of three values, a mechanism of four outcomes, and the best guess of every outcome."""
     prior = np.array(priors) / sum(priors)
-    rng = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
+    rng = np.random.default_rng(seed)
     base = rng.dirichlet(np.ones(4))
     law = base * np.exp(eps / 2 * rng.uniform(-0.5, 0.5, size=(3, 4)))
     law /= law.sum(axis=1, keepdims=True)
@@ -203,21 +205,14 @@ SITUATION = AccountingContext(view="individual", unit="interaction", parameters=
 
 def test_curve_of_laplace_noise_by_its_closed_form() -> None:
     """The AUC of Laplace noise moved by eps scales: 1 - e^-eps (2 + eps) / 4."""
-    chain: list[PrivacyEvent] = [
-        NormBound(norm=0.6, ord=1, of="model"),
-        NoiseAddition(law=GammaShare(n=1, scale=1.0)),
-    ]
+    chain = clipped(0.6, 1, GammaShare(n=1, scale=1.0))
     exact = 1 - math.exp(-1.2) * (2 + 1.2) / 4
     assert exact <= trade_off(chain, SITUATION).auc + 1e-12 <= exact + 2e-3
 
 
 @pytest.mark.parametrize("rounds", [1, 9])
 def test_curve_of_gaussian_noise_by_its_closed_form(rounds: int) -> None:
-    chain: list[PrivacyEvent] = [
-        NormBound(norm=0.5, ord=2, of="model"),
-        NoiseAddition(law=Gaussian(sigma=3.0)),
-    ]
-    there = AccountingContext(view="individual", unit="client", parameters=1, shares=10, rounds=rounds)
+    chain, there = clipped(0.5, 2, Gaussian(sigma=3.0)), replace(SITUATION, unit="client", rounds=rounds)
     exact = norm.cdf(math.sqrt(rounds) / 3.0 / math.sqrt(2))
     assert exact <= trade_off(chain, there).auc + 1e-12 <= exact + 2e-3
 
@@ -227,13 +222,76 @@ def test_curve_of_a_chain_without_a_proof() -> None:
 
 
 def test_participations_limit_the_rounds_that_compose() -> None:
-    chain: list[PrivacyEvent] = [
-        NormBound(norm=0.5, ord=1, of="model"),
-        NoiseAddition(law=GammaShare(n=1, scale=2.0)),
-    ]
-    whole = AccountingContext(view="individual", unit="client", parameters=1, shares=10, rounds=40)
-    some = AccountingContext(
-        view="individual", unit="client", parameters=1, shares=10, rounds=40, participations=2
-    )
-    two = AccountingContext(view="individual", unit="client", parameters=1, shares=10, rounds=2)
+    chain, whole = clipped(0.5, 1, GammaShare(n=1, scale=2.0)), replace(SITUATION, unit="client", rounds=8)
+    some, two = replace(whole, participations=2), replace(whole, rounds=2)
     assert trade_off(chain, some).auc == trade_off(chain, two).auc < trade_off(chain, whole).auc
+
+
+# --- the largest epsilon that keeps to a limit -----------------------------------------------------------
+
+RATES = np.array([0.0, 1e-3, 0.01, 0.1, 0.137, 0.5, 0.9, 1.0])
+
+
+@given(st.floats(0.0, 15.0), st.floats(0.0, 0.3))
+def test_the_largest_epsilon_inverts_the_curve(eps: float, delta: float) -> None:
+    curve = TradeOff.of_epsilon(eps, delta)
+    assert epsilon_of_auc(max(curve.auc, 0.5), delta) == pytest.approx(eps, abs=1e-6)
+    assert epsilon_of_accuracy(max(float(curve.accuracy()), 0.5), delta) == pytest.approx(eps, abs=1e-6)
+
+
+@given(st.floats(0.5, 0.999), st.floats(0.0, 0.2))
+def test_no_larger_epsilon_keeps_to_the_limit(limit: float, delta: float) -> None:
+    for invert, reached in (
+        (epsilon_of_auc, lambda curve: curve.auc),
+        (epsilon_of_accuracy, lambda curve: float(curve.accuracy())),
+    ):
+        if reached(TradeOff.of_epsilon(0.0, delta)) > limit:
+            if reached(TradeOff.of_epsilon(0.0, delta)) > limit + 1e-9:
+                with pytest.raises(UsageError, match="which delta"):
+                    invert(limit, delta)
+            continue
+        eps = invert(limit, delta)
+        assert reached(TradeOff.of_epsilon(eps, delta)) <= limit + 1e-9
+        assert reached(TradeOff.of_epsilon(eps + 1e-3, delta)) > limit
+
+
+def test_the_least_limit_that_is_named_is_one() -> None:
+    """Delta .1 alone reaches an AUC of 1 - .9^2 / 2 and an accuracy of .55."""
+    with pytest.raises(UsageError, match=r"--auc: 0\.52; expected at least 0\.595"):
+        epsilon_of_auc(0.52, 0.1)
+    with pytest.raises(UsageError, match=r"--accuracy: 0\.52; expected at least 0\.55, "):
+        epsilon_of_accuracy(0.52, 0.1)
+    assert epsilon_of_auc(0.595, 0.1) == pytest.approx(0.0, abs=1e-9)
+    assert epsilon_of_accuracy(0.55, 0.1) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("limit", [0.49, 1.0, math.nan])
+@pytest.mark.parametrize("invert", [epsilon_of_auc, epsilon_of_accuracy])
+def test_limits_out_of_range(invert: Any, limit: float) -> None:
+    with pytest.raises(UsageError, match="below 1"):
+        invert(limit)
+    with pytest.raises(UsageError, match="delta"):
+        invert(0.6, 1.0)
+
+
+# --- riskcal: Kulynych et al. 2024, "Attack-aware noise calibration for differential privacy" ---------
+
+
+@pytest.mark.parametrize(("eps", "delta"), [(0.1, 0.0), (1.2, 0.0), (1.2, 0.01), (4.5, 1e-5), (0.0, 0.1)])
+def test_power_and_accuracy_of_an_epsilon_as_riskcal(eps: float, delta: float) -> None:
+    riskcal = pytest.importorskip("riskcal.analysis")
+    curve = TradeOff.of_epsilon(eps, delta)
+    beta = np.array([riskcal.get_beta_from_adp(epsilon=eps, delta=delta, alpha=rate) for rate in RATES])
+    np.testing.assert_allclose(curve.power(RATES), 1.0 - beta, atol=1e-9)
+    advantage = riskcal.get_advantage_from_adp(epsilon=eps, delta=delta)
+    assert float(curve.accuracy()) == pytest.approx(0.5 * (1.0 + advantage), abs=1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
+def test_power_and_accuracy_of_mu_as_riskcal(mu: float) -> None:
+    riskcal = pytest.importorskip("riskcal.analysis")
+    curve, inner = TradeOff.of_mu(mu), RATES[1:-1]
+    np.testing.assert_allclose(curve.power(inner), 1.0 - riskcal.get_beta_from_gdp(mu, inner), atol=2e-4)
+    assert float(curve.accuracy()) == pytest.approx(
+        0.5 * (1.0 + riskcal.get_advantage_from_gdp(mu)), abs=1e-4
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,12 +21,7 @@ from foltr_audit.core.plugins import (
     TraitValue,
 )
 from foltr_audit.rng import ClientStreams
-from foltr_audit.testing import (
-    ContractError,
-    check_click_model,
-    check_learner,
-    check_scenario,
-)
+from foltr_audit.testing import ContractError, check_click_model, check_learner, check_scenario
 from foltr_audit.utils.arrays import Bools, Floats, Ints
 
 # --- scenarios ----------------------------------------------------------------------------------------
@@ -128,31 +124,15 @@ class Steps(ModelLearner):
         return change
 
 
-class ByCohort(Steps):
-    """Divides by the number of clients."""
-
-    name: ClassVar[str] = "by-cohort"
-
-    def changed(self, change: Floats, learns: Bools) -> Floats:
-        return change / max(1, len(change))
+def changing(made: Callable[[Floats], Floats]) -> type[ModelLearner]:
+    """A learner whose steps are changed."""
+    parts = {"name": "sloppy", "changed": lambda self, change, learns: made(change), "__module__": __name__}
+    return type("Sloppy", (Steps,), {**parts, "__doc__": "Changes its steps."})
 
 
-class Drifts(Steps):
-    """Changes a model without a click."""
-
-    name: ClassVar[str] = "drifts"
-
-    def changed(self, change: Floats, learns: Bools) -> Floats:
-        return change + 0.01
-
-
-class UnseededSteps(Steps):
-    """Draws from a generator of its own."""
-
-    name: ClassVar[str] = "unseeded-steps"
-
-    def changed(self, change: Floats, learns: Bools) -> Floats:
-        return change * np.random.default_rng().random()
+BY_COHORT = changing(lambda change: change / max(1, len(change)))
+DRIFTS = changing(lambda change: change + 0.01)
+UNSEEDED = changing(lambda change: change * np.random.default_rng().random())
 
 
 class ByRound(MetricLearner):
@@ -182,9 +162,9 @@ class ByRound(MetricLearner):
 @pytest.mark.parametrize(
     ("cls", "check", "why"),
     [
-        (ByCohort, "does not depend on other clients", "expected the same step for a client alone"),
-        (Drifts, "a local step", "that a client learns nothing from a list with no click"),
-        (UnseededSteps, "same seed, same bytes", "the same round from the same seed; found another"),
+        (BY_COHORT, "does not depend on other clients", "expected the same step for a client alone"),
+        (DRIFTS, "a local step", "that a client learns nothing from a list with no click"),
+        (UNSEEDED, "same seed, same bytes", "the same round from the same seed; found another"),
         (ByRound, "metrics and perturbations", "that a perturbation follows from its seed"),
         (ByRound, "the server's update", "the same update for messages in another order"),
     ],
@@ -205,47 +185,34 @@ class Often(ClickModel):
     """Clicks on every third document or so."""
 
     name: ClassVar[str] = "often"
+    clicked: ClassVar[Callable[[Ints, ClientStreams, int], Bools]]
 
     def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
-        k = labels.shape[1]
-        return np.asarray((streams.uniform(k, first=k * step) < 0.3) & (labels >= 0))
+        return np.asarray(type(self).clicked(labels, streams, step))
 
 
-class SameEveryStep(ClickModel):
-    """Draws the same in every step."""
-
-    name: ClassVar[str] = "same-every-step"
-
-    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
-        return np.asarray((streams.uniform(labels.shape[1]) < 0.3) & (labels >= 0))
+def clicking(made: Callable[[Ints, ClientStreams, int], Bools]) -> type[ClickModel]:
+    """A click model of such clicks."""
+    parts = {"name": "sloppy", "clicked": staticmethod(made), "__module__": __name__}
+    return type("Sloppy", (Often,), {**parts, "__doc__": "Clicks in another way."})
 
 
-class Shared(ClickModel):
-    """One draw for all clients."""
-
-    name: ClassVar[str] = "shared"
-
-    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
-        k = labels.shape[1]
-        draws = streams.uniform(k, first=k * step)
-        return np.asarray((draws[:1] < 0.3) & (labels >= 0))
+def drawn(labels: Ints, streams: ClientStreams, step: int) -> Bools:
+    return np.asarray(streams.uniform(labels.shape[1], first=labels.shape[1] * step) < 0.3)
 
 
-class Everywhere(ClickModel):
-    """Clicks at the padding."""
-
-    name: ClassVar[str] = "everywhere"
-
-    def click(self, labels: Ints, largest_label: int, streams: ClientStreams, step: int) -> Bools:
-        return np.ones(labels.shape, dtype=np.bool_)
+Often.clicked = staticmethod(lambda labels, streams, step: drawn(labels, streams, step) & (labels >= 0))
+SAME_EVERY_STEP = clicking(lambda labels, streams, step: drawn(labels, streams, 0) & (labels >= 0))
+SHARED = clicking(lambda labels, streams, step: drawn(labels, streams, step)[:1] & (labels >= 0))
+EVERYWHERE = clicking(lambda labels, streams, step: np.ones(labels.shape, dtype=np.bool_))
 
 
 @pytest.mark.parametrize(
     ("cls", "check", "why"),
     [
-        (SameEveryStep, "every step draws anew", "the same clicks in two steps"),
-        (Shared, "clicks do not depend on other clients", "found others"),
-        (Everywhere, "clicks on lists", "expected no click at the padding; found one"),
+        (SAME_EVERY_STEP, "every step draws anew", "the same clicks in two steps"),
+        (SHARED, "clicks do not depend on other clients", "found others"),
+        (EVERYWHERE, "clicks on lists", "expected no click at the padding; found one"),
     ],
 )
 def test_a_sloppy_click_model_is_found(cls: type[ClickModel], check: str, why: str) -> None:

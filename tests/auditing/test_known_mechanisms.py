@@ -1,4 +1,4 @@
-"""Measured <= true <= proven for mechanisms whose epsilon is known, and measured is most of it."""
+"""Mechanisms whose epsilon is known: measured <= true <= proven, and broken ones are refuted by trials."""
 
 from __future__ import annotations
 
@@ -10,9 +10,50 @@ import pytest
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain
 from foltr_audit.simulation.setup import Setup
 from tests.conftest import SetupOf
-from tests.fixtures.audits import findings
+from tests.fixtures.audits import CLIENT, Broken, ToyClip, ToyLaplace, findings
 
-CLIENT = {"units": ("client",), "canaries": ("message",), "views": ("individual",)}
+MESSAGES = {**CLIENT, "trials": 1500}
+NO_CLICK = {**CLIENT, "units": ("interaction",), "canaries": ("data:no-click",), "trials": 500}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("broken", "clip_off", "game"),
+    [
+        ("half noise", False, MESSAGES),
+        ("half scale", False, MESSAGES),
+        ("one noise for all coordinates", False, MESSAGES),
+        ("one noise a round", False, MESSAGES),
+        ("", True, MESSAGES),
+        ("silent", False, NO_CLICK),
+    ],
+)
+def test_what_is_broken_is_refuted(
+    setup_of: SetupOf, broken: Broken, clip_off: bool, game: dict[str, Any], seed: int
+) -> None:
+    wrong = setup_of(seed=seed, chain=(ToyClip(broken=clip_off), ToyLaplace(broken=broken)))
+    mended = setup_of(seed=seed, chain=(ToyClip(), ToyLaplace()))
+    (refuted,) = findings(wrong, **game)
+    (left_alone,) = findings(mended, **game)
+    assert refuted.verdict == "refuted"
+    assert refuted.upper.epsilon == math.inf, "the proof is of what the chain says it does"
+    assert refuted.declared == "broken"
+    assert refuted.declared_why in refuted.upper.how
+    assert left_alone.verdict == "proven"
+    assert left_alone.declared == "as declared"
+    assert left_alone.lower.epsilon < 1.2
+    for bound in left_alone.estimates:
+        assert bound.epsilon < 1.4, bound.estimator
+
+
+def test_the_worst_pair_shows_most_of_a_true_claim(setup_of: SetupOf) -> None:
+    setup = setup_of(chain=(ToyClip(), ToyLaplace()))
+    (found,) = findings(setup, **{**CLIENT, "trials": 100_000})
+    assert found.exact == pytest.approx(1.2)
+    assert 0.8 * 1.2 <= found.lower.epsilon <= 1.2
+    assert found.verdict == "proven"
+
+
 CLICK = {"units": ("click",), "canaries": ("data:worst",), "views": ("individual",)}
 GAUSSIAN = "clip:norm=1+gaussian:eps={eps},delta=0.00001,sensitivity=2"
 CASES: list[Any] = [
@@ -51,6 +92,7 @@ def test_forty_thousand_trials_show_most_of_it(
 def test_a_claim_of_half_of_it_is_refuted(
     setup_of: SetupOf, chain: str, game: dict[str, Any], true: float
 ) -> None:
-    found = audited(setup_of, chain, {**game, "claim": true / 2}, 20_000)
+    """By the exact loss of the pair, whatever trials show."""
+    found = audited(setup_of, chain, {**game, "claim": true / 2}, 1000)
     assert found.verdict in ("refuted", "false by exact loss")
     assert math.isfinite(found.lower.epsilon)
