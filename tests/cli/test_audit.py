@@ -41,11 +41,7 @@ def test_the_published_claim_is_false_for_single_messages() -> None:
     assert (row["eps_claimed"], row["eps_upper"], row["eps_exact"]) == (1.2, "inf", "inf")
     assert row["verdict"] == "refuted"
     assert 1.2 < row["eps_lower"] <= row["eps_ceiling"] < 6
-    assert {each["estimator"] for each in row["estimates"]} == {
-        "clopper-pearson",
-        "one-run",
-        "betting",
-    }
+    assert {each["estimator"] for each in row["estimates"]} == {"clopper-pearson", "one-run", "betting"}
 
 
 def test_default_views_and_numbers_that_fit_together() -> None:

@@ -65,12 +65,7 @@ def test_a_run_a_trace_a_spec_and_the_options_say_the_same(recorded: Path) -> No
             finding["check"]
             for finding in run("audit", "--no-trials", *what, "--json").json()["systems"][0]["findings"]
         }
-        for what in (
-            (*SMALL, "--eps", 1.2),
-            (recorded,),
-            (recorded / "spec.toml",),
-            (recorded / "trace",),
-        )
+        for what in ((*SMALL, "--eps", 1.2), (recorded,), (recorded / "spec.toml",), (recorded / "trace",))
     ]
     assert told[0] == {"sensitivity", "noise shares", "proof", "lists"}
     assert told == [told[0]] * len(told)
@@ -97,10 +92,7 @@ def test_the_api_takes_specs() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("[train]\nruonds = 1", "unknown field train.ruonds; did you mean 'rounds'?"),
-        ("no TOML", "not TOML"),
-    ],
+    [("[train]\nruonds = 1", "unknown field train.ruonds; did you mean 'rounds'?"), ("no TOML", "not TOML")],
 )
 def test_a_bad_file_is_one_line_that_names_it(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "spec.toml"

@@ -137,14 +137,7 @@ def test_damage_is_told_and_not_reported(cut: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "start"),
-    [
-        ("x.md", "#"),
-        ("x.markdown", "#"),
-        ("x.csv", "data,"),
-        ("x.JSON", "{"),
-        ("x.htm", "<!"),
-        ("x", "<!"),
-    ],
+    [("x.md", "#"), ("x.markdown", "#"), ("x.csv", "data,"), ("x.JSON", "{"), ("x.htm", "<!"), ("x", "<!")],
 )
 def test_the_form_is_as_the_name_ends(name: str, start: str, stored: Path, tmp_path: Path) -> None:
     assert run("report", stored, "--out", tmp_path / name).code == 0

@@ -69,8 +69,7 @@ def _restore(content: dict[str, bytes], folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lost",
-    ["nothing", "results", "a fresh trace", "last marker", "all but the spec", "everything"],
+    "lost", ["nothing", "results", "a fresh trace", "last marker", "all but the spec", "everything"]
 )
 def test_a_resumed_run_ends_with_the_same_bytes(
     tmp_path: Path, undisturbed: dict[str, bytes], lost: str

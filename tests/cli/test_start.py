@@ -9,17 +9,7 @@ import pytest
 
 from tests.fixtures.command import SMALL, run
 
-HEAVY = (
-    "numba",
-    "scipy",
-    "sklearn",
-    "pandas",
-    "polars",
-    "matplotlib",
-    "statsmodels",
-    "jinja2",
-    "numpy",
-)
+HEAVY = ("numba", "scipy", "sklearn", "pandas", "polars", "matplotlib", "statsmodels", "jinja2", "numpy")
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,7 @@ def test_top_k_before_noise_and_several_noises() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["gaussian-shares:sigma=1", "skellam:sigma=1,step=0.001", "discrete-gaussian:sigma=1,step=0.001"],
+    "text", ["gaussian-shares:sigma=1", "skellam:sigma=1,step=0.001", "discrete-gaussian:sigma=1,step=0.001"]
 )
 def test_shares_need_a_sum(text: str) -> None:
     (found,) = said(f"clip:norm=1+{text}")

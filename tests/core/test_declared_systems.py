@@ -182,10 +182,7 @@ FAULTS = {
         "warning",
     ),
     "shares in the clear": Fault(
-        system_of(L1_CLIP, SHARES),
-        "noise shares",
-        None,
-        system_of(L1_CLIP, "laplace:eps=1.2,sensitivity=3"),
+        system_of(L1_CLIP, SHARES), "noise shares", None, system_of(L1_CLIP, "laplace:eps=1.2,sensitivity=3")
     ),
     "threshold above n": Fault(
         system_of(L1_CLIP, SHARES, Sum(at_least=1001)), "noise shares", 1000.0, LAPLACE_SHARES

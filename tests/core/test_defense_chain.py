@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foltr_audit.core.defense_chain import DefenseChain, parse_chain, published_chain
-from foltr_audit.core.plugins import (
-    Ball,
-    Defense,
-    RoundContext,
-    WireMessages,
-    plain,
-)
+from foltr_audit.core.plugins import Ball, Defense, RoundContext, WireMessages, plain
 from foltr_audit.core.plugins.defense import STAGES
 from foltr_audit.errors import PluginError, UsageError
 from foltr_audit.simulation.federation import Federation

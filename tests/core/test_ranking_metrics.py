@@ -95,10 +95,7 @@ def test_golden_expected_maxrr(case: int) -> None:
 
 
 @settings(max_examples=60, derandomize=True)
-@given(
-    st.lists(st.integers(0, 4), min_size=2, max_size=25).filter(any),
-    st.randoms(use_true_random=False),
-)
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=25).filter(any), st.randoms(use_true_random=False))
 def test_ndcg_equals_scikit_learn(grades: list[int], random: Random) -> None:
     """On lists without tied scores; gains are handed over as 2^r - 1."""
     from sklearn.metrics import ndcg_score

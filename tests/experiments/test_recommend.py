@@ -184,7 +184,7 @@ def test_brute_force_finds_nothing_clearly_better(tmp_path: Path) -> None:
         defenses={
             "proven-click-rr": SearchedNumbers((4.0 / 30.0, 4.0), None),
             "proven-laplace": SearchedNumbers((4.0 / 30.0, 4.0), (0.1, 10.0)),
-        },
+        }
     )
     runner = candidates(limits, tmp_path)
     found = search(space, runner, 12, Streams(BASE.seed))

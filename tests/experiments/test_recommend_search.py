@@ -27,7 +27,7 @@ SPACE = SearchSpace(
         "none": SearchedNumbers(None, None),
         "click-rr": SearchedNumbers(EPS, None),
         "laplace": SearchedNumbers(EPS, NORMS),
-    },
+    }
 )
 Found = list[tuple[CandidatePoint, CandidateScore | None]]
 

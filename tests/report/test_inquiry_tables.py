@@ -99,16 +99,7 @@ def test_messages_of_one_client_are_pooled() -> None:
     assert done.code == 0
     assert "sums over 5 messages of one client" in " ".join(done.out.split())
     rows = run(
-        "attack",
-        *FEW,
-        *ONE,
-        "--view",
-        "pooled",
-        "--repeats",
-        5,
-        "--method",
-        "aggregate:restarts=1",
-        "--json",
+        "attack", *FEW, *ONE, "--view", "pooled", "--repeats", 5, "--method", "aggregate:restarts=1", "--json"
     ).json()["counts"]
     assert {row["view"] for row in rows} == {"pooled"}
     errors = {row["method"]: row["error"] for row in rows}

@@ -73,12 +73,7 @@ def test_the_published_schema_is_that_of_the_printed_document(name: str) -> None
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(
-            ("list", "defenses"),
-            ("list", "knowledge"),
-            ("study", "list"),
-            ("list", "warnings"),
-        ),
+        *(("list", "defenses"), ("list", "knowledge"), ("study", "list"), ("list", "warnings")),
         ("data", "info", "synthetic:mq2007:60"),
     ],
     ids=" ".join,

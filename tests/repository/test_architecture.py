@@ -75,9 +75,7 @@ RUNS_WHAT_IT_READS = {
     "code",
     "ctypes",
 }
-STARTS_PROCESSES = {
-    "foltr_audit.experiments.comparison.workers": {"joblib"},
-}
+STARTS_PROCESSES = {"foltr_audit.experiments.comparison.workers": {"joblib"}}
 """Who may hand work to processes of its own; what these send back is not read from disk."""
 
 REPLAYS_GENERATORS = "foltr_audit.utils.seed_generators"
