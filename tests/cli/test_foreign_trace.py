@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import foltr_audit as fa
-from tests.fixtures.command import run
+from tests.fixtures.command import refusal, run
 from tests.fixtures.result_rows import plain
 
 MESSAGES, LENGTH, FEATURES = 30, 10, 16
@@ -67,9 +67,7 @@ def test_guesses_on_a_foreign_trace_are_its_clicks(tmp_path: Path) -> None:
     with fa.TraceWriter(tmp_path / "live", _header(has_truth=False)) as writer:
         writer.write(record)
     assert run("trace", "validate", tmp_path / "live").code == 0
-    refused = run("attack", "--trace", tmp_path / "live")
-    assert refused.code == 2
-    assert "no truth" in refused.one_error()
+    assert "no truth" in refusal("attack", "--trace", tmp_path / "live")
     done = run("attack", "--trace", tmp_path / "live", "--guesses", tmp_path / "guesses.parquet")
     assert done.code == 0
     frame = pl.read_parquet(tmp_path / "guesses.parquet").filter(method="olsr").sort("slot", "rank")
@@ -109,9 +107,7 @@ def test_a_message_that_is_not_finite_is_refused(tmp_path: Path, value: float) -
     broken = dataclasses.replace(record, messages=messages)
     with fa.TraceWriter(tmp_path / "live", _not_checked_at_writing()) as writer:
         writer.write(broken, truth)
-    done = run("attack", "--trace", tmp_path / "live")
-    assert done.code == 3
-    assert "not finite" in done.one_error()
+    assert "not finite" in refusal("attack", "--trace", tmp_path / "live", code=3)
     writer = fa.TraceWriter(tmp_path / "other", _header(has_truth=True))
     with pytest.raises(fa.FoltrAuditError, match="round 0: messages hold a value that is not finite"):
         writer.write(broken, truth)
@@ -132,9 +128,7 @@ def test_features_that_do_not_fit_a_linear_model_are_refused(tmp_path: Path) -> 
     features = np.array(record.features)[..., :-1]
     with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
         writer.write(dataclasses.replace(record, features=features), truth)
-    done = run("attack", "--trace", tmp_path / "live")
-    assert done.code == 3
-    assert "15 features" in done.one_error()
+    assert "15 features" in refusal("attack", "--trace", tmp_path / "live", code=3)
 
 
 def test_odd_knowledge_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,6 +251,6 @@ def test_data_are_taken_where_the_features_show_that_they_are_the_trace_s_own(tm
     assert not own.code, own.err
     assert {"relevance-prior", "olsr"} <= {row["method"] for row in own.json()["results"]}
     other = _recorded_on(data, tmp_path / "other", moved=1e-3)
-    refused = run("attack", "--trace", other, "--data", source, "--method", "olsr")
-    assert refused.code == 3
-    assert "round 0 shows documents with other features than synthetic:mq2007:30" in refused.one_error()
+    assert "round 0 shows documents with other features than synthetic:mq2007:30" in refusal(
+        "attack", "--trace", other, "--data", source, "--method", "olsr", code=3
+    )

@@ -14,7 +14,7 @@ import foltr_audit as fa
 from foltr_audit.experiments.runs.folder import RunFolder
 from foltr_audit.trace import Trace
 from foltr_audit.utils.formatting import json_text
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 from tests.fixtures.intent_data import intent_collection
 from tests.fixtures.result_rows import plain
 
@@ -32,9 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def attacked(folder: Path) -> Report:
-    done = run("attack", *SKEWED, "--click-model", "informational", "--out", folder, "--json")
-    assert done.code == 0, done.err
-    return dict(done.json())
+    return dict(answer("attack", *SKEWED, "--click-model", "informational", "--out", folder))
 
 
 def of_method(report: Report, method: str) -> list[Report]:

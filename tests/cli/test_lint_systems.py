@@ -8,7 +8,7 @@ import pytest
 
 import foltr_audit as fa
 from tests.fixtures import foreign_trace
-from tests.fixtures.command import SMALL, run
+from tests.fixtures.command import SMALL, refusal, run
 
 DATA = ("--data", "synthetic:mq2007:60")
 HONEST = (
@@ -154,6 +154,6 @@ def test_a_separation_is_an_option_of_it() -> None:
 
 
 def test_an_error_about_who_takes_part_names_what_is_wrong() -> None:
-    done = run("audit", "--no-trials", *DATA, "--clients", 10, "--cohort", 4, "--separation", 3)
-    assert done.code == 2
-    assert done.one_error().startswith("error: separation=3: cohorts of 4 out of 10 clients")
+    assert refusal(
+        "audit", "--no-trials", *DATA, "--clients", 10, "--cohort", 4, "--separation", 3
+    ).startswith("error: separation=3: cohorts of 4 out of 10 clients")

@@ -16,7 +16,7 @@ from foltr_audit.experiments.comparison.grid import ComparisonGrid, GridExpansio
 from foltr_audit.experiments.comparison.runner import run_cell
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.results.compare import failed_row
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 
 GRID = {
     "runs": 2,
@@ -81,9 +81,7 @@ def test_commands_in_the_report_repeat_a_cell(stored: Path, monkeypatch: pytest.
     lines = run("report", ".", "--to", "md").out.splitlines()
     line = next(line for line in lines if "foltr-audit attack" in line)
     command = line.replace("\\", "").split("foltr-audit ")[1].removesuffix(" |").split()
-    done = run(*command, "--json")
-    assert done.code == 0
-    attacks = {row["method"]: row["auc"] for row in done.json()["results"]}
+    attacks = {row["method"]: row["auc"] for row in answer(*command)["results"]}
     assert 0.5 < attacks["olsr"] <= 1.0
     assert ComparisonGrid.from_toml(Path("grid.toml").read_text(), "grid.toml") == ComparisonGrid.parse(GRID)
 

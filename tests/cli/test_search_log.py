@@ -12,7 +12,7 @@ import pytest
 import foltr_audit as fa
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.plan import with_users
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 from tests.fixtures.search_logs import letor, metadata, searches, write_log
 
 USERS = 12
@@ -104,9 +104,12 @@ def test_messages_of_users_are_attacked(log: str, tmp_path: Path) -> None:
 
 def test_fresh_clients_of_a_user_are_attacked(log: str) -> None:
     few = ("--attack-interactions", 2, "--click-model", "informational", "--attack-on", "train")
-    done = run("attack", "--data", log, "--rounds", 1, *few, "--method", "olsr", "--json")
-    assert done.code == 0, done.err
-    assert done.json()["dataset"]["queries_too_short"] > 0
+    assert (
+        answer("attack", "--data", log, "--rounds", 1, *few, "--method", "olsr")["dataset"][
+            "queries_too_short"
+        ]
+        > 0
+    )
 
 
 def test_a_claim_about_a_user_is_audited(log: str) -> None:
@@ -118,9 +121,10 @@ def test_a_claim_about_a_user_is_audited(log: str) -> None:
 
 def test_membership_of_users_is_inferred(log: str) -> None:
     options = ("--rounds", 2, "--interactions", 1, "--shadows", 16, "--references", 1)
-    done = run("study", "membership", "--data", log, *options, "--json")
-    assert done.code == 0, done.err
-    assert {(row["members"], row["candidates"]) for row in done.json()["results"]} == {(3, 6)}
+    assert {
+        (row["members"], row["candidates"])
+        for row in answer("study", "membership", "--data", log, *options)["results"]
+    } == {(3, 6)}
     done = run("study", "membership", "--data", log, *options, "--clients", 7)
     assert done.code == 2
     assert (

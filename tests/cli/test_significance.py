@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from tests.fixtures.command import run
+from tests.fixtures.command import refusal, run
 from tests.fixtures.stored_runs import rounds_of, table_of, write_plan, write_run, write_system
 
 A = np.array([0.50, 0.52, 0.47, 0.55, 0.51])
@@ -93,9 +93,7 @@ def test_refusals_are_one_line_with_exit_code_2(tmp_path: Path, folders: list[Pa
     write_run(tmp_path / "open", rounds_of(0.5, [0.1, 0.2]), played=1)
 
     def told(*arguments: object) -> str:
-        done = run("study", "significance", *arguments)
-        assert done.code == 2
-        return done.one_error()
+        return refusal("study", "significance", *arguments)
 
     assert "no Run of repetition 0, seed 1" in told(perfect, tmp_path / "fewer")
     assert "given twice" in told(perfect, perfect)
@@ -106,9 +104,7 @@ def test_refusals_are_one_line_with_exit_code_2(tmp_path: Path, folders: list[Pa
     found = run("study", "significance", perfect, tmp_path / "fewer", "--paired-only", "--json").json()
     assert {row["pairs"] for row in found["comparisons"]} == {3}
     (other / "plan.toml").write_text("seed = ")
-    damaged = run("study", "significance", perfect, other)
-    assert damaged.code == 3
-    assert "plan.toml" in damaged.one_error()
+    assert "plan.toml" in refusal("study", "significance", perfect, other, code=3)
 
 
 def test_folds_pair_with_the_same_folds(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from foltr_audit.experiments.plan import Plan, apply_changes, read_tables
 from foltr_audit.experiments.presets import load_preset, preset_names
 from foltr_audit.experiments.runner import Runner
 from foltr_audit.report.tables.presets import FOLDS, preset_plan
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 
 INTENTS, MQ2007 = "synthetic:clueweb-intents:15", "synthetic:mq2007:60"
 RUN = [name for name in preset_names() if load_preset(name).kind != "merge"]
@@ -168,9 +168,7 @@ def test_the_study_of_merged_models_is_a_valid_one() -> None:
 @pytest.mark.slow
 def test_the_study_of_merged_models_stands_beside_its_numbers(tmp_path: Path) -> None:
     options = ("--data", "synthetic:istella-s:700", "--scale", 1e-6, "--out", tmp_path / "study")
-    done = run("study", "run", MERGE, *options, "--json")
-    assert done.code == 0, done.err
-    told = done.json()
+    told = answer("study", "run", MERGE, *options)
     assert told == json.loads((tmp_path / "study" / "results.json").read_text())
     assert told["published"]["synthetic"] is True
     rows = told["published"]["rows"]

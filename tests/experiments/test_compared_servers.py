@@ -11,7 +11,7 @@ import pytest
 from foltr_audit.core.settings.experiment import Spec
 from foltr_audit.experiments.comparison.grid import CellPlan, ComparisonGrid, GridExpansion
 from foltr_audit.experiments.runner import Runner
-from tests.fixtures.command import files, run
+from tests.fixtures.command import answer, files, refusal, run
 
 DATA = ("--data", "synthetic:mq2007:60", "--clients", "20", "--runs", "1", "--jobs", "1")
 SATURATED = (*DATA, "--rounds", "6", "--interactions", "1", "--server", "saturate", "--no-audit")
@@ -138,9 +138,7 @@ def test_a_limit_on_attacks_is_not_judged_without_a_sum(compared: Path, tmp_path
 def test_made_up_features_are_compared() -> None:
     world = ("--rounds", "2", "--server", "manipulate:features=blocks", "--click-model", "perfect")
     attack = ("--attack-interactions", "4", "--method", "olsr", "--attack-on", "vali")
-    done = run("compare", *DATA, *world, *attack, "--defense", "guard", "--json")
-    assert done.code == 0, done.err
-    found = done.json()
+    found = answer("compare", *DATA, *world, *attack, "--defense", "guard")
     recall = {row["name"]: row["recall"] for row in found["results"]}
     assert recall["guard"] == 0.0 < recall["none"]
     assert [one["defense"] for one in found["left_out"]] == ["audit"]
@@ -157,9 +155,9 @@ def test_one_cell_that_cannot_be_run_does_not_stop_the_others() -> None:
 
 
 def test_a_search_for_a_defense_refuses_a_server_that_reads_sums() -> None:
-    done = run("recommend", "--max-eps", "5", "--server", "saturate", *DATA[:4])
-    assert done.code == 2
-    assert "--server saturate: it reads sums of rounds" in done.one_error()
+    assert "--server saturate: it reads sums of rounds" in refusal(
+        "recommend", "--max-eps", "5", "--server", "saturate", *DATA[:4]
+    )
 
 
 def test_the_twin_without_a_defense_has_an_honest_server() -> None:

@@ -17,7 +17,7 @@ from foltr_audit.core.plugins.registry import make
 from foltr_audit.core.settings.experiment import Spec, flat
 from foltr_audit.errors import UsageError
 from foltr_audit.experiments.presets import RANDOM, load_preset, preset_names, read_preset
-from tests.fixtures.command import run
+from tests.fixtures.command import answer, run
 from tests.fixtures.import_graph import ROOT
 
 QUICK = ("--clients", 30, "--rounds", 2)
@@ -216,9 +216,7 @@ def test_a_wrong_preset_is_one_clear_line(old: str, new: str, message: str) -> N
 
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
-    done = run(*SMALL, "--json")
-    assert done.code == 0, done.err
-    return dict(done.json())
+    return dict(answer(*SMALL))
 
 
 def test_rows_are_those_of_the_report(report: dict[str, Any]) -> None:
