@@ -19,9 +19,17 @@ MOST = 17
 """Options on a short page."""
 
 SMALLER = {
-    "--data": "synthetic:mq2007:40", "--clients": "20", "--rounds": "1", "--runs": "1", "--trials": "100",
-    "--candidates": "2", "--shadows": "16", "--references": "1", "--jobs": "1", "--scale": "0.01",
-}  # fmt: skip
+    "--data": "synthetic:mq2007:40",
+    "--clients": "20",
+    "--rounds": "1",
+    "--runs": "1",
+    "--trials": "100",
+    "--candidates": "2",
+    "--shadows": "16",
+    "--references": "1",
+    "--jobs": "1",
+    "--scale": "0.01",
+}
 """Options that make what an example runs small."""
 
 RUNS_NOTHING = re.compile(
