@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-import foltr_audit as fa
-from tests.cli.test_foreign_trace import _header, _round
+from tests.cli.test_foreign_trace import one_round, written
 from tests.fixtures.command import Done, answer, files, refusal, run
 
 TINY = ("--data", "synthetic:mq2007:60", "--clients", "20", "--rounds", "2", "--click-model", "perfect")
@@ -225,23 +224,21 @@ def test_the_training_without_a_defense_is_judged_only_by_name(
 
 
 def test_a_trace_of_another_system(folder: Path, tmp_path: Path) -> None:
-    record, truth = _round()
-    with fa.TraceWriter(tmp_path / "blind", _header(has_truth=False)) as writer:
-        writer.write(record)
-    with fa.TraceWriter(tmp_path / "live", _header(has_truth=True)) as writer:
-        writer.write(record, truth)
+    record, truth = one_round()
+    blind = written(tmp_path / "blind", record, None)
+    live = written(tmp_path / "live", record, truth)
     auc = limits(folder, "auc", "max_attack_auc = 0.9")
     ndcg = limits(folder, "metrics", "min_ndcg = 0.1")
-    assert "holds no truth" in run("check", auc, "--trace", tmp_path / "blind").err
-    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "blind").err
-    assert "holds no metrics" in run("check", ndcg, "--trace", tmp_path / "live").err
+    assert "holds no truth" in run("check", auc, "--trace", blind).err
+    assert "holds no metrics" in run("check", ndcg, "--trace", blind).err
+    assert "holds no metrics" in run("check", ndcg, "--trace", live).err
     two = ("--method", "first-position", "--method", "map")
-    unable = run("check", auc, "--trace", tmp_path / "live", *two)
+    unable = run("check", auc, "--trace", live, *two)
     assert unable.code == 2
     assert "unknown defense, recorded clicks: no attack on clicks could run: map" in unable.err
-    both = run("check", auc, "--trace", tmp_path / "live", "--method", "olsr", "--method", "map")
+    both = run("check", auc, "--trace", live, "--method", "olsr", "--method", "map")
     assert (both.code, both.said.startswith("broken: max_attack_auc: ")) == (1, True)
-    some = run("check", auc, "--trace", tmp_path / "live", "--method", "all", "--json")
+    some = run("check", auc, "--trace", live, "--method", "all", "--json")
     assert some.code == 1
     assert any("map could not run" in row["warning"] for row in some.json()["warnings"])
 
