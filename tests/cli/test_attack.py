@@ -26,13 +26,8 @@ def test_rows_lie_in_their_intervals_and_have_every_method_and_click_model() -> 
         assert row["view"] == "individual"
         assert row["lists"] + row["skipped"] <= 24
     guesses = {
-        "random:k=3",
-        "random:k=4",
-        "random:k=mean",
-        "first-position",
-        "position-prior",
-        "relevance-prior",
-    }
+        "random:k=3", "random:k=4", "random:k=mean", "first-position", "position-prior", "relevance-prior",
+    }  # fmt: skip
     assert {row["method"] for row in report["results"]} == guesses | {"olsr", "lad", "map"}
     assert {row["click_model"] for row in report["results"]} == {"perfect", "navigational", "informational"}
 

@@ -19,13 +19,9 @@ from foltr_audit.utils.arrays import Bools, Floats, Ints
 from tests.fixtures.reference import dataset, exact_pair_weights, numba_threads, pairwise_gradient
 
 TEXTS = [
-    "linear",
-    "neural:hidden=1",
-    "neural:hidden=4",
-    "neural:hidden=10",
-    "neural:hidden=1,layers=2",
+    "linear", "neural:hidden=1", "neural:hidden=4", "neural:hidden=10", "neural:hidden=1,layers=2",
     "neural:hidden=6,layers=2",
-]
+]  # fmt: skip
 EVERY_RANKER = pytest.mark.parametrize("text", TEXTS)
 EXPECTED = "expected linear or neural:hidden=H,layers=L"
 LENGTHS = [3, 12, 1, 7]

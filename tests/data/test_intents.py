@@ -281,17 +281,9 @@ def test_commands_refuse_intents_that_are_not_there(command: str, tmp_path: Path
 def test_saved_configurations_keep_the_intents(tmp_path: Path) -> None:
     spec = tmp_path / "spec.toml"
     run(
-        "train",
-        "--intents",
-        "synthetic",
-        "--no-balance",
-        "--rounds",
-        1,
-        "--clients",
-        2,
-        "--save-config",
+        "train", "--intents", "synthetic", "--no-balance", "--rounds", 1, "--clients", 2, "--save-config",
         spec,
-    )
+    )  # fmt: skip
     assert 'intents = "synthetic:4"\nbalance = false\n' in spec.read_text()
 
 

@@ -19,15 +19,9 @@ from tests.fixtures.command import SHARED, run
 DATA = SHARED / "data"
 FIVE = {f"S{number}.txt": rows(f"{number}a", f"{number}b") for number in range(1, 6)}
 OTHERS = {
-    "README": "see S1.txt",
-    "README.txt": "no data",
-    "._S1.txt": "\0",
-    "S1.txt.query": "3",
-    "S1.txt~": "old",
-    "S6.csv": "a,b",
-    "old/S7.txt": "x",
-    "notes2024.txt": "x",
-}
+    "README": "see S1.txt", "README.txt": "no data", "._S1.txt": "\0", "S1.txt.query": "3",
+    "S1.txt~": "old", "S6.csv": "a,b", "old/S7.txt": "x", "notes2024.txt": "x",
+}  # fmt: skip
 
 
 def test_pieces_are_one_collection_split_by_query(tmp_path: Path) -> None:

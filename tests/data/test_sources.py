@@ -233,14 +233,9 @@ def test_describe(tmp_path: Path) -> None:
     assert json.loads(json.dumps(facts)) == facts
     parts = facts.pop("parts")
     assert facts == {
-        "source": source,
-        "synthetic": False,
-        "fold": 0,
-        "fingerprint": data.fingerprint,
-        "features": 2,
-        "intents": 1,
-        "intents_from": None,
-    }
+        "source": source, "synthetic": False, "fold": 0, "fingerprint": data.fingerprint, "features": 2,
+        "intents": 1, "intents_from": None,
+    }  # fmt: skip
     assert isinstance(parts, dict)
     assert parts["train"] == {
         "queries": 3,

@@ -56,14 +56,10 @@ def test_a_row_is_called_by_its_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "uses"),
     [
-        ("none", False),
-        ("published", True),
-        ("proven-skellam", True),
-        ("top-k:k=3", False),
-        ("laplace:eps={eps},sensitivity=3", True),
-        ("top-k:k=3+published", True),
+        ("none", False), ("published", True), ("proven-skellam", True), ("top-k:k=3", False),
+        ("laplace:eps={eps},sensitivity=3", True), ("top-k:k=3+published", True),
     ],
-)
+)  # fmt: skip
 def test_which_alternatives_depend_on_epsilon(text: str, uses: bool) -> None:
     assert DefenseAlternative(text).uses_epsilon is uses
 

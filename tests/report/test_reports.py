@@ -208,17 +208,9 @@ def test_equal_ids_in_two_parts_are_two_queries(tmp_path: Path) -> None:
     for part in ("train", "vali", "test"):
         (tmp_path / f"{part}.txt").write_text(rows)
     report = run(
-        "attack",
-        "--data",
-        tmp_path,
-        "--clients",
-        5,
-        "--rounds",
-        1,
-        "--click-model",
-        "informational",
+        "attack", "--data", tmp_path, "--clients", 5, "--rounds", 1, "--click-model", "informational",
         "--json",
-    ).json()
+    ).json()  # fmt: skip
     assert report["results"][0]["queries"] == 20
 
 
