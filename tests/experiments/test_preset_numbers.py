@@ -129,11 +129,8 @@ def test_numbers_of_merged_models_are_those_of_the_non_iid_paper() -> None:
 
 @here
 def test_sizes_of_splits_are_those_of_the_non_iid_paper() -> None:
-    labels = {
-        "# Queries": "queries",
-        "# Relevant Documents": "relevant_documents",
-        "# Query-Document": "pairs",
-    }
+    titles = ("# Queries", "# Relevant Documents", "# Query-Document")
+    labels = dict(zip(titles, ("queries", "relevant_documents", "pairs"), strict=True))
     rows = []
     for line in NON_IID.read_text().splitlines():
         for label, metric in labels.items():
